@@ -1,0 +1,59 @@
+"""The contract between a stateful operator and whatever runs it.
+
+The caller guarantees
+- that all changes of one key of one operator reach the same shard, and that a shard's batches come one at a time and
+  in order;
+- that `now` never goes back, and is the same when a batch is replayed;
+- that dead letters (kind 4) never reach an operator;
+- one `BlobStore` per name in `arrangements`, as the previous batch left it.
+
+The operator guarantees
+- that its result depends on the changes, the stores and `now` only, and not on the order in which changes stand in
+  the batch: order is what `seq` says;
+- that the rows it puts out are net: materialising them after every batch gives the operator's definition over the
+  materialised inputs, and a row that did not change is not put out;
+- that a retraction which finds no row changes nothing and comes back in `unmatched`.
+
+Not re-checked: that hashes belong to keys, that payloads are valid under their schema, that unique keys are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from operators.changes import Changes, Rows
+from operators.store import BlobStore
+
+
+@dataclass(frozen=True, slots=True)
+class StateSize:
+    """How much one shard keeps: live and not yet merged-away rows, and their bytes as stored."""
+
+    rows: int = 0
+    bytes: int = 0
+    runs: int = 0
+
+    def __add__(self, other: StateSize) -> StateSize:
+        return StateSize(self.rows + other.rows, self.bytes + other.bytes, self.runs + other.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one batch of one shard gave: net changes (+I and -D), retractions that found nothing, and state size."""
+
+    rows: Rows
+    unmatched: Changes
+    state: StateSize
+
+
+class Operator(Protocol):
+    """A stateful operator: immutable, picklable, and the same object for every shard and batch."""
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The name of each arrangement it keeps and its TTL in ms, None for no TTL."""
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch)."""

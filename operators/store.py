@@ -1,0 +1,61 @@
+"""The only thing an arrangement asks of the outside: named blobs.
+
+`MemoryStore` is the store of the in-memory engine and of tests. Spark's lives in `service/spark/store.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+MANIFEST = "manifest"
+"""The one name whose blob is ever replaced."""
+
+
+class BlobStore(Protocol):
+    """Blobs of one arrangement of one shard.
+
+    - Every name but `MANIFEST` is written at most once with at most one content (names are digests of the content),
+      so a store may cache such a blob anywhere and for any length of time.
+    - `get` of a name that was never put, was deleted, or was dropped by the store's own TTL returns None.
+    - Changes become durable together with the batch, or not at all. A store never sees two batches at once.
+    """
+
+    def get(self, name: str) -> pa.Buffer | None:
+        """The blob of this name, or None."""
+
+    def put(self, name: str, blob: pa.Buffer) -> None:
+        """Store a blob; putting the same digest again is harmless."""
+
+    def delete(self, name: str) -> None:
+        """Forget a blob; deleting an unknown name is harmless."""
+
+
+class MemoryStore:
+    """A blob store in a dict."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, pa.Buffer] = {}
+
+    def get(self, name: str) -> pa.Buffer | None:
+        """The blob of this name, or None."""
+        return self._blobs.get(name)
+
+    def put(self, name: str, blob: pa.Buffer) -> None:
+        """Store a blob."""
+        self._blobs[name] = blob
+
+    def delete(self, name: str) -> None:
+        """Forget a blob."""
+        self._blobs.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._blobs)
+
+    def copy(self) -> MemoryStore:
+        """A store with the same blobs, as after a restart from a checkpoint."""
+        twin = MemoryStore()
+        twin._blobs = dict(self._blobs)
+        return twin

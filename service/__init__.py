@@ -1,0 +1,1 @@
+"""Everything that touches the world: job files, plans, Spark, Kafka, running queries."""

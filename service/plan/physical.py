@@ -1,0 +1,188 @@
+"""The physical plan: what runs, as plain frozen values that pickle.
+
+A plan is a tree with a `Sink` at its root. Each edge carries `operators.Rows` out of a node and `operators.Changes`
+into the next one; the calc of the lower node makes the one out of the other. Spark (`service/run/streaming.py`) and
+the in-memory engine (`service/run/memory.py`) both execute this tree and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from avro.schema import Record, Type
+
+ChangelogMode = Literal["append", "retract", "upsert"]
+JoinKind = Literal["inner", "left", "right", "full"]
+Layout = Literal["one row per key", "unique key", "multiset"]
+Unmatched = Literal["ignore", "dead_letter", "fail"]
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A scalar expression over the columns of a node's input.
+
+    `sql` is DuckDB SQL; `columns` are the input columns that it reads, by name; `text` is what the user wrote (Spark
+    SQL, qualified), for explain and errors. A bare column is an expression whose `column` is set; it is never
+    evaluated, its packed bytes are handed on.
+    """
+
+    sql: str
+    type: Type
+    columns: tuple[str, ...]
+    text: str
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """How the key of an edge is made from the columns of the calc's *input*.
+
+    - `parts`: one expression per key column, already cast to the type that both sides of the consumer share.
+    - `null_safe`: per part, whether NULL equals NULL (`IS NOT DISTINCT FROM`, GROUP BY, unique keys).
+    - `drop_null`: a row whose key has a NULL in a part that is not null safe is dropped (inner joins), else it stays
+      with a null key and a hash of its whole row (outer joins).
+    - `record`: where the consumer is a Kafka topic, the Avro schema of the topic's key: the key bytes are then that
+      Avro record and not comparable bytes. None elsewhere.
+    """
+
+    parts: tuple[Expression, ...] = ()
+    null_safe: tuple[bool, ...] = ()
+    drop_null: bool = False
+    record: Record | None = None
+
+
+@dataclass(frozen=True)
+class Calc:
+    """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
+
+    `upsert` says that the input is an upsert stream: no predicate may then swallow a change; a row that fails it goes
+    on as a delete of its key.
+    `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
+    """
+
+    input: Record
+    output: Record
+    columns: tuple[Expression, ...]
+    key: Key = Key()
+    sub: tuple[Expression, ...] = ()
+    predicate: Expression | None = None
+    side: int = 0
+    upsert: bool = False
+    nets: bool = False
+
+
+@dataclass(frozen=True)
+class RowKindHeader:
+    """Where a source topic's row kind stands and how it is spelled.
+
+    `values` maps the header's bytes to the ordinal of the row kind. `missing` and `unknown` say what to do with a
+    record that has no such header or another value in it: treat it as `+I`, send it to the dead letters, or fail.
+    Of several headers with the name, the last wins.
+    """
+
+    header: str = "op"
+    values: Mapping[bytes, int] = field(default_factory=lambda: {b"+I": 0, b"-U": 1, b"+U": 2, b"-D": 3})
+    missing: Literal["insert", "dead_letter", "fail"] = "dead_letter"
+    unknown: Literal["insert", "dead_letter", "fail"] = "dead_letter"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a topic is read from when the job has no checkpoint, and when retention has eaten the checkpoint's offset."""
+
+    at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
+    timestamp_ms: int | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    on_lost: Literal["fail", "earliest", "latest"] = "fail"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One table read from its topic, for one consumer.
+
+    `declared` is the table as the user (or the registry) declared it: values are resolved from their writer's schema
+    to it. `calc.input` is the part of it that somebody reads. In upsert mode a null value is a delete and the row is
+    made of the primary key's columns from the Kafka key, the others NULL; `key_record` is the schema of that key.
+    """
+
+    node: str
+    table: str
+    topic: str
+    mode: ChangelogMode
+    declared: Record
+    primary_key: tuple[str, ...]
+    calc: Calc
+    key_record: Record | None = None
+    row_kind: RowKindHeader = RowKindHeader()
+    start: Start = Start()
+
+
+@dataclass(frozen=True)
+class JoinInput:
+    """What the plan chose for one side of a join.
+
+    `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
+    `+U` replaces); otherwise the batch is an exact multiset of signed rows.
+    """
+
+    layout: Layout
+    ttl_ms: int | None
+    by_seq: bool
+
+
+@dataclass(frozen=True)
+class Join:
+    """A stateful equi-join (or a cross join, with no key) with an optional further condition.
+
+    `condition` reads the columns of `left.calc.output` and `right.calc.output` side by side, named as in `schema`,
+    which is the two concatenated: the schema of the rows that the join puts out and its calc takes in.
+    """
+
+    node: str
+    kind: JoinKind
+    left: Node
+    right: Node
+    left_input: JoinInput
+    right_input: JoinInput
+    schema: Record
+    condition: Expression | None
+    calc: Calc
+
+
+Node = Scan | Join
+
+
+@dataclass(frozen=True)
+class Sink:
+    """The root: where the changes go.
+
+    `key` names the columns of the topic's key and the sink's unique key; empty for a retract or append topic without
+    one. `exchange` says that the changes must be shuffled by that key before they are written, because the input is
+    partitioned by something else. `value` and `key_record` are the schemas of the topic.
+    """
+
+    name: str
+    topic: str
+    mode: ChangelogMode
+    input: Node
+    key: tuple[str, ...]
+    value: Record
+    key_record: Record | None
+    exchange: bool
+    row_kind: RowKindHeader = RowKindHeader()
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+
+
+def walk(node: Sink | Node) -> Iterator[Sink | Node]:
+    """The node and everything below it, inputs first, left before right."""
+    match node:
+        case Sink():
+            yield from walk(node.input)
+        case Join():
+            yield from walk(node.left)
+            yield from walk(node.right)
+        case Scan():
+            pass
+    yield node
