@@ -1,0 +1,45 @@
+# Every target sets up what it needs: a virtual environment in .venv, from the lock file, nothing global.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(READY) ## make the virtual environment
+
+demo: $(READY) ## run the main job on an embedded Kafka broker and watch it
+	$(BIN)/rowkind dev demo
+
+test: lint ## static checks and all tests
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+lint: $(READY) ## ruff and mypy, as in CI
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff format and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## the benchmarks, as ratios against peers in the same run
+	$(BIN)/python -m tests.bench
+
+lock: $(READY) ## resolve the dependencies anew into requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --extra dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove everything that was made here
+	rm -rf $(VENV) .rowkind build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
