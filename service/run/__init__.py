@@ -1,0 +1,1 @@
+"""Running a job: assembling queries, life cycle, status, the in-memory engine."""
