@@ -1,0 +1,169 @@
+"""A real Kafka broker (KRaft, one node) as a child process, with no Docker and nothing installed but Java.
+
+For `rowkind dev`, the demo and the tests. When `start` returns, the broker answers and its transaction coordinator is
+up, so that nobody's first transaction meets "Not coordinator". The child holds on to a pipe from this process and ends
+when that closes, so that it cannot outlive a parent that was killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from service.dev.jars import BrokerStartError, class_path, java
+
+_START_SECONDS = 90.0
+_STOP_SECONDS = 20.0
+_HEAP = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC"]
+
+# The pipe on standard input is watched by a background shell; the foreground shell becomes Java and keeps its pid.
+_UNTIL_PIPE_CLOSES = 'exec 3<&0; (cat >/dev/null <&3; kill $$ 2>/dev/null) & exec "$@" 3<&- </dev/null'
+
+log = logging.getLogger("rowkind.dev")
+
+
+class Broker:
+    """One broker on 127.0.0.1, a context manager.
+
+    - `data`: folder that keeps the topics between runs; None for a temporary one that goes with the broker.
+    - `port`: None for a free one.
+    """
+
+    def __init__(self, data: Path | None = None, port: int | None = None) -> None:
+        self._data = data
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = port or _free_port()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address for `bootstrap.servers`."""
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start, and return when topics and transactions work. Raises BrokerError."""
+        if self._data is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="rowkind-broker-")
+        folder = self._data or Path(self._temporary.name if self._temporary else "")
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._launch(folder)
+            self._wait(folder / "broker.log")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the broker cleanly; it is safe to call this twice."""
+        process, self._process = self._process, None
+        if process is not None:
+            assert process.stdin is not None, "the broker was started with a pipe"
+            process.stdin.close()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def _launch(self, folder: Path) -> None:
+        program = [java(), *_HEAP, "-Dorg.apache.logging.log4j.level=WARN", "-cp", class_path()]
+        settings = folder / "server.properties"
+        settings.write_text(_settings(folder / "log", self.port, _free_port()))
+        with (folder / "broker.log").open("wb") as output:
+            if not (folder / "log" / "meta.properties").exists():
+                cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+                formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+                subprocess.run([*program, *formatting], stdout=output, stderr=output, check=False)  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                ["/bin/sh", "-c", _UNTIL_PIPE_CLOSES, "broker", *program, "kafka.Kafka", str(settings)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # so that Ctrl-C reaches us alone, and we stop it in order
+            )
+
+    def _wait(self, output: Path) -> None:
+        assert self._process is not None, "the broker is started before it is waited for"
+        deadline = time.monotonic() + _START_SECONDS
+        while not _listens(self.port):
+            if self._process.poll() is not None:
+                raise BrokerStartError(f"The broker ended while starting; its log says:\n{_tail(output)}")
+            if time.monotonic() > deadline:
+                raise BrokerStartError(
+                    f"The broker did not answer in {_START_SECONDS:.0f} s; its log says:\n{_tail(output)}"
+                )
+            time.sleep(0.05)
+        config: dict[str, str | int | float | bool] = {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        try:
+            AdminClient(config).list_topics(timeout=_START_SECONDS)
+            warm_up = Producer({**config, "transactional.id": "rowkind-dev-warm-up"})
+            warm_up.init_transactions(_START_SECONDS)
+        except KafkaException as error:
+            raise BrokerStartError(f"The broker does not answer: {error}; its log says:\n{_tail(output)}") from None
+
+
+def _settings(logs: Path, port: int, controller: int) -> str:
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": logs,
+        "auto.create.topics.enable": "false",
+        "controlled.shutdown.enable": "false",
+        "default.replication.factor": 1,
+        "min.insync.replicas": 1,
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.backoff.ms": 1000,
+        "log.retention.check.interval.ms": 1000,
+        "log.initial.task.delay.ms": 500,
+        "log.segment.delete.delay.ms": 1000,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _tail(output: Path) -> str:
+    return "\n".join(output.read_text(errors="replace").splitlines()[-15:])

@@ -1,0 +1,148 @@
+"""Where the embedded broker's jars come from: Ivy, which ships inside pyspark, fetches them once per user.
+
+The cache is a folder per Kafka version below `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). It appears under its name
+only when it is complete, and a file lock makes a second process wait for the first one's download.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KAFKA = "4.1.0"
+_MODULE = ("org.apache.kafka", "kafka_2.13", KAFKA)
+_DOWNLOAD_SECONDS = 900
+
+log = logging.getLogger("rowkind.dev")
+
+
+class BrokerError(Exception):
+    """The embedded broker cannot run; the message says what to do.
+
+    BrokerError
+     ├── MissingJavaError  no Java on this machine
+     ├── DownloadError     the jars are not in the cache and could not be fetched
+     └── BrokerStartError  the broker ended or did not answer
+    """
+
+
+class MissingJavaError(BrokerError):
+    """There is no `java` here: install Java 17 or newer, or set JAVA_HOME."""
+
+
+class DownloadError(BrokerError):
+    """The jars could not be fetched: check the way to Maven Central, or put the jars into the folder that is named."""
+
+
+class BrokerStartError(BrokerError):
+    """The broker ended or did not answer; its log is quoted."""
+
+
+def java() -> str:
+    """The path of the Java launcher, JAVA_HOME's first."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin"))) if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise MissingJavaError(
+            "Java is needed and was not found: install a JRE 17 or newer, or point JAVA_HOME at one."
+        )
+    return found
+
+
+def cache() -> Path:
+    """The folder in which this user's jars are kept."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return Path(home or Path.home() / ".cache") / "rowkind"
+
+
+def kafka_jars() -> Path:
+    """A folder with the jars of a Kafka broker, fetched on the first call."""
+    folder = cache() / f"kafka-{KAFKA}"
+    if folder.is_dir():
+        return folder
+    with _lock(folder.with_suffix(".lock")):
+        if not folder.is_dir():
+            _fetch(folder)
+    return folder
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+    except PermissionError as error:
+        raise DownloadError(
+            f"No right to write {error.filename}: set XDG_CACHE_HOME to a folder of your own."
+        ) from None
+
+
+def _fetch(folder: Path) -> None:
+    log.info("fetching Kafka %s, 43 MB, into %s (once)", KAFKA, folder)
+    organisation, module, version = _MODULE
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as staging:
+        jars = Path(staging, "jars")
+        command = [
+            java(),
+            "-jar",
+            str(_ivy()),
+            "-m2compatible",
+            "-confs",
+            "default",
+            "-cache",
+            str(Path(staging, "ivy")),
+        ]
+        command += ["-dependency", organisation, module, version]
+        command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
+        try:
+            done = subprocess.run(  # noqa: S603 - our own command line
+                command,
+                capture_output=True,
+                text=True,
+                timeout=_DOWNLOAD_SECONDS,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            raise DownloadError(_advice(folder, f"gave up after {_DOWNLOAD_SECONDS} s")) from None
+        if done.returncode or not any(jars.glob(f"{module}-*.jar")):
+            reasons = [line.strip() for line in done.stdout.splitlines() if "WARN" in line or "ERROR" in line]
+            raise DownloadError(_advice(folder, "\n".join(reasons[:12]) or done.stderr[-1000:]))
+        jars.rename(folder)
+
+
+def _advice(folder: Path, reason: str) -> str:
+    return (
+        f"Kafka {KAFKA} could not be fetched from Maven Central:\n{reason}\n"
+        f"Check the network and its proxy (JAVA_TOOL_OPTIONS passes settings to Java), or copy the jars of a Kafka "
+        f"{KAFKA} distribution (its libs folder) to {folder}."
+    )
+
+
+def class_path() -> str:
+    """The broker's class path: its own jars, and before them the logging that pyspark ships, which they lack."""
+    logging_jars = [str(path) for name in ("slf4j-api", "log4j-*") for path in _spark_jars(f"{name}-*.jar")]
+    return os.pathsep.join([*logging_jars, f"{kafka_jars()}/*"])
+
+
+def _ivy() -> Path:
+    found = _spark_jars("ivy-*.jar")
+    if not found:
+        raise DownloadError("pyspark, whose Ivy fetches the broker, is not installed whole: reinstall it.")
+    return found[-1]
+
+
+def _spark_jars(pattern: str) -> list[Path]:
+    spark = importlib.util.find_spec("pyspark")
+    return sorted(Path(spark.origin).parent.glob(f"jars/{pattern}")) if spark and spark.origin else []

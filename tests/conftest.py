@@ -1,0 +1,41 @@
+"""Fixtures that several folders of tests share."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from service.dev.broker import Broker
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """One real Kafka broker for the whole test process; tests keep apart by the names of their topics."""
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def admin(broker: Broker) -> AdminClient:
+    """An admin client of the test process's broker."""
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def new_topic(admin: AdminClient) -> Callable[..., str]:
+    """Makes a topic under a name that no other test has; keyword arguments are topic settings, dots as underscores."""
+
+    def make(partitions: int = 1, **settings: object) -> str:
+        name = f"topic-{os.getpid()}-{next(_numbers)}"
+        config = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result()
+        return name
+
+    return make
