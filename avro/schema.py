@@ -1,0 +1,145 @@
+"""The schema of a row: an Avro record whose fields are the columns of a table, an edge or a topic."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from avro.errors import SchemaError
+from avro.type import Field, Kind, SchemaReader, SchemaWriter, Type
+
+__all__ = ["Field", "Kind", "Record", "Type"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Record:
+    """Columns in the order in which their values stand in a payload.
+
+    `bare` says that the schema is the single column's type itself and not a record of it, as keys of topics often are;
+    the bytes are the same. A record without columns is allowed: its payloads are empty.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    bare: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.fields]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise SchemaError(f"record {self.name!r} has two columns named {min(twice)!r}: rename one")
+
+    @classmethod
+    def of(cls, columns: Mapping[str, str], name: str = "Row") -> Record:
+        """A record from column names and SQL types; nullable columns get the default NULL. Raises SchemaError."""
+        fields = []
+        for column, text in columns.items():
+            if not _NAME.fullmatch(column):
+                raise SchemaError(f"{column!r} cannot be a column of an Avro record: use letters, digits and _ only")
+            try:
+                type_ = Type.of(text, f"{name.rpartition('.')[2]}_{column}")
+            except SchemaError as error:
+                raise SchemaError(f"column {column!r}: {error}") from None
+            fields.append(Field(column, type_, "null" if type_.nullable else None))
+        return cls(name, tuple(fields))
+
+    @classmethod
+    def parse(cls, schema: Any, column: str = "value") -> Record:
+        """A record from an Avro schema as JSON text or JSON-able values.
+
+        A schema that is no record becomes a bare record whose one column is called `column`. Raises SchemaError.
+        """
+        if isinstance(schema, bytes | str):
+            try:
+                schema = json.loads(schema)
+            except ValueError as error:
+                text = schema.decode(errors="replace") if isinstance(schema, bytes) else schema
+                if not _NAME.fullmatch(text.strip()):
+                    raise SchemaError(f"the schema is not JSON: {error}") from None
+                schema = text.strip()
+        reader = SchemaReader()
+        if isinstance(schema, dict) and schema.get("type") in ("record", "error"):
+            name = reader.define(schema, "")
+            # The columns are read as if outside of the record, so that each is complete even where it contains the
+            # whole record again.
+            return cls(name, reader.fields(schema, name.rpartition(".")[0], ()))
+        return cls(column, (Field(column, reader.type(schema, "", ())),), bare=True)
+
+    def to_json(self) -> str:
+        """The Avro schema as JSON text, the same for equal records."""
+        return json.dumps(self.avro)
+
+    @property
+    def avro(self) -> Any:
+        """The Avro schema as JSON-able values."""
+        writer = SchemaWriter()
+        if self.bare:
+            return writer.type(self.fields[0].type, "")
+        name, _ = writer.claim(Type("record", name=self.name, fields=self.fields), "")
+        return {"type": "record", "name": name, "fields": writer.fields(self.fields, name.rpartition(".")[0])}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names in order."""
+        return tuple(column.name for column in self.fields)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of the decoded columns."""
+        return pa.schema([pa.field(column.name, column.type.arrow, column.type.nullable) for column in self.fields])
+
+    def index(self, name: str) -> int:
+        """The place of a column. Raises SchemaError for a name that is not there."""
+        if name not in self.names:
+            raise SchemaError(f"record {self.name!r} has no column {name!r}; it has {', '.join(self.names) or 'none'}")
+        return self.names.index(name)
+
+    def field(self, name: str) -> Field:
+        """A column by name. Raises SchemaError."""
+        return self.fields[self.index(name)]
+
+    def type(self, name: str) -> Type:
+        """The type of a column. Raises SchemaError."""
+        return self.field(name).type
+
+    def select(self, names: Iterable[str]) -> Record:
+        """The columns of these names in this order. Raises SchemaError."""
+        return Record(self.name, tuple(self.field(name) for name in names))
+
+    def rename(self, mapping: Mapping[str, str]) -> Record:
+        """The same columns, those in `mapping` under their new names. Raises SchemaError if two become one."""
+        return replace(
+            self,
+            fields=tuple(replace(column, name=mapping.get(column.name, column.name)) for column in self.fields),
+        )
+
+    def nullable(self) -> Record:
+        """The same columns, all of them nullable; those that become so get the default NULL."""
+        return replace(
+            self,
+            fields=tuple(
+                column
+                if column.type.nullable
+                else replace(
+                    column, type=column.type.as_nullable(), default=None if column.type.kind == "union" else "null"
+                )
+                for column in self.fields
+            ),
+        )
+
+    def concat(self, other: Record) -> Record:
+        """The columns of this record and then those of `other`. Raises SchemaError if they share a name."""
+        return Record(self.name, self.fields + other.fields)
+
+    def same_rows(self, other: Record) -> bool:
+        """Whether every payload under one schema is the same row under the other, by position; names do not matter."""
+        return len(self.fields) == len(other.fields) and all(
+            mine.type.same_value(theirs.type) for mine, theirs in zip(self.fields, other.fields, strict=True)
+        )

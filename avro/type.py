@@ -1,0 +1,408 @@
+"""The type of a column: one value that is Avro on the wire, SQL in the plan and Arrow in memory.
+
+A `Type` is a self-contained tree: named Avro types are written out wherever they are used, and only a record that
+contains itself is named again inside (`kind` "reference"). Read from JSON and written back, schemas keep what decides
+the bytes and what schema resolution needs: names, aliases, defaults, the order of union branches. Documentation and
+unknown attributes, `connect.name` among them, are dropped; so is a logical type that does not fit its base type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+
+from avro import sql_types
+from avro.errors import SchemaError
+
+Kind = Literal[
+    "null", "boolean", "int", "long", "float", "double", "bytes", "string",
+    "fixed", "enum", "record", "array", "map", "union", "reference",
+]  # fmt: skip
+
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+
+_ARROW: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "union": pa.binary(),
+    "reference": pa.binary(),
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+}
+_SQL = {
+    "null": "VOID",
+    "boolean": "BOOLEAN",
+    "int": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "bytes": "BINARY",
+    "string": "STRING",
+    "fixed": "BINARY",
+    "enum": "STRING",
+    "union": "UNION",
+    "reference": "RECURSIVE",
+    "uuid": "STRING",
+    "duration": "DURATION",
+    "date": "DATE",
+    "time-millis": "TIME(3)",
+    "time-micros": "TIME(6)",
+    "timestamp": "TIMESTAMP",
+    "local-timestamp": "TIMESTAMP_NTZ",
+}
+_LOGICAL_BASE = {
+    "date": "int",
+    "time-millis": "int",
+    **{name: "long" for name in _ARROW if name == "time-micros" or name.startswith(("timestamp-", "local-timestamp-"))},
+}
+_MOST_NODES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column, or a field of a nested record: its default is JSON text, None for no default."""
+
+    name: str
+    type: Type
+    default: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """An Avro type.
+
+    - `nullable` with any kind but "null" and "union" stands for the union of the type and null; `null_first` is the
+      order of its two branches. A "union" is nullable where one of its `branches` is null.
+    - `logical` is set only where it fits: decimal, date, time-*, timestamp-*, local-timestamp-*, uuid, duration.
+    - `precision`, `scale` belong to decimals, `size` to fixed, `symbols` and `default` to enums, `items` to arrays and
+      maps (the values), `fields` to records, `branches` to unions, `name` to named types.
+    """
+
+    kind: Kind
+    nullable: bool = False
+    null_first: bool = True
+    logical: str | None = None
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    name: str = ""
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    items: Type | None = None
+    fields: tuple[Field, ...] = ()
+    branches: tuple[Type, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, name: str = "Row") -> Type:
+        """The type that an SQL type name stands for, e.g. `DECIMAL(10,2) NOT NULL`. Raises SchemaError."""
+        return cls.parse(sql_types.to_avro(text, name))
+
+    @classmethod
+    def parse(cls, schema: Any) -> Type:
+        """The type of an Avro schema given as JSON-able values. Raises SchemaError."""
+        return SchemaReader().type(schema, "", ())
+
+    @property
+    def optional(self) -> bool:
+        """Whether the wire form is a two-branch union with null."""
+        return self.nullable and self.kind not in ("null", "union")
+
+    @property
+    def opaque(self) -> bool:
+        """Whether the value is only handed on, packed: general unions, records that contain themselves, durations."""
+        return self.kind in ("union", "reference") or self.logical == "duration"
+
+    @property
+    def orderable(self) -> bool:
+        """Whether the type may be a key or an order: it has comparable bytes."""
+        return not self.opaque and self.kind not in ("record", "array", "map", "null")
+
+    @property
+    def sql(self) -> str:
+        """The SQL type in canonical spelling, without NOT NULL, e.g. `BIGINT`, `DECIMAL(10,2)`, `ARRAY<STRING>`."""
+        if self.logical == "decimal":
+            return f"DECIMAL({self.precision},{self.scale})"
+        if self.logical and "timestamp" in self.logical:
+            return _SQL[self.logical.rpartition("-")[0]]
+        if self.logical and not (self.logical == "uuid" and self.kind == "fixed"):
+            return _SQL[self.logical]
+        match self.kind:
+            case "array":
+                return f"ARRAY<{self.element.sql}>"
+            case "map":
+                return f"MAP<STRING, {self.element.sql}>"
+            case "record":
+                return f"STRUCT<{', '.join(f'{field.name}: {field.type.sql}' for field in self.fields)}>"
+            case _:
+                return _SQL[self.kind]
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of a column of these; opaque types are binary: the packed value."""
+        if self.logical == "decimal":
+            return (pa.decimal128 if self.precision <= 38 else pa.decimal256)(self.precision, self.scale)
+        if self.logical in _ARROW:
+            return _ARROW[self.logical]
+        match self.kind:
+            case "fixed":
+                return pa.binary(self.size)
+            case "array":
+                return pa.list_(pa.field("item", self.element.arrow, self.element.nullable))
+            case "map":
+                return pa.map_(pa.string(), pa.field("value", self.element.arrow, self.element.nullable))
+            case "record":
+                return pa.struct([pa.field(f.name, f.type.arrow, f.type.nullable) for f in self.fields])
+            case _:
+                return _ARROW[self.kind]
+
+    @property
+    def avro(self) -> Any:
+        """The Avro schema as JSON-able values."""
+        return SchemaWriter().type(self, "")
+
+    @property
+    def element(self) -> Type:
+        """The type of an array's items or a map's values."""
+        assert self.items is not None, "only arrays and maps have elements"
+        return self.items
+
+    @property
+    def required(self) -> Type:
+        """The same type without NULL; a union keeps its branches."""
+        return replace(self, nullable=False, null_first=True) if self.optional else self
+
+    def as_nullable(self) -> Type:
+        """The same type with NULL: null comes first, but in a union last, so that other branches keep their place."""
+        if self.nullable:
+            return self
+        if self.kind == "union":
+            return replace(self, nullable=True, branches=(*self.branches, Type("null", nullable=True)))
+        return replace(self, nullable=True, null_first=True)
+
+    def walk(self) -> Iterator[Type]:
+        """This type and everything inside it."""
+        yield self
+        inner = [self.items] if self.items else [field.type for field in self.fields] or list(self.branches)
+        for item in inner:
+            yield from item.walk()
+
+    def same_value(self, other: Type) -> bool:
+        """Whether the bytes of every value of one are the bytes of the same value of the other; names do not matter."""
+        return _meaning(self, ()) == _meaning(other, ())
+
+    def __str__(self) -> str:
+        return self.sql if self.nullable else f"{self.sql} NOT NULL"
+
+
+def _meaning(type_: Type, inside: tuple[str, ...]) -> tuple[Any, ...]:
+    """What decides the bytes of a value and what they mean; a record inside itself is so many levels up."""
+    if type_.kind == "record":
+        inside = (*inside, type_.name)
+    return (
+        type_.kind,
+        ("null first" if type_.null_first else "null last") if type_.optional else "",
+        None if type_.logical == "uuid" else type_.logical,
+        (type_.precision, type_.scale, type_.size, type_.symbols),
+        type_.items and _meaning(type_.items, inside),
+        tuple((field.name, _meaning(field.type, inside)) for field in type_.fields),
+        tuple(_meaning(branch, inside) for branch in type_.branches),
+        inside[::-1].index(type_.name) if type_.kind == "reference" else None,
+    )
+
+
+class SchemaReader:
+    """Reads the JSON of one schema; named types may be used again after their definition."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, tuple[dict[str, Any], str]] = {}
+        self._nodes = 0
+
+    def type(self, schema: Any, namespace: str, inside: tuple[str, ...]) -> Type:
+        """The type of `schema` in a namespace, inside the records of these full names."""
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            raise SchemaError(f"the schema is too large: more than {_MOST_NODES} types when written out")
+        if isinstance(schema, list):
+            return self._union([self.type(branch, namespace, inside) for branch in schema])
+        if isinstance(schema, str):
+            if schema in PRIMITIVES:
+                return Type(cast("Kind", schema), nullable=schema == "null")
+            return self._named(schema, namespace, inside)
+        if not isinstance(schema, dict) or "type" not in schema:
+            raise SchemaError(f"{json.dumps(schema)[:80]} is not an Avro schema: a type is missing")
+        match kind := schema["type"]:
+            case "record" | "error" | "enum" | "fixed":
+                name = self.define(schema, namespace)
+                return self._defined(name, inside)
+            case "array":
+                return Type("array", items=self.type(_entry(schema, "items"), namespace, inside))
+            case "map":
+                return Type("map", items=self.type(_entry(schema, "values"), namespace, inside))
+            case _:
+                base = self.type(kind, namespace, inside)
+                return _with_logical(base, schema) if isinstance(kind, str) and kind in PRIMITIVES else base
+
+    def define(self, schema: dict[str, Any], namespace: str) -> str:
+        """Remember a named type; its full name."""
+        name = _entry(schema, "name")
+        if "." not in name and schema.get("namespace", namespace):
+            name = f"{schema.get('namespace', namespace)}.{name}"
+        self._definitions[name] = (schema, name.rpartition(".")[0])
+        return cast("str", name)
+
+    def fields(self, schema: dict[str, Any], namespace: str, inside: tuple[str, ...]) -> tuple[Field, ...]:
+        """The fields of a record."""
+        fields = []
+        for field in _entry(schema, "fields"):
+            name = _entry(field, "name")
+            try:
+                type_ = self.type(_entry(field, "type"), namespace, inside)
+            except SchemaError as error:
+                raise SchemaError(f"field {name!r}: {error}") from None
+            default = json.dumps(field["default"], sort_keys=True) if "default" in field else None
+            fields.append(Field(name, type_, default, tuple(field.get("aliases", ()))))
+        return tuple(fields)
+
+    def _named(self, name: str, namespace: str, inside: tuple[str, ...]) -> Type:
+        candidates = [name] if "." in name or not namespace else [f"{namespace}.{name}", name]
+        for candidate in candidates:
+            if candidate in self._definitions:
+                return self._defined(candidate, inside)
+        raise SchemaError(f"the type {name!r} is neither an Avro type nor defined before its use")
+
+    def _defined(self, name: str, inside: tuple[str, ...]) -> Type:
+        schema, namespace = self._definitions[name]
+        if name in inside:
+            return Type("reference", name=name)
+        match schema["type"]:
+            case "enum":
+                symbols = tuple(_entry(schema, "symbols"))
+                return Type("enum", name=name, symbols=symbols, default=schema.get("default"))
+            case "fixed":
+                return _with_logical(Type("fixed", name=name, size=_entry(schema, "size")), schema)
+            case _:
+                return Type("record", name=name, fields=self.fields(schema, namespace, (*inside, name)))
+
+    @staticmethod
+    def _union(branches: list[Type]) -> Type:
+        plain = [branch for branch in branches if branch.kind != "null"]
+        if any(branch.kind == "union" or branch.optional for branch in branches):
+            raise SchemaError("a union may not hold a union directly")
+        if len(branches) == 2 and len(plain) == 1:
+            return replace(plain[0], nullable=True, null_first=branches[0].kind == "null")
+        return Type("union", nullable=len(plain) < len(branches), branches=tuple(branches))
+
+
+def _entry(schema: dict[str, Any], name: str) -> Any:
+    if name not in schema:
+        raise SchemaError(f"{json.dumps(schema)[:80]}: {name!r} is missing")
+    return schema[name]
+
+
+def _with_logical(base: Type, schema: dict[str, Any]) -> Type:
+    logical = schema.get("logicalType")
+    if logical == "decimal" and base.kind in ("bytes", "fixed"):
+        precision, scale = schema.get("precision", 0), schema.get("scale", 0)
+        if isinstance(precision, int) and isinstance(scale, int) and 0 < precision <= 76 and 0 <= scale <= precision:
+            return replace(base, logical=logical, precision=precision, scale=scale)
+    if (
+        _LOGICAL_BASE.get(str(logical)) == base.kind
+        or (logical == "uuid" and (base.kind == "string" or base.size == 16))
+        or (logical == "duration" and base.size == 12)
+    ):
+        return replace(base, logical=logical)
+    return base
+
+
+class SchemaWriter:
+    """Writes types as JSON, each named type in full where it comes first.
+
+    Records of different origin are put together by the plan, so one name may stand for two types: the later one gets a
+    number behind it. The names decide nothing on the wire.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[str, Type] = {}
+        self._open: dict[str, str] = {}
+
+    def type(self, type_: Type, namespace: str) -> Any:
+        """The JSON-able schema of a type inside a namespace."""
+        if type_.optional:
+            inner = self.type(type_.required, namespace)
+            return ["null", inner] if type_.null_first else [inner, "null"]
+        logical: dict[str, Any] = {"logicalType": type_.logical} if type_.logical else {}
+        if type_.logical == "decimal":
+            logical |= {"precision": type_.precision, "scale": type_.scale}
+        match type_.kind:
+            case "array":
+                return {"type": "array", "items": self.type(type_.element, namespace)}
+            case "map":
+                return {"type": "map", "values": self.type(type_.element, namespace)}
+            case "union":
+                return [self.type(branch, namespace) for branch in type_.branches]
+            case "reference":
+                return self._open[type_.name]
+            case "record" | "enum" | "fixed":
+                return self._named(type_, namespace, logical)
+            case _:
+                return {"type": type_.kind, **logical} if logical else type_.kind
+
+    def fields(self, fields: tuple[Field, ...], namespace: str) -> list[dict[str, Any]]:
+        """The JSON-able fields of a record."""
+        return [
+            {
+                "name": field.name,
+                "type": self.type(field.type, namespace),
+                **({"default": json.loads(field.default)} if field.default is not None else {}),
+                **({"aliases": list(field.aliases)} if field.aliases else {}),
+            }
+            for field in fields
+        ]
+
+    def claim(self, type_: Type, namespace: str) -> tuple[str, bool]:
+        """The full name to write for a named type, and whether it stands there already."""
+        base = name = type_.name if "." in type_.name or not namespace else f"{namespace}.{type_.name}"
+        number = 1
+        while name in self._written:
+            if self._written[name] == type_:
+                return name, True
+            number += 1
+            name = f"{base}_{number}"
+        self._written[name] = type_
+        return name, False
+
+    def _named(self, type_: Type, namespace: str, logical: dict[str, Any]) -> Any:
+        name, written = self.claim(type_, namespace)
+        if written:
+            return name
+        match type_.kind:
+            case "enum":
+                default = {} if type_.default is None else {"default": type_.default}
+                return {"type": "enum", "name": name, "symbols": list(type_.symbols), **default}
+            case "fixed":
+                return {"type": "fixed", "name": name, "size": type_.size, **logical}
+            case _:
+                outer = dict(self._open)
+                self._open[type_.name] = name
+                fields = self.fields(type_.fields, name.rpartition(".")[0])
+                self._open = outer
+                return {"type": "record", "name": name, "fields": fields}
