@@ -18,7 +18,7 @@ ALONE = {
     "controller.listener.names": "CONTROLLER",
     "controller.quorum.voters": "1@localhost:9093",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-    "log.dirs": "/tmp/kraft-combined-logs",  # noqa: S108 - the path of the image that this one stands in for
+    "log.dirs": "/tmp/kraft-combined-logs",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -33,7 +33,11 @@ def setting(variable: str) -> str:
 
 def main() -> None:
     """Write the settings, format the log folder on the first start, and become the broker."""
-    given = {setting(name): value for name, value in os.environ.items() if name.startswith("KAFKA_") and name not in NOT_SETTINGS}
+    given = {
+        setting(name): value
+        for name, value in os.environ.items()
+        if name.startswith("KAFKA_") and name not in NOT_SETTINGS
+    }
     settings = Path(tempfile.gettempdir(), "server.properties")
     settings.write_text("".join(f"{name}={value}\n" for name, value in {**ALONE, **given}.items()))
     cluster = os.environ.get("CLUSTER_ID", "5L6g3nShT-eMCtK--X86sw")
