@@ -1,0 +1,105 @@
+"""The conventions of CONTRIBUTING.md that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("operators", "avro", "service")
+GENERATED = ("requirements.lock",)
+LONGEST_FILE = 400
+
+# Written in pieces, so that this file does not hold what it looks for.
+MACHINE_FOLDERS = ("root", "work", "home/[a-z]", "Users", "opt/wheels", "mnt")
+REGISTRY_HOSTS = (
+    r"pypi\.org",
+    r"pythonhosted\.org",
+    r"repo1?\.maven",
+    r"maven\.org",
+    r"proxy\.golang",
+    r"deb\.debian",
+    r"registry\.npmjs",
+    r"docker\.io/",
+    r"ghcr\.io",
+    r"quay\.io",
+    r"artifact" + r"registry",
+    r"artifact" + r"ory",
+)
+MACHINE_PATH = re.compile(r"(?<![\w.>/-])/(?:" + "|".join(MACHINE_FOLDERS) + r")/[\w.-]")
+HOST = re.compile("|".join(REGISTRY_HOSTS))
+
+
+def test_every_test_says_in_one_sentence_what_it_shows() -> None:
+    """A test function has a docstring of one line that ends as a sentence does."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{function.lineno} {function.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for function in _tests(path)
+        if not re.fullmatch(r"[^\n]+[.?!]", ast.get_docstring(function) or "")
+    ]
+    assert not wrong, "tests without one sentence that says what they show:\n" + "\n".join(wrong)
+
+
+def test_no_module_is_long() -> None:
+    """A module of the packages that reaches 400 lines is split by a named concept."""
+    long = [
+        f"{path.relative_to(ROOT)}: {lines} lines"
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if (lines := len(path.read_text().splitlines())) > LONGEST_FILE
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    """A module has the name of what it holds, so none is called utils, helpers, common or misc."""
+    vague = re.compile(r"(utils?|helpers?|common|misc|manager)\.py")
+    found = [path.relative_to(ROOT) for path in _tracked() if vague.fullmatch(path.name)]
+    assert not found, found
+
+
+def test_no_tracked_file_names_a_machine_path_or_a_package_registry() -> None:
+    """The project builds anywhere: no file names a folder of somebody's machine or the host of a package registry."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number} {found.group()}"
+        for path, number, line in _lines()
+        if (found := MACHINE_PATH.search(line) or HOST.search(line))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_exception_from_a_check_gives_its_reason() -> None:
+    """A comment that silences a linter or the type checker names the rule, and a linter's also says why."""
+    bare = re.compile(r"#\s*noqa(?!: [A-Z])|#\s*type:\s*ignore(?!\[)|#\s*noqa: [A-Z]+[0-9]+(?:, ?[A-Z]+[0-9]+)*\s*$")
+    sources = (
+        (path, number, line) for path, number, line in _lines() if path.suffix == ".py" and path != Path(__file__)
+    )
+    wrong = [f"{path.relative_to(ROOT)}:{number}" for path, number, line in sources if bare.search(line)]
+    assert not wrong, "\n".join(wrong)
+
+
+def _tests(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node
+
+
+def _tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def _lines() -> Iterator[tuple[Path, int, str]]:
+    for path in _tracked():
+        if path.name in GENERATED:
+            continue
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            yield path, number, line
