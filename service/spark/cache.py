@@ -1,0 +1,159 @@
+"""Blobs that a worker has seen before, kept where reading them again costs nothing.
+
+A blob's name is the digest of its content, so what is cached can be missing but never stale. Blobs lie as files on the
+executor's local disk, shared by all its workers, and each worker maps the ones it uses; the pages are the operating
+system's and are counted once. The directory is Spark's own for the application, which removes it in the end.
+
+A file is written under another name and then renamed, so that nobody sees half of one. Even so it is trusted only once
+its digest has been checked, when a worker first maps it: a file that is missing, cut short or somebody else's is a
+cache miss, and the blob comes from the state store. A batch that fails leaves files that nothing refers to; they go
+when the space is needed. A disk that is full or read-only makes the cache smaller, and fails nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import pyarrow as pa
+
+_SCAN_AFTER = 16
+"""A worker looks through the directory each time it has added this fraction of its limit."""
+
+
+def digest(blob: pa.Buffer | bytes) -> str:
+    """The name under which a blob is stored: its blake2b-128 digest in hexadecimal."""
+    return blake2b(blob, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """Bytes that each worker keeps mapped or in memory, and bytes of files that an executor keeps on its disk."""
+
+    worker: int = 1 << 30
+    disk: int = 8 << 30
+
+
+DEFAULT_LIMITS = CacheLimits()
+
+
+class RunCache:
+    """The cached blobs of one worker and the directory that it shares with its executor's other workers."""
+
+    def __init__(self, directory: Path, limits: CacheLimits) -> None:
+        self._directory = directory
+        self._limits = limits
+        self._used: OrderedDict[str, pa.Buffer] = OrderedDict()
+        self._used_bytes = 0
+        self._added = 0
+
+    def get(self, name: str) -> pa.Buffer | None:
+        """The blob of this name if it is at hand, checked against its name."""
+        blob = self._used.get(name)
+        if blob is not None:
+            self._used.move_to_end(name)
+            return blob
+        path = self._directory / name
+        blob = _map(path)
+        if blob is None:
+            return None
+        if digest(blob) != name:
+            path.unlink(missing_ok=True)
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        self._keep(name, blob)
+        return blob
+
+    def put(self, name: str, blob: pa.Buffer) -> pa.Buffer:
+        """Keep a blob that was just written to or read from the state store; gives the blob as it is now kept."""
+        kept = self._used.get(name)
+        if kept is not None:
+            self._used.move_to_end(name)
+            return kept
+        kept = self._write(name, blob) or blob
+        self._keep(name, kept)
+        return kept
+
+    def drop(self, name: str) -> None:
+        """Forget a blob that state no longer refers to."""
+        blob = self._used.pop(name, None)
+        if blob is not None:
+            self._used_bytes -= blob.size
+        with suppress(OSError):
+            (self._directory / name).unlink()
+
+    def _keep(self, name: str, blob: pa.Buffer) -> None:
+        self._used[name] = blob
+        self._used_bytes += blob.size
+        while self._used_bytes > self._limits.worker and len(self._used) > 1:
+            _, oldest = self._used.popitem(last=False)
+            self._used_bytes -= oldest.size
+
+    def _write(self, name: str, blob: pa.Buffer) -> pa.Buffer | None:
+        """The blob as a mapped file, or None if the disk would not have it."""
+        if not blob.size or blob.size > self._limits.disk:
+            return None
+        path = self._directory / name
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            draft = self._directory / f".{name}.{os.getpid()}"
+            try:
+                draft.write_bytes(blob)
+                draft.replace(path)
+            except OSError:
+                draft.unlink(missing_ok=True)
+                raise
+        except OSError:
+            return None
+        self._added += blob.size
+        if self._added > self._limits.disk // _SCAN_AFTER:
+            self._added = 0
+            self._evict()
+        return _map(path)
+
+    def _evict(self) -> None:
+        """Remove the files that were used longest ago until the directory is within its limit."""
+        files: list[tuple[int, int, Path]] = []
+        with suppress(OSError), os.scandir(self._directory) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    status = entry.stat()
+                    files.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
+        excess = sum(size for _, size, _ in files) - self._limits.disk
+        for _, size, path in sorted(files):
+            if excess <= 0:
+                break
+            with suppress(OSError):
+                path.unlink()
+            excess -= size
+
+
+def _map(path: Path) -> pa.Buffer | None:
+    """The content of a file as a view of the page cache, or None if there is no such file with anything in it."""
+    try:
+        with pa.memory_map(str(path)) as source:
+            return source.read_buffer()
+    except OSError:
+        return None
+
+
+_caches: dict[tuple[str, CacheLimits], RunCache] = {}
+
+
+def worker_cache(limits: CacheLimits) -> RunCache:
+    """This worker's cache, the same one for every batch that it runs.
+
+    Spark tells its workers where the application's scratch directories are; outside of a worker there is none, and
+    the cache lies in the system's.
+    """
+    scratch = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")[0]
+    at = (scratch, limits)
+    if at not in _caches:
+        _caches[at] = RunCache(Path(scratch) / "rowkind", limits)
+    return _caches[at]

@@ -1,0 +1,74 @@
+"""What can go wrong while an operator runs on Spark, and how it is found again on the driver.
+
+    OperatorError
+    ├── UnmatchedRetractionError   the input took back a row that was never there, and the job says `unmatched: fail`
+    └── StateDamagedError          a blob that state refers to is not what it was when it was written
+
+Spark carries an exception of a worker to the driver as text, inside a stack of its own. `surfaced` finds the last
+exception of this project in that text, whichever package it comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+class OperatorError(Exception):
+    """An operator cannot go on; the query stops, and state stays as the last whole batch left it."""
+
+
+class UnmatchedRetractionError(OperatorError):
+    """The input retracted rows that are not there, and the job's policy is to fail.
+
+    Look for a producer that sends `-U` or `-D` without the row's insert, a topic read from its middle, or a TTL shorter
+    than the rows live. With `unmatched: ignore` or `dead_letter` the job goes on and counts them.
+    """
+
+
+class StateDamagedError(OperatorError):
+    """The state store returned other bytes than were put into it.
+
+    Restore the checkpoint directory from a copy, or delete it to read the topics from the start.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Surfaced:
+    """An exception of this project as it was raised in a worker: its qualified class name and its whole message."""
+
+    kind: str
+    message: str
+
+    @property
+    def name(self) -> str:
+        """The class without its module."""
+        return self.kind.rpartition(".")[2]
+
+
+_OURS = re.compile(
+    r"^(?P<kind>(?:service|operators|avro)(?:\.\w+)+): (?P<message>.*?)"
+    r"(?=\n\s*at [\w.$/]+\.|\nTraceback |\nDriver stacktrace|\n\s*SQLSTATE|\n\nThe above exception|\n\nDuring handling"
+    r"|\nJVM stacktrace|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def surfaced(error: BaseException) -> Surfaced | None:
+    """The exception of this project that made `error`, or None if none did.
+
+    The error itself, its causes and the text in which Spark wraps a worker's traceback are searched; of several in
+    one text the last one counts, as in any traceback.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        module = type(current).__module__
+        if module.split(".")[0] in {"service", "operators", "avro"}:
+            return Surfaced(f"{module}.{type(current).__qualname__}", str(current))
+        found = list(_OURS.finditer(str(current)))
+        if found:
+            return Surfaced(found[-1]["kind"], found[-1]["message"].strip())
+        current = current.__cause__ or current.__context__
+    return None

@@ -1,0 +1,50 @@
+"""What Spark prints past any logging configuration, kept off the user's screen.
+
+A JVM started by pyspark inherits standard error and, with the workers below it, says things there that no setting
+turns off. So it is given a pipe instead, and a thread passes on everything else, for as long as the JVM lives.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_NOISE = (
+    b"WARNING: Using incubator modules:",
+    b"Picked up JDK_JAVA_OPTIONS",
+    b"Picked up JAVA_TOOL_OPTIONS",
+    b"Setting default log level to ",
+    b"To adjust logging level use ",
+    # Said for each start of a stateful query by the worker that asks the processor for its state variables.
+    b"Starting Streaming TransformWithState",
+    b"Streaming TransformWithState",
+)
+
+
+@contextmanager
+def quiet_stderr() -> Iterator[None]:
+    """Processes started inside write to standard error without the known notices; this process's own goes through."""
+    sys.stderr.flush()
+    screen = os.dup(2)
+    source, sink = os.pipe()
+    os.dup2(sink, 2)
+    os.close(sink)
+    threading.Thread(target=_relay, args=(source, screen), name="jvm-stderr", daemon=True).start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(screen, 2)
+
+
+def _relay(source: int, screen: int) -> None:
+    noise = False
+    with os.fdopen(source, "rb") as lines, os.fdopen(screen, "wb", buffering=0) as out:
+        for line in lines:
+            # Some notices come with an empty line.
+            noise = line.startswith(_NOISE) or (noise and not line.strip())
+            if not noise:
+                out.write(line)

@@ -1,0 +1,108 @@
+"""The Spark session that a job runs in.
+
+Everything a job relies on is set here and nowhere else. What was measured is in the commit that set it; what only
+silences or bounds something says so next to it. `settings` of the caller come last and win.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from service.spark.quiet import quiet_stderr
+
+PACKAGES = ("operators", "avro", "service")
+"""What the executors must be able to import."""
+
+_STATE_STORE = "spark.sql.streaming.stateStore"
+
+_SETTINGS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.worker.reuse": "true",
+    # State: RocksDB, small commits, bounded native memory. Rows are counted by the operators themselves, so that
+    # RocksDB need not look up every key that it writes.
+    f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
+    f"{_STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
+    f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": "512",
+    # Without this Spark runs empty batches without end, because the time mode is processing time.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def session(
+    name: str,
+    *,
+    master: str,
+    parallelism: int,
+    ui: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session for a job; it becomes the process's only one.
+
+    Args:
+        name: shows in the cluster's listings.
+        master: Spark's master URL; with `local[…]` everything runs in this process and one JVM.
+        parallelism: partitions of every shuffle. A checkpoint fixes it at its first batch.
+        ui: serve Spark's own web page.
+        settings: further Spark settings, which win over what is set here.
+    """
+    local = master.startswith("local")
+    # Spark starts `python3` from the path unless told otherwise, which has other packages or none.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(name).master(master)
+    java = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_logging().as_uri()}"
+    chosen: dict[str, str] = {
+        **_SETTINGS,
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.sql.shuffle.partitions": str(parallelism),
+        "spark.driver.extraJavaOptions": java,
+        "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
+        # One process has no need to be seen on the network.
+        **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
+        **(settings or {}),
+    }
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    with quiet_stderr():
+        spark = builder.getOrCreate()
+    if not local:
+        _ship(spark)
+    return spark
+
+
+def _logging() -> Path:
+    """The path of the log4j2 configuration in this package."""
+    path = resources.files("service.spark") / "log4j2.properties"
+    if isinstance(path, Path):
+        return path
+    copy = Path(tempfile.mkdtemp(prefix="rowkind-")) / "log4j2.properties"
+    copy.write_text(path.read_text())
+    return copy
+
+
+def _ship(spark: SparkSession) -> None:
+    """Give the executors the very code that runs here, whatever their image holds.
+
+    The libraries that it needs come with the executors' image, which has its interpreter at the same path as the
+    driver's (or `spark.pyspark.python` says where).
+    """
+    archive = Path(tempfile.mkdtemp(prefix="rowkind-")) / "rowkind.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for package in PACKAGES:
+            root = Path(str(resources.files(package)))
+            for file in sorted(root.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    target.write(file, Path(package) / file.relative_to(root))
+    spark.sparkContext.addPyFile(str(archive))

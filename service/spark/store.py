@@ -1,0 +1,129 @@
+"""An arrangement's blobs in a MapState on RocksDB.
+
+State layout: one map per arrangement, from (name, part) to (parts, blob). A blob of at most `PART_BYTES` is one entry;
+a larger one is cut, and its first entry says into how many. Everything in it is written and rolled back with the
+batch by Spark.
+
+Every map has Spark's own TTL, also where the arrangement has none: whether a map has one is part of the checkpoint
+and could not be changed later, while how long it is may be. It is only a backstop for blobs that no batch touches any
+more. A blob holds no row written after the blob itself, so one that is older than the arrangement's TTL holds only
+expired rows; the margin keeps an arrangement from ever missing a blob that it would still want to read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
+
+from operators.store import MANIFEST
+from service.spark.cache import RunCache, digest
+from service.spark.errors import StateDamagedError
+
+PART_BYTES = 4 << 20
+"""The largest value that is put into RocksDB as one."""
+
+KEY_SCHEMA = "name string, part int"
+VALUE_SCHEMA = "parts int, blob binary"
+
+_DAY_MS = 24 * 3600 * 1000
+_FOREVER_MS = 1000 * 365 * _DAY_MS
+
+
+def backstop(ttl_ms: int | None) -> int:
+    """The TTL in ms that Spark enforces on the blobs of an arrangement whose rows live `ttl_ms`."""
+    return _FOREVER_MS if ttl_ms is None else 2 * ttl_ms + _DAY_MS
+
+
+def open_map(handle: StatefulProcessorHandle, arrangement: str, ttl_ms: int | None) -> MapState:
+    """The map in which an arrangement's blobs lie."""
+    return handle.getMapState(arrangement, KEY_SCHEMA, VALUE_SCHEMA, backstop(ttl_ms))
+
+
+class SparkStore:
+    """The blob store of one arrangement of one shard, for the length of one batch.
+
+    Reads go to the cache first, except for the manifest, which is replaced and so is known for one batch only. Writes
+    go to the state store always, whatever the cache knows: after a failed batch the cache may hold what state lost.
+    """
+
+    def __init__(self, state: MapState, cache: RunCache) -> None:
+        self._state = state
+        self._cache = cache
+        self._manifest: pa.Buffer | None = None
+        self.seconds = 0.0
+        """Time spent in calls to the state store so far."""
+
+    def get(self, name: str) -> pa.Buffer | None:
+        """The blob of this name, or None."""
+        if name == MANIFEST:
+            if self._manifest is None:
+                self._manifest = self._read(name)
+            return self._manifest
+        blob = self._cache.get(name)
+        if blob is not None:
+            return blob
+        blob = self._read(name)
+        if blob is None:
+            return None
+        if digest(blob) != name:
+            raise StateDamagedError(
+                f"the state store holds other bytes than were written for the run {name} ({blob.size} bytes): "
+                "restore the checkpoint directory from a copy, or delete it to read the topics from the start"
+            )
+        return self._cache.put(name, blob)
+
+    def put(self, name: str, blob: pa.Buffer) -> None:
+        """Store a blob."""
+        if name == MANIFEST:
+            self._manifest = blob
+            self._remove(name, start=_parts(blob.size))
+        else:
+            self._cache.put(name, blob)
+        parts = _parts(blob.size)
+        with self._timed():
+            for part in range(parts):
+                piece = blob[part * PART_BYTES : (part + 1) * PART_BYTES]
+                self._state.updateValue((name, part), (parts, piece.to_pybytes()))
+
+    def delete(self, name: str) -> None:
+        """Forget a blob."""
+        if name == MANIFEST:
+            self._manifest = None
+        else:
+            self._cache.drop(name)
+        self._remove(name, start=0)
+
+    def _read(self, name: str) -> pa.Buffer | None:
+        with self._timed():
+            first = self._state.getValue((name, 0))
+            if first is None:
+                return None
+            parts, blob = first
+            if parts == 1:
+                return pa.py_buffer(blob)
+            rest = [self._state.getValue((name, part)) for part in range(1, parts)]
+        return pa.py_buffer(b"".join([blob, *(value[1] for value in rest if value is not None)]))
+
+    def _remove(self, name: str, start: int) -> None:
+        """Remove the parts of a blob from `start` on, of which the state store alone knows how many there are."""
+        part = start
+        with self._timed():
+            while self._state.containsKey((name, part)):
+                self._state.removeKey((name, part))
+                part += 1
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started
+
+
+def _parts(size: int) -> int:
+    return max(1, -(-size // PART_BYTES))

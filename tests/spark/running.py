@@ -1,0 +1,93 @@
+"""Runs a processor as a real streaming query: one file per batch in, the blocks of every batch out."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from operators.changes import Block, Changes
+from service.spark.placement import placement
+from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
+
+Batch = Mapping[int, Sequence[Block]]
+"""The blocks of one batch by shard number."""
+
+
+@dataclass
+class Query:
+    """A query over a folder that survives restarts: its input files, its checkpoint and what it has put out so far.
+
+    `outputs[batch][label]` are the blocks of a batch that go to a label; a batch that is run again replaces its own.
+    """
+
+    spark: SparkSession
+    folder: Path
+    processor: OperatorProcessor
+    shards: int
+    outputs: dict[int, dict[int, list[Block]]] = field(default_factory=dict)
+    added: int = 0
+
+    def add(self, *batches: Batch) -> None:
+        """Put batches in line."""
+        labels = placement(self.shards, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 0))
+        source = self.folder / "source"
+        source.mkdir(parents=True, exist_ok=True)
+        for batch in batches:
+            rows = [(labels[shard], block.to_bytes()) for shard, blocks in batch.items() for block in blocks]
+            table = pa.table(
+                {
+                    "shard": pa.array([label for label, _ in rows], pa.int32()),
+                    "block": pa.array([block for _, block in rows], pa.binary()),
+                }
+            )
+            draft = self.folder / "draft"
+            pq.write_table(table, draft)
+            draft.rename(source / f"{self.added:06}.parquet")
+            self.added += 1
+
+    def run(self) -> None:
+        """Run until every batch in line is done; an error of the query is raised as it is."""
+        query = (
+            self.spark.readStream.schema(EDGE_SCHEMA)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.folder / "source"))
+            .groupBy("shard")
+            .transformWithStateInPandas(self.processor, EDGE_SCHEMA, "Append", "ProcessingTime")
+            .writeStream.foreachBatch(self._collect)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    def _collect(self, frame: DataFrame, batch: int) -> None:
+        blocks: dict[int, list[Block]] = defaultdict(list)
+        for row in frame.collect():
+            blocks[row["shard"]].append(Block.from_bytes(bytes(row["block"])))
+        self.outputs[batch] = blocks
+
+    def blocks(self) -> list[Block]:
+        """All blocks put out so far, in order of batches."""
+        return [block for _, labels in sorted(self.outputs.items()) for blocks in labels.values() for block in blocks]
+
+    def folded(self) -> Counter[bytes]:
+        """The multiset that all changes put out so far add up to."""
+        return fold([block.changes for block in self.blocks()])
+
+
+def fold(parts: Sequence[Changes]) -> Counter[bytes]:
+    """The multiset of payloads that changes add up to, with zeros left out and negative counts left in."""
+    counts: Counter[bytes] = Counter()
+    for part in parts:
+        for payload, weight in zip(part.payload.to_pylist(), part.weight.tolist(), strict=True):
+            counts[payload] += weight
+    return Counter({payload: count for payload, count in counts.items() if count})
