@@ -1,0 +1,1 @@
+"""The job file: its model, reading it, and what is wrong with it."""

@@ -1,0 +1,28 @@
+"""Lengths of time as people write them: `30d`, `12h`, `90s`, `1500ms`, `1d 12h`."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PART = re.compile(r"(\d+)\s*(ms|s|min|m|h|d|w)\s*")
+ACCEPTED = "a length of time such as 30d, 12h, 15m, 90s or 1500ms"
+
+
+def parse(text: str) -> int:
+    """The length in ms. Raises ValueError."""
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text).strip():
+        raise ValueError(f"{text!r} is not {ACCEPTED}")
+    length = sum(int(number) * _UNITS[unit] for number, unit in parts)
+    if not length:
+        raise ValueError("a length of zero would forget everything at once; leave it out for no limit")
+    return length
+
+
+def show(length: int) -> str:
+    """A length in ms in the largest unit that divides it."""
+    for unit in ("d", "h", "m", "s"):
+        if length % _UNITS[unit] == 0:
+            return f"{length // _UNITS[unit]}{unit}"
+    return f"{length}ms"

@@ -1,0 +1,34 @@
+"""What can be wrong with a job file.
+
+JobError: one or more problems, each with its file, line, field and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong: the line in the file (from 1; 0 if none), the dotted path of the field, and the text."""
+
+    line: int
+    field: str
+    text: str
+
+
+class JobError(Exception):
+    """A job that cannot be run as it is written: every problem on a line of its own, and never a secret."""
+
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+        self.file = file
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(self._line(problem) for problem in self.problems))
+
+    def _line(self, problem: Problem) -> str:
+        place = f"{self.file}:{problem.line}" if problem.line else self.file
+        return f"{place}: {problem.field}: {problem.text}" if problem.field else f"{place}: {problem.text}"
+
+    def __reduce__(self) -> tuple[type[JobError], tuple[str, tuple[Problem, ...]]]:
+        return type(self), (self.file, self.problems)

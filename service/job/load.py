@@ -1,0 +1,210 @@
+"""Reading a job file: YAML, references to the environment, the model; all problems at once, each with its line."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from service.job.errors import JobError, Problem
+from service.job.model import Batch, DeadLetters, From, Job, RowKind, Sink, Table
+from service.job.substitution import SubstitutionError, protect, read_secret, references, substitute
+
+Path_ = tuple[str | int, ...]
+
+_SECRETIVE = ("kafka", "registry")
+"""The parts of a job in which values from outside are not shown, and `{file: path}` is a secret."""
+
+
+def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
+    """The job in a file. Raises JobError with everything that is wrong with it."""
+    file = Path(path)
+    reading = _Reading(file, os.environ if environment is None else environment)
+    values = reading.values(_parse(file))
+    try:
+        job = Job.model_validate(values)
+    except ValidationError as error:
+        for each in error.errors(include_url=False):
+            reading.found(each)
+    if reading.problems:
+        raise JobError(str(file), reading.problems)
+    return job.read_from(file, reading.lines)
+
+
+def _parse(file: Path) -> CommentedMap:
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise JobError(str(file), [Problem(0, "", f"the job file cannot be read: {reason}")]) from None
+    try:
+        document = YAML(typ="rt").load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = mark.line + 1 if mark else 0
+        raise JobError(str(file), [Problem(line, "", f"this is not YAML: {_first_line(error)}")]) from None
+    except YAMLError as error:
+        raise JobError(str(file), [Problem(0, "", f"this is not YAML: {error}")]) from None
+    if not isinstance(document, CommentedMap):
+        raise JobError(str(file), [Problem(1, "", "expected a mapping with job, tables and sinks")])
+    return document
+
+
+def _first_line(error: MarkedYAMLError) -> str:
+    return str(error.problem or error.context or "it cannot be parsed").partition("\n")[0]
+
+
+class _Reading:
+    """Plain values out of the YAML document, with the line of each, and the problems found on the way."""
+
+    def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
+        self._folder = file.parent
+        self._environment = environment
+        self.lines: dict[Path_, int] = {(): 1}
+        self.problems: list[Problem] = []
+        self._failed: set[Path_] = set()
+
+    def values(self, node: Any, path: Path_ = ()) -> Any:
+        """The value of a node, references replaced."""
+        match node:
+            case CommentedMap():
+                for name in node:
+                    self.lines[(*path, name)] = node.lc.key(name)[0] + 1
+                if path and path[0] in _SECRETIVE and list(node) == ["file"]:
+                    return self._guarded(path, lambda: protect(str(path[-1]), read_secret(node["file"], self._folder)))
+                return {name: self.values(value, (*path, name)) for name, value in node.items()}
+            case CommentedSeq():
+                for number in range(len(node)):
+                    self.lines[(*path, number)] = node.lc.item(number)[0] + 1
+                return [self.values(value, (*path, number)) for number, value in enumerate(node)]
+            case str() if references(node):
+                return self._guarded(path, lambda: self._replaced(str(node), path))
+            case str():
+                return str(node)
+            case _:
+                return node
+
+    def _replaced(self, text: str, path: Path_) -> str:
+        value = substitute(text, self._environment, self._folder)
+        return protect(str(path[-1]), value) if path[0] in _SECRETIVE else value
+
+    def _guarded(self, path: Path_, make: Callable[[], str]) -> str | None:
+        try:
+            return make()
+        except SubstitutionError as error:
+            self.problems.append(Problem(self._line(path), _dotted(path), str(error)))
+            self._failed.add(path)
+            return None
+
+    def _line(self, path: Path_) -> int:
+        while path not in self.lines:
+            path = path[:-1]
+        return self.lines[path]
+
+    def found(self, error: ErrorDetails) -> None:
+        """Note what pydantic found, in the words of a job file."""
+        path = tuple(part for part in error["loc"] if part != "[key]")
+        if path in self._failed:
+            return
+        match error["type"]:
+            case "extra_forbidden":
+                text = f"there is no such setting{_nearest(str(path[-1]), _settings(path[:-1]))}"
+            case "missing":
+                text = f"{path[-1]} is missing{_EXPECTED.get(str(path[-1]), '')}"
+                path = path[:-1]
+            case "value_error":
+                text = str(error["ctx"]["error"])
+            case kind:
+                secret = bool(path) and path[0] in _SECRETIVE
+                text = f"{'' if secret else _short(error['input'])}expected {_expected(kind, error)}"
+        self.problems.append(Problem(self._line(path), _dotted(path), text))
+
+
+_EXPECTED = {
+    "job": ": the job's name, which also names its transactions and metrics",
+    "tables": ": the source topics by the names that the SQL uses",
+    "sinks": ": the result topics, each with its sql",
+    "mode": ": append, retract or upsert",
+    "sql": ": the query whose result the topic keeps",
+}
+
+
+def _expected(kind: str, error: ErrorDetails) -> str:
+    match kind:
+        case "literal_error":
+            return str(error["ctx"]["expected"]).replace("'", "")
+        case "string_pattern_mismatch":
+            return (
+                "letters, digits and _ only"
+                if "A-Za-z_]" in error["ctx"]["pattern"]
+                else "letters, digits, . _ and - only"
+            )
+        case "int_parsing" | "int_type" | "int_from_float":
+            return "a whole number"
+        case "greater_than":
+            return f"more than {error['ctx']['gt']}"
+        case "less_than_equal":
+            return f"at most {error['ctx']['le']}"
+        case "bool_parsing" | "bool_type":
+            return "true or false"
+        case "string_type":
+            return "a text"
+        case "dict_type" | "model_type" | "model_attributes_type" | "is_instance_of":
+            return "a mapping"
+        case "tuple_type" | "list_type":
+            return "a list"
+        case "too_short":
+            return "at least one entry"
+        case "string_too_long":
+            return f"at most {error['ctx']['max_length']} characters"
+        case "datetime_parsing" | "datetime_type" | "datetime_from_date_parsing":
+            return "a time such as 2026-01-31T12:00:00Z"
+    return error["msg"][:1].lower() + error["msg"][1:]
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "nothing is given: "
+    if isinstance(value, dict | list):
+        return "a mapping is given: " if isinstance(value, dict) else "a list is given: "
+    text = str(value)
+    return f"{text[:40] + '…' if len(text) > 40 else text!r}: "
+
+
+def _dotted(path: Path_) -> str:
+    return ".".join(str(part) for part in path)
+
+
+def _settings(path: Path_) -> list[str]:
+    """The settings that may stand at a path."""
+    model: type[BaseModel] = Job
+    names = iter(path)
+    for name in names:
+        if model is Job and name in ("tables", "sinks"):
+            model = Table if name == "tables" else Sink
+            next(names, None)
+        else:
+            model = _PARTS.get(str(name), model)
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+_PARTS: Mapping[str, type[BaseModel]] = {
+    "batch": Batch,
+    "dead_letters": DeadLetters,
+    "row_kind": RowKind,
+    "start": From,
+}
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; known here are {', '.join(known)}"

@@ -1,0 +1,98 @@
+"""`${NAME}`, `${NAME:-default}`, `${file:/path}` and `{file: /path}` in a job file, replaced when it is loaded.
+
+Values that came from outside are kept apart as `Secret` where they configure Kafka or the registry, so that nothing
+that prints a job prints them. `$${` stands for a plain `${`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+HIDDEN = "***"
+
+_REFERENCE = re.compile(r"\$(\$\{)|\$\{([^}]*)\}")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_PUBLIC = re.compile(
+    r"(bootstrap\.servers|url|security\.protocol|sasl\.mechanisms?|client\.id|folder|.*\.(location|ms|bytes|max|min))"
+)
+
+
+class Secret(str):
+    """Text that shows as `***`; using it as a string gives the text itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(HIDDEN)
+
+
+class Settings(dict[str, str]):
+    """Settings by librdkafka's names, whose printed form holds neither passwords nor what came from a file."""
+
+    def __repr__(self) -> str:
+        return repr(self.shown())
+
+    __str__ = __repr__
+
+    def shown(self) -> dict[str, str]:
+        """The settings fit to be shown."""
+        return {
+            name: HIDDEN if isinstance(value, Secret) or is_sensitive(name) else str(value)
+            for name, value in self.items()
+        }
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether a setting of this name usually holds a secret."""
+    return bool(re.search(r"password|secret|token|user\.info|jaas|key\.pem|credential", name))
+
+
+class SubstitutionError(ValueError):
+    """A reference that leads nowhere."""
+
+
+def substitute(text: str, environment: Mapping[str, str], folder: Path) -> str:
+    """The text with its references replaced; relative files are looked up in `folder`. Raises SubstitutionError."""
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[1]
+        if match[2].startswith("file:"):
+            return read_secret(match[2].removeprefix("file:"), folder)
+        name = _NAME.fullmatch(match[2])
+        if name is None:
+            raise SubstitutionError(
+                f"{match[0]!r} is not understood: expected ${{NAME}}, ${{NAME:-default}} or ${{file:/path}}"
+            )
+        # As in a shell, `:-` also replaces a variable that is set to nothing.
+        value = environment.get(name[1])
+        if name[2] is not None:
+            return value or name[2]
+        if value is None:
+            raise SubstitutionError(
+                f"the environment variable {name[1]} is not set; set it, or give a default as ${{{name[1]}:-…}}"
+            )
+        return value
+
+    return _REFERENCE.sub(replace, text)
+
+
+def read_secret(path: str, folder: Path) -> str:
+    """The content of a file without the line end at its end. Raises SubstitutionError."""
+    try:
+        return (folder / path.strip()).read_text().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise SubstitutionError(f"the secret file {path.strip()} cannot be read: {reason}") from None
+
+
+def references(text: str) -> bool:
+    """Whether there is anything to replace in the text."""
+    return _REFERENCE.search(text) is not None
+
+
+def protect(name: str, value: str) -> str:
+    """A value from outside for the setting `name`: hidden unless the setting is known to be harmless."""
+    return value if _PUBLIC.fullmatch(name) and not is_sensitive(name) else Secret(value)
