@@ -229,6 +229,11 @@ def _meaning(type_: Type, inside: tuple[str, ...]) -> tuple[Any, ...]:
     )
 
 
+def null_branch(union: Type) -> int:
+    """The place of null among the branches of a nullable union."""
+    return [branch.kind for branch in union.branches].index("null")
+
+
 class SchemaReader:
     """Reads the JSON of one schema; named types may be used again after their definition."""
 

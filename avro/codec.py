@@ -1,0 +1,197 @@
+"""Packed rows, decoded where somebody asks for a field, and packed rows made of fields and columns.
+
+A row is the Avro encoding of its record and nothing else: a payload. `read` finds the place of every field in every
+row in one walk; from there single columns are decoded into Arrow arrays, and new rows are put together from the bytes
+of fields as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from avro.buffers import Bytes, Ints, Mask, expand, spread
+from avro.convert import convert
+from avro.decode import decode
+from avro.encode import null_value, write
+from avro.errors import EncodeError
+from avro.rows import RowBuilder
+from avro.schema import Field, Record
+from avro.spans import Span, merge_adjacent, pool_spans
+from avro.type import Type
+from avro.walk import Cursor, Fault, Source, skip
+
+__all__ = ["Decoded", "concat_rows", "encode", "null_row", "read"]
+
+
+def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
+    """Find every field of every row. Never raises on bad data: such rows are in `Decoded.bad`, with a reason each."""
+    return Decoded(record, Source(payloads))
+
+
+def encode(record: Record, columns: Mapping[str, pa.Array] | pa.RecordBatch | pa.Table, rows: int | None = None) -> Any:
+    """Rows of a record from its columns, found by name; other columns are left aside.
+
+    `rows` need be given only for a record without columns. Raises EncodeError for a value that does not fit.
+    """
+    if rows is None:
+        rows = len(columns[record.fields[0].name]) if record.fields else getattr(columns, "num_rows", 0)
+    builder = RowBuilder(rows)
+    for field in record.fields:
+        write(field.type, columns[field.name], builder, field.name)
+    return builder.finish()
+
+
+def null_row(record: Record) -> bytes:
+    """The row whose columns are all NULL. Raises EncodeError for a column that cannot be."""
+    parts = [null_value(field.type) for field in record.fields]
+    for field, part in zip(record.fields, parts, strict=True):
+        if part is None:
+            raise EncodeError(f"column {field.name!r} is NOT NULL, so there is no row of NULLs")
+    return b"".join(part for part in parts if part is not None)
+
+
+def concat_rows(left: pa.BinaryArray, right: pa.BinaryArray) -> pa.BinaryArray:
+    """Each row of `left` with the row of `right` at its place behind it: rows of `Record.concat`."""
+    return pc.binary_join_element_wise(left, right, b"")
+
+
+class _Written(NamedTuple):
+    """A field that is encoded from a column."""
+
+    field: Field
+    column: pa.Array
+
+
+class Decoded:
+    """The fields of some rows of one record.
+
+    `bad` holds the rows that cannot be read. After `read` these are the rows whose structure is broken; a column that
+    is asked for can add rows whose value in it is not valid (see `decode`). Rows that came in through
+    `resolve.resolve` are valid throughout, so that `bad` stays empty.
+    """
+
+    def __init__(self, record: Record, source: Source) -> None:
+        self.record = record
+        self._source = source
+        self._field: Ints = np.full(len(source.starts), -1)
+        self._columns: dict[str, pa.Array] = {}
+        cursor = Cursor(source, source.starts, source.ends)
+        if source.missing is not None:
+            cursor.fail(source.missing, Fault.MISSING)
+        self._starts: list[Ints] = [cursor.position]
+        for i, field in enumerate(record.fields):
+            skip(field.type, cursor, {})
+            if cursor.faulty:
+                self._field[(cursor.fault != 0) & (self._field < 0)] = i
+            self._starts.append(cursor.position)
+        cursor.fail(cursor.position < cursor.end, Fault.TRAILING)
+        self._fault: Bytes = cursor.fault
+        self._good: Ints | None = cursor.good() if cursor.faulty else None
+
+    def __len__(self) -> int:
+        return len(self._source.starts)
+
+    @property
+    def bad(self) -> Mask:
+        """The rows that cannot be read, as far as is known by now."""
+        bad: Mask = self._fault != 0
+        return bad
+
+    def reason(self, row: int) -> str:
+        """What is wrong with a bad row, for people."""
+        fault = Fault(int(self._fault[row]))
+        if fault in (Fault.NONE, Fault.MISSING, Fault.TRAILING):
+            return fault.text
+        return f"field {self.record.fields[self._field[row]].name!r}: {fault.text}"
+
+    def column(self, name: str) -> pa.Array:
+        """A column as an Arrow array of its type, null in bad rows. Raises SchemaError for an unknown name."""
+        if name not in self._columns:
+            i = self.record.index(name)
+            rows = self._good
+            starts, ends = self._starts[i], self._starts[i + 1]
+            cursor = Cursor(self._source, *((starts, ends) if rows is None else (starts[rows], ends[rows])))
+            values = decode(self.record.fields[i].type, cursor, {})
+            if cursor.faulty:
+                self._mark(np.arange(len(self)) if rows is None else rows, cursor.fault, i)
+            self._columns[name] = values if rows is None else spread(values, self._mask(rows))
+        return self._columns[name]
+
+    def fail(self, name: str, rows: Mask, fault: Fault) -> None:
+        """Mark rows as bad for the sake of a column, unless they are bad already."""
+        if rows.any():
+            at = np.flatnonzero(rows)
+            self._mark(at, np.full(len(at), fault, np.uint8), self.record.index(name))
+
+    def assemble(self, target: Record, sources: Sequence[str | pa.Array | bytes]) -> pa.BinaryArray:
+        """Rows of `target`, one for each of these; empty bytes for bad rows.
+
+        Each field of `target` comes from the field of this record with the name in `sources`, as packed as it is where
+        the types allow it; or from an Arrow array; or it is the same packed value in every row. A value that does not
+        fit the target's type makes its row bad if it comes from a field, and raises EncodeError if from an array.
+        """
+        layout: list[Span | bytes | _Written] = []
+        for field, source in zip(target.fields, sources, strict=True):
+            if isinstance(source, bytes):
+                layout.append(source)
+            elif not isinstance(source, str):
+                layout.append(_Written(field, source))
+            elif same_span(self.record.type(source), field.type):
+                layout.extend(self._packed(source, field.type))
+            else:
+                values, wrong = convert(self.column(source), self.record.type(source), field.type)
+                self.fail(source, wrong, Fault.CONVERSION)
+                layout.append(_Written(field, values))
+        keep = ~self.bad
+        rows = None if keep.all() else np.flatnonzero(keep)
+        merged = merge_adjacent(layout)
+        if rows is None and len(merged) == 1 and isinstance(span := merged[0], Span):
+            if span.low == 0 and span.high == 2 * len(self.record.fields):
+                return self._source.payloads
+        builder = RowBuilder(len(self) if rows is None else len(rows))
+        pieces = iter(pool_spans([part for part in merged if isinstance(part, Span)], self._source.data, rows))
+        for part in merged:
+            match part:
+                case Span():
+                    builder.bytes(*next(pieces))
+                case bytes():
+                    builder.constant(part)
+                case _Written(field, values):
+                    column = values if rows is None else values.take(pa.array(rows))
+                    write(field.type, column, builder, field.name)
+        built = builder.finish()
+        return built if rows is None else expand(built, keep)
+
+    def _packed(self, name: str, target: Type) -> list[Span | bytes]:
+        """The pieces that make a field a value of `target`: its span, or a new branch and the rest of the span."""
+        i = self.record.index(name)
+        own = self.record.fields[i].type
+        starts, ends = self._starts[i], self._starts[i + 1]
+        if own.optional == target.optional:
+            return [Span(starts, ends, 2 * i, 2 * i + 2)]
+        if target.optional:
+            return [b"\x02" if target.null_first else b"\x00", Span(starts, ends, 2 * i, 2 * i + 2)]
+        self.fail(name, self._source.data[starts] == (0 if own.null_first else 2), Fault.NOT_NULL)
+        return [Span(starts + 1, ends, 2 * i + 1, 2 * i + 2)]
+
+    def _mask(self, rows: Ints) -> Mask:
+        mask = np.zeros(len(self), np.bool_)
+        mask[rows] = True
+        return mask
+
+    def _mark(self, rows: Ints, fault: Bytes, field: int) -> None:
+        new = rows[(fault != 0) & (self._fault[rows] == 0)]
+        self._fault[new] = fault[(fault != 0) & (self._fault[rows] == 0)]
+        self._field[new] = field
+
+
+def same_span(source: Type, target: Type) -> bool:
+    """Whether a packed value of `source` is one of `target`, but for the branch of NULL if only one has it."""
+    if source.optional == target.optional:
+        return source.same_value(target)
+    return source.required.same_value(target.required)

@@ -1,0 +1,227 @@
+"""Packed values into Arrow arrays, a whole column at a time.
+
+The structure of the rows has been walked before, so what can still be wrong is a value: text that is not UTF-8, a
+decimal with too many digits, a time out of range. Such a row gets a fault and a null.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from avro.buffers import Ints, Mask, Words, primitive, spans, spread
+from avro.type import Type, null_branch
+from avro.walk import FRONT, Cursor, Fault, Scope, each_item, skip, width
+
+_DAY_MS = 86_400_000
+_MOST_MS = (1 << 63) // 1000 - 1
+_TIME_RANGES = {
+    "time-millis": (0, _DAY_MS - 1),
+    "time-micros": (0, _DAY_MS * 1000 - 1),
+    "timestamp-millis": (-_MOST_MS, _MOST_MS),
+    "local-timestamp-millis": (-_MOST_MS, _MOST_MS),
+}
+"""The least and the greatest value; timestamps in milliseconds must fit 64 bits as microseconds, as Spark has them."""
+
+
+def decode(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
+    """One value of every row as an Arrow array of `type_.arrow`; the cursor moves behind it."""
+    if type_.optional:
+        there = cursor.branch(type_)
+        if there.all():
+            return decode(type_.required, cursor, scope)
+        rows = np.flatnonzero(there)
+        part = cursor.select(rows)
+        values = decode(type_.required, part, scope)
+        cursor.merge(rows, part)
+        return spread(values, there)
+    if type_.logical == "decimal":
+        return _decimal(type_, cursor)
+    match type_.kind:
+        case "null":
+            return pa.nulls(len(cursor))
+        case "boolean":
+            return pa.array(cursor.byte() != 0)
+        case "int" | "long":
+            return _integer(type_, cursor)
+        case "float" | "double" | "fixed":
+            return _fixed(type_, cursor)
+        case "bytes":
+            return _bytes(cursor)
+        case "string":
+            return text(_bytes(cursor), cursor)
+        case "enum":
+            index = cursor.index(len(type_.symbols), Fault.SYMBOL)
+            return pa.array(type_.symbols, pa.string()).take(pa.array(np.where(cursor.fault == 0, index, 0)))
+        case "record":
+            scope = {**scope, type_.name: type_}
+            columns = [decode(field.type, cursor, scope) for field in type_.fields]
+            return pa.Array.from_buffers(type_.arrow, len(cursor), [None], children=columns)
+        case "array" | "map":
+            return _items(type_, cursor, scope)
+        case _:
+            return _packed(type_, cursor, scope)
+
+
+def gather(cursor: Cursor, starts: Ints, ends: Ints) -> pa.BinaryArray:
+    """The bytes between positions of the cursor's source, one element per row."""
+    return spans(cursor.source.data[FRONT:], starts - FRONT, ends - FRONT)
+
+
+def text(values: pa.BinaryArray, cursor: Cursor) -> pa.StringArray:
+    """The same bytes as strings; rows that are not UTF-8 get a fault.
+
+    Arrow checks the whole column at the speed of memory; only when it finds something are the rows tried one by one.
+    """
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        bad = np.array([not _is_text(value) for value in values.to_pylist()], np.bool_)
+        cursor.fail(bad, Fault.UTF8)
+        return pa.array(values.to_pylist(), pa.binary(), mask=bad).cast(pa.string())
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bytes(cursor: Cursor) -> pa.BinaryArray:
+    lengths = cursor.varint()
+    starts = cursor.position
+    cursor.advance(lengths)
+    return gather(cursor, starts, cursor.position)
+
+
+def _integer(type_: Type, cursor: Cursor) -> pa.Array:
+    values = cursor.varint()
+    if type_.logical in _TIME_RANGES and len(values):
+        least, most = _TIME_RANGES[type_.logical]
+        if values.min() < least or values.max() > most:
+            bad = (values < least) | (values > most)
+            cursor.fail(bad, Fault.TIME_RANGE)
+            values = np.where(bad, 0, values)
+            return spread(primitive(type_.arrow, _narrow(type_, values[~bad])), ~bad)
+    return primitive(type_.arrow, _narrow(type_, values))
+
+
+def _narrow(type_: Type, values: Ints) -> Ints | np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
+    return values.astype(np.int32) if type_.kind == "int" else values
+
+
+def _fixed(type_: Type, cursor: Cursor) -> pa.Array:
+    size = width(type_)
+    starts = cursor.position
+    cursor.move(starts + size)
+    if type_.kind == "double":
+        return primitive(type_.arrow, cursor.source.words[starts])
+    if type_.kind == "float":
+        return primitive(type_.arrow, cursor.source.words[starts].astype(np.uint32))
+    if not size:
+        return pa.array([b""] * len(cursor), type_.arrow)
+    values = gather(cursor, starts, cursor.position)
+    return pa.Array.from_buffers(type_.arrow, len(values), [None, values.buffers()[2]])
+
+
+def _items(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
+    """An array or a map: the start of every item is found first, then all items are decoded as one column."""
+    owners: list[Ints] = [np.zeros(0, np.int64)]
+    keys: list[Ints] = [np.zeros(0, np.int64)]
+    values: list[Ints] = [np.zeros(0, np.int64)]
+
+    def note(part: Cursor, rows: Ints) -> None:
+        owners.append(rows)
+        if type_.kind == "map":
+            keys.append(part.position)
+            part.advance(part.varint())
+        values.append(part.position)
+        skip(type_.element, part, scope)
+
+    each_item(type_, cursor, note)
+    owner = np.concatenate(owners)
+    order = np.argsort(owner, kind="stable")
+    owner = owner[order]
+    offsets = np.zeros(len(cursor) + 1, np.int32)
+    np.cumsum(np.bincount(owner, minlength=len(cursor)), out=offsets[1:])
+
+    def column(element: Type, starts: list[Ints]) -> pa.Array:
+        inner = Cursor(cursor.source, np.concatenate(starts)[order], cursor.end[owner])
+        decoded = decode(element, inner, scope)
+        for fault in set(inner.fault[inner.fault != 0].tolist()):
+            bad = np.zeros(len(cursor), np.bool_)
+            bad[owner[inner.fault == fault]] = True
+            cursor.fail(bad, Fault(fault))
+        return decoded
+
+    children = [column(type_.element, values)]
+    if type_.kind == "map":
+        names = column(Type("string"), keys)
+        entries = type_.arrow.field(0).type
+        children = [pa.Array.from_buffers(entries, len(names), [None], children=[names, *children])]
+    return pa.Array.from_buffers(type_.arrow, len(cursor), [None, pa.py_buffer(offsets)], children=children)
+
+
+def _packed(type_: Type, cursor: Cursor, scope: Scope) -> pa.BinaryArray:
+    """An opaque value as its bytes; a union is null where its branch is."""
+    starts = cursor.position
+    if not type_.nullable:
+        skip(type_, cursor, scope)
+        return gather(cursor, starts, cursor.position)
+    there = Cursor(cursor.source, starts, cursor.end).varint() != null_branch(type_)
+    skip(type_, cursor, scope)
+    return spread(gather(cursor, starts, cursor.position).filter(pa.array(there)), there)
+
+
+def _decimal(type_: Type, cursor: Cursor) -> pa.Array:
+    """Big-endian two's complement of any length, read as 64-bit words from its end."""
+    lengths = np.full(len(cursor), type_.size) if type_.kind == "fixed" else cursor.varint()
+    starts = cursor.position
+    cursor.advance(lengths)
+    lengths = cursor.position - starts
+    count = 2 if type_.precision <= 38 else 4
+    words = np.zeros((len(cursor), count), np.uint64)
+    negative = (cursor.source.data[starts] > 127) & (lengths > 0)
+    sign = np.where(negative, ~np.uint64(0), np.uint64(0))
+    longest = int(lengths.max(initial=0))
+    for i in range(count):
+        words[:, i] = _word(cursor.source.words, cursor.position, lengths, i, sign) if longest > 8 * i else sign
+    if longest > 8 * count:
+        for row in np.flatnonzero(lengths > 8 * count).tolist():
+            raw = bytes(cursor.source.data[starts[row] : cursor.position[row]])
+            number = int.from_bytes(raw, "big", signed=True)
+            clipped = max(min(number, 10**type_.precision), -(10**type_.precision))
+            words[row] = np.frombuffer(clipped.to_bytes(8 * count, "little", signed=True), "<u8")
+    bad = _beyond(words, 10**type_.precision)
+    if bad.any():
+        cursor.fail(bad, Fault.PRECISION)
+        return spread(primitive(type_.arrow, words[~bad]), ~bad)
+    return primitive(type_.arrow, words)
+
+
+def _word(words: Words, ends: Ints, lengths: Ints, i: int, sign: Words) -> Words:
+    """The i-th word from the end of each number, filled up with its sign."""
+    raw = words[ends - 8 * (i + 1)].byteswap()
+    own = np.clip(lengths - 8 * i, 0, 8)
+    shift = ((8 - np.maximum(own, 1)) * 8).astype(np.uint64)
+    value = ((raw << shift).view(np.int64) >> shift.astype(np.int64)).view(np.uint64)
+    return np.where(own > 0, value, sign)
+
+
+def _beyond(words: Words, bound: int) -> Mask:
+    """Where a number of little-endian words is not between -bound and bound, both excluded."""
+    return ~(_less(words, bound) & ~_less(words, 1 - bound))
+
+
+def _less(words: Words, bound: int) -> Mask:
+    """Where a two's complement number of little-endian words is less than `bound`."""
+    count = words.shape[1]
+    limit = np.frombuffer(bound.to_bytes(8 * count, "little", signed=True), "<u8")
+    less: Mask = words.view(np.int64)[:, -1] < limit.view(np.int64)[-1]
+    equal = words[:, -1] == limit[-1]
+    for i in range(count - 2, -1, -1):
+        less |= equal & (words[:, i] < limit[i])
+        equal &= words[:, i] == limit[i]
+    return less

@@ -1,0 +1,80 @@
+"""The default of a field, which a schema spells in JSON, as packed bytes."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from avro.errors import SchemaError
+from avro.type import Field, Type, null_branch
+
+
+def default_bytes(field: Field) -> bytes | None:
+    """A field's default, packed under the field's type; None if it has none. Raises SchemaError for a wrong one."""
+    if field.default is None:
+        return None
+    value = json.loads(field.default)
+    try:
+        return _pack(field.type, value)
+    except (TypeError, ValueError, AttributeError, struct.error, OverflowError):
+        raise SchemaError(f"field {field.name!r}: the default {field.default} is no {field.type.sql}") from None
+
+
+def varint(number: int) -> bytes:
+    """One zigzag-coded number."""
+    coded = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while coded > 127:
+        out.append(coded & 127 | 128)
+        coded >>= 7
+    out.append(coded)
+    return bytes(out)
+
+
+def _pack(type_: Type, value: Any) -> bytes:
+    if type_.optional:
+        null, there = (b"\x00", b"\x02") if type_.null_first else (b"\x02", b"\x00")
+        return null if value is None else there + _pack(type_.required, value)
+    match type_.kind:
+        case "null":
+            return b""
+        case "boolean":
+            return bytes([bool(value)])
+        case "int" | "long":
+            return varint(int(value))
+        case "float":
+            return struct.pack("<f", float(value))
+        case "double":
+            return struct.pack("<d", float(value))
+        case "bytes":
+            return varint(len(value)) + value.encode("latin-1")  # type: ignore[no-any-return]
+        case "fixed":
+            return value.encode("latin-1")  # type: ignore[no-any-return]
+        case "string":
+            raw = value.encode()
+            return varint(len(raw)) + raw  # type: ignore[no-any-return]
+        case "enum":
+            return varint(type_.symbols.index(value))
+        case "record":
+            return b"".join(_member(field, value) for field in type_.fields)
+        case "array":
+            items = b"".join(_pack(type_.element, item) for item in value)
+            return (varint(len(value)) + items if value else b"") + b"\x00"
+        case "map":
+            entries = b"".join(_pack(Type("string"), key) + _pack(type_.element, item) for key, item in value.items())
+            return (varint(len(value)) + entries if value else b"") + b"\x00"
+        case "union":
+            branch = null_branch(type_) if value is None and type_.nullable else 0
+            return varint(branch) + _pack(type_.branches[branch], value)
+        case _:
+            raise TypeError(type_.kind)
+
+
+def _member(field: Field, value: dict[str, Any]) -> bytes:
+    if field.name in value:
+        return _pack(field.type, value[field.name])
+    default = default_bytes(field)
+    if default is None:
+        raise ValueError(field.name)
+    return default
