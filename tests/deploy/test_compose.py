@@ -44,7 +44,7 @@ def test_the_job_runs_as_the_chart_runs_it() -> None:
     rowkind = _compose()["services"]["rowkind"]
     assert rowkind["read_only"] is True
     assert rowkind["tmpfs"] == ["/tmp"]
-    assert "checkpoint:/var/lib/rowkind" in rowkind["volumes"]
+    assert "rowkind:/var/lib/rowkind" in rowkind["volumes"]
     assert rowkind["environment"]["CHECKPOINT"].startswith("/var/lib/rowkind")
 
 
@@ -52,7 +52,7 @@ def test_every_variable_of_the_job_file_is_given() -> None:
     """The environment of the job's containers has every ${NAME} of the example's job file."""
     services = _compose()["services"]
     text = (ROOT / "examples" / "orders-payments" / "job.yaml").read_text()
-    names = set(re.findall(r"\$\{(\w+)\}", text))
+    names = set(re.findall(r"\$\{(\w+)", text))
     for service in ("topics", "rowkind"):
         assert names <= set(services[service]["environment"]), service
 
