@@ -36,9 +36,12 @@ format: $(READY) ## let ruff format and mend what it can
 bench: $(READY) ## the benchmarks, as ratios against peers in the same run
 	$(BIN)/python -m tests.bench
 
-lock: $(READY) ## resolve the dependencies anew into requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --extra dev --output-file requirements.lock pyproject.toml
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header --no-annotate
+
+lock: $(READY) ## resolve the dependencies anew: for development, and without the tools for the image
+	$(LOCK) --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock pyproject.toml
 
 clean: ## remove everything that was made here
 	rm -rf $(VENV) .rowkind build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse

@@ -1,0 +1,32 @@
+"""The image's lock file against the one that the tests run with."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def _pins(file: Path) -> dict[str, str]:
+    """Each requirement with its markers and hashes, by `name==version`."""
+    entries = re.split(r"\n(?=\S)", file.read_text().strip())
+    return {entry.split()[0]: entry for entry in entries}
+
+
+def test_the_image_holds_the_very_files_that_were_tested() -> None:
+    """Every pin of the image's lock file stands in the development lock file with the same hashes."""
+    tested = _pins(ROOT / "requirements.lock")
+    for pin, entry in _pins(ROOT / "deploy" / "requirements.lock").items():
+        assert pin in tested, f"{pin} is not in requirements.lock: run `make lock`"
+        assert set(re.findall(r"sha256:\w+", entry)) == set(re.findall(r"sha256:\w+", tested[pin])), pin
+        assert "--hash=sha256:" in entry, pin
+
+
+def test_every_dependency_of_the_package_is_in_the_image() -> None:
+    """What pyproject.toml names is what the image's lock file pins, in a version that it allows by name."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split(r"[\[<>=~! ]", requirement)[0].lower().replace(".", "-") for requirement in declared}
+    pinned = {pin.partition("==")[0] for pin in _pins(ROOT / "deploy" / "requirements.lock")}
+    assert names <= pinned
