@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from avro.buffers import Bytes, Ints, Mask, expand, spread
+from avro.buffers import Bytes, Ints, Mask, data_of, expand, spread
 from avro.convert import convert
 from avro.decode import decode
 from avro.encode import null_value, write
@@ -150,9 +150,9 @@ class Decoded:
         keep = ~self.bad
         rows = None if keep.all() else np.flatnonzero(keep)
         merged = merge_adjacent(layout)
-        if rows is None and len(merged) == 1 and isinstance(span := merged[0], Span):
-            if span.low == 0 and span.high == 2 * len(self.record.fields):
-                return self._source.payloads
+        whole = (0, 2 * len(self.record.fields))
+        if rows is None and [isinstance(part, Span) and (part.low, part.high) for part in merged] == [whole]:
+            return self._source.payloads
         builder = RowBuilder(len(self) if rows is None else len(rows))
         pieces = iter(pool_spans([part for part in merged if isinstance(part, Span)], self._source.data, rows))
         for part in merged:
@@ -166,6 +166,18 @@ class Decoded:
                     write(field.type, column, builder, field.name)
         built = builder.finish()
         return built if rows is None else expand(built, keep)
+
+    def is_canonical(self, name: str) -> bool:
+        """Whether each good row packs this column just as `encode` does, which packs as short as can be."""
+        i = self.record.index(name)
+        column = self.column(name)
+        keep = ~self.bad
+        if not keep.all():
+            column = column.filter(pa.array(keep))
+        builder = RowBuilder(len(column))
+        write(self.record.fields[i].type, column, builder, name)
+        length = (self._starts[i + 1] - self._starts[i])[keep].sum()
+        return bool(len(data_of(builder.finish())) == length)
 
     def _packed(self, name: str, target: Type) -> list[Span | bytes]:
         """The pieces that make a field a value of `target`: its span, or a new branch and the rest of the span."""

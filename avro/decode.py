@@ -15,7 +15,7 @@ from avro.walk import FRONT, Cursor, Fault, Scope, each_item, skip, width
 
 _DAY_MS = 86_400_000
 _MOST_MS = (1 << 63) // 1000 - 1
-_TIME_RANGES = {
+BOUNDED_TIMES = {
     "time-millis": (0, _DAY_MS - 1),
     "time-micros": (0, _DAY_MS * 1000 - 1),
     "timestamp-millis": (-_MOST_MS, _MOST_MS),
@@ -98,8 +98,8 @@ def _bytes(cursor: Cursor) -> pa.BinaryArray:
 
 def _integer(type_: Type, cursor: Cursor) -> pa.Array:
     values = cursor.varint()
-    if type_.logical in _TIME_RANGES and len(values):
-        least, most = _TIME_RANGES[type_.logical]
+    if type_.logical in BOUNDED_TIMES and len(values):
+        least, most = BOUNDED_TIMES[type_.logical]
         if values.min() < least or values.max() > most:
             bad = (values < least) | (values > most)
             cursor.fail(bad, Fault.TIME_RANGE)

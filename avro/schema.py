@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -51,10 +51,11 @@ class Record:
         return cls(name, tuple(fields))
 
     @classmethod
-    def parse(cls, schema: Any, column: str = "value") -> Record:
+    def parse(cls, schema: Any, column: str = "value", references: Sequence[str] = ()) -> Record:
         """A record from an Avro schema as JSON text or JSON-able values.
 
-        A schema that is no record becomes a bare record whose one column is called `column`. Raises SchemaError.
+        A schema that is no record becomes a bare record whose one column is called `column`. `references` are schemas
+        whose types it may use by name. Raises SchemaError.
         """
         if isinstance(schema, bytes | str):
             try:
@@ -65,6 +66,8 @@ class Record:
                     raise SchemaError(f"the schema is not JSON: {error}") from None
                 schema = text.strip()
         reader = SchemaReader()
+        for reference in references:
+            reader.type(json.loads(reference), "", ())
         if isinstance(schema, dict) and schema.get("type") in ("record", "error"):
             name = reader.define(schema, "")
             # The columns are read as if outside of the record, so that each is complete even where it contains the

@@ -1,0 +1,145 @@
+"""Which schema a value was written with: the Confluent wire format, whole columns at a time.
+
+Three forms are in use, and a topic may hold all of them:
+
+- byte 0, the schema's id in 4 bytes big-endian, the Avro value;
+- byte 1, the schema's GUID in 16 bytes, the Avro value;
+- the bare Avro value, and one of the two prefixes in the header `__key_schema_id` or `__value_schema_id`.
+
+`split` with framing "none" takes values as plain Avro under the schema that the job declares.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from avro.buffers import Bytes, Ints, Mask, expand, spans
+from avro.walk import FRONT, Source
+
+KEY_HEADER = "__key_schema_id"
+VALUE_HEADER = "__value_schema_id"
+
+Framing = Literal["confluent", "none"]
+SchemaId = int | uuid.UUID | None
+"""A schema's id or GUID in its registry; None is the schema that the job declares."""
+
+_NOT_FRAMED, _SHORT, _MISSING = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """Values without their frame.
+
+    - `schemas` are the schemas that occur; `schema` says for every row which of them, -1 for bad rows.
+    - `payload` holds the Avro values, empty bytes for bad rows.
+    """
+
+    schemas: tuple[SchemaId, ...]
+    schema: Ints
+    payload: pa.BinaryArray
+    _fault: Bytes
+    _values: pa.BinaryArray
+
+    @property
+    def bad(self) -> Mask:
+        """The rows whose frame cannot be read."""
+        bad: Mask = self._fault != 0
+        return bad
+
+    def reason(self, row: int) -> str:
+        """What is wrong with a bad row, for people."""
+        match int(self._fault[row]):
+            case 0:
+                return "nothing is wrong"
+            case 1:
+                first = self._values[row].as_py()[:1]
+                return (
+                    f"the value begins with byte 0x{first.hex()}, and not with 0 or 1 as values do that were written with "
+                    f"a schema registry{'; it looks like JSON' if first in (b'{', b'[') else ''}"
+                )
+            case 2:
+                return "the value is too short to hold the id of its schema"
+            case _:
+                return "there is no value"
+
+
+def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing: Framing = "confluent") -> Framed:
+    """Take the frames off a column of keys or values.
+
+    `headers` are the contents of the header with the schema's id, null where a record has none; a header counts for
+    more than what the value begins with. A null value is bad here: the caller knows what it means.
+    """
+    source = Source(values)
+    fault: Bytes = np.zeros(len(values), np.uint8)
+    if source.missing is not None:
+        fault[source.missing] = _MISSING
+    if framing == "none":
+        return Framed((None,), np.where(fault == 0, 0, -1), _cut(source, source.starts, fault), fault, values)
+    starts = source.starts
+    headed = None
+    if headers is not None and headers.null_count < len(headers):
+        headed = np.asarray(headers.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    own, number, guid, length = _prefixes(source)
+    if headed is not None:
+        of_header = Source(headers)
+        theirs, their_number, their_guid, _ = _prefixes(of_header)
+        own = np.where(headed, theirs, own)
+        number = np.where(headed, their_number, number)
+        guid = np.where(headed[:, None], their_guid, guid)
+        length = np.where(headed, 0, length)
+    fault = np.where(fault == 0, own, fault)
+    good = fault == 0
+    by_guid = good & (number < 0)
+    schemas: list[SchemaId] = []
+    schema = np.full(len(values), -1, np.int64)
+    plain = good & ~by_guid
+    ids, inverse = np.unique(number[plain], return_inverse=True)
+    schema[plain] = inverse
+    schemas.extend(int(id_) for id_ in ids)
+    if by_guid.any():
+        found, inverse = np.unique(guid[by_guid], axis=0, return_inverse=True)
+        schema[by_guid] = len(schemas) + inverse.ravel()
+        schemas.extend(uuid.UUID(bytes=row.astype(">u4").tobytes()) for row in found)
+    return Framed(tuple(schemas), schema, _cut(source, np.minimum(starts + length, source.ends), fault), fault, values)
+
+
+def frame(schema_id: int, payloads: pa.BinaryArray) -> pa.BinaryArray:
+    """Avro values with the frame of a schema's id before each; null stays null."""
+    return pc.binary_join_element_wise(pa.scalar(struct.pack(">bI", 0, schema_id)), payloads, b"")
+
+
+def _cut(source: Source, starts: Ints, fault: Bytes) -> pa.BinaryArray:
+    good = fault == 0
+    if good.all():
+        return spans(source.data[FRONT:], starts - FRONT, source.ends - FRONT)
+    return expand(spans(source.data[FRONT:], starts[good] - FRONT, source.ends[good] - FRONT), good)
+
+
+def _prefixes(source: Source) -> tuple[Bytes, Ints, npt.NDArray[np.int64], Ints]:
+    """Of every row: what is wrong with its prefix, its id or -1, its GUID in four words, and the prefix's length."""
+    magic = source.data[source.starts]
+    size = source.ends - source.starts
+    word = source.words[source.starts].byteswap()
+    is_guid = magic == 1
+    length = np.where(is_guid, 17, 5)
+    fault = np.where(magic > 1, np.uint8(_NOT_FRAMED), np.where(size < length, np.uint8(_SHORT), np.uint8(0)))
+    fault[size == 0] = _SHORT
+    number = ((word >> np.uint64(24)) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    guid = np.zeros((len(size), 4), np.int64)
+    rows = np.flatnonzero(is_guid & (fault == 0))
+    if len(rows):
+        number[rows] = -1
+        at = source.starts[rows] + 1
+        for i in range(2):
+            words = source.words[at + 8 * i].byteswap()
+            guid[rows, 2 * i] = (words >> np.uint64(32)).astype(np.int64)
+            guid[rows, 2 * i + 1] = (words & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return fault, number, guid, length

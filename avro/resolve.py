@@ -1,0 +1,86 @@
+"""From the writer's schema to the table's columns: Avro schema resolution for whole batches, at the border of a job.
+
+Fields that have the same bytes on both sides are taken over packed, one span where they are neighbours; all others are
+decoded, converted and encoded again. Where nothing differs the rows pass through untouched.
+
+What comes out is valid: text is UTF-8, decimals keep to their digits, and decimals, arrays and maps are packed in the
+one way in which `encode` packs them, so that equal values are equal bytes wherever they were written. General unions
+are checked for structure only.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pyarrow as pa
+
+from avro.codec import Decoded, read
+from avro.convert import check, match_fields
+from avro.decode import BOUNDED_TIMES
+from avro.defaults import default_bytes
+from avro.errors import ResolutionError
+from avro.schema import Record
+from avro.type import Type
+
+Source = str | bytes
+"""Where a column comes from: a field of the writer, or its default, packed."""
+
+
+def resolve(writer: Record, reader: Record, payloads: pa.BinaryArray) -> tuple[pa.BinaryArray, Decoded]:
+    """Rows of `writer` as rows of `reader`, and the rows as decoded, whose `bad` and `reason` hold for the result.
+
+    `reader` may have fewer columns than the writer, more (with defaults), wider ones, or others in their order. Bad
+    rows have empty bytes. Raises ResolutionError, naming the column, where the schemas do not go together.
+    """
+    sources = plan(writer, reader)
+    decoded = read(writer, payloads)
+    inputs: list[str | bytes | pa.Array] = []
+    for field, source in zip(reader.fields, sources, strict=True):
+        if isinstance(source, bytes):
+            inputs.append(source)
+            continue
+        type_ = writer.type(source)
+        if _can_be_invalid(type_):
+            decoded.column(source)
+        loose = type_.same_value(field.type) and _can_be_loose(type_) and not decoded.is_canonical(source)
+        inputs.append(decoded.column(source) if loose else source)
+    return decoded.assemble(reader, inputs), decoded
+
+
+@lru_cache(maxsize=256)
+def plan(writer: Record, reader: Record) -> tuple[Source, ...]:
+    """Where each column of `reader` comes from. Raises ResolutionError where the schemas do not go together."""
+    if writer.bare and len(reader.fields) == 1:
+        origin, wanted = writer.fields[0], reader.fields[0]
+        check(origin.type, wanted.type, wanted.name)
+        return (origin.name,)
+    if writer.bare:
+        raise ResolutionError(
+            reader.names[0] if reader.names else "",
+            f"the writer's schema is a plain {writer.fields[0].type.sql} and no record, "
+            f"but the columns {', '.join(reader.names) or '(none)'} are wanted of it",
+        )
+    sources: list[Source] = []
+    for field, found in match_fields(writer.fields, reader.fields):
+        if found is not None:
+            check(found.type, field.type, field.name)
+            sources.append(found.name)
+        elif (default := default_bytes(field)) is not None:
+            sources.append(default)
+    return tuple(sources)
+
+
+@lru_cache(maxsize=1024)
+def _can_be_invalid(type_: Type) -> bool:
+    return any(
+        inner.kind in ("string", "map") or inner.logical == "decimal" or inner.logical in BOUNDED_TIMES
+        for inner in type_.walk()
+    )
+
+
+@lru_cache(maxsize=1024)
+def _can_be_loose(type_: Type) -> bool:
+    return any(
+        inner.kind in ("array", "map") or (inner.logical == "decimal" and inner.kind == "bytes")
+        for inner in type_.walk()
+    )
