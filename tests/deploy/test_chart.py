@@ -121,7 +121,7 @@ def test_a_changed_job_restarts_the_pod(tmp_path: Path) -> None:
         ({"job": {}}, "job is empty"),
         ({"port": 80}, "/port"),
         ({"replicas": 2}, "replicas"),
-        ({"schemas": {"orders": "{}"}}, "schemas"),
+        ({"schemas": {"orders": "{}"}}, "avsc"),
         ({"persistence": {"size": "much"}}, "size"),
     ],
 )

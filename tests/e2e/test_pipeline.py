@@ -89,7 +89,8 @@ def shop(kafka: KafkaContainer, kcat: str, tmp_path: Path) -> Shop:
     topics = {table: f"{prefix}-{table}" for table in SCHEMAS}
     kafka.create_topics(2, *topics.values())
     client = Kcat(kcat, kafka.address)
-    reader = Reader(client, lambda schema_id: FolderRegistry(tmp_path / "schemas").schema_by_id(schema_id))
+    # A registry of its own for each question, because the job adds to the folder.
+    reader = Reader(client, lambda number: FolderRegistry(tmp_path / "schemas").schema_by_id(number).avro)
     shop = Shop(tmp_path, prefix, kafka, Tables(), Teller(client, topics, ids), reader)
     created = subprocess.run(
         [ROWKIND, "topics", "create", str(shop.job)],
