@@ -117,8 +117,11 @@ class Decoded:
             starts, ends = self._starts[i], self._starts[i + 1]
             cursor = Cursor(self._source, *((starts, ends) if rows is None else (starts[rows], ends[rows])))
             values = decode(self.record.fields[i].type, cursor, {})
-            if cursor.faulty:
-                self._mark(np.arange(len(self)) if rows is None else rows, cursor.fault, i)
+            assert not cursor.faulty, "the walk has found every broken row"
+            if cursor.flaw is not None:
+                self._mark(np.arange(len(self)) if rows is None else rows, cursor.flaw, i)
+                sound = cursor.flaw == 0
+                values = spread(values.filter(pa.array(sound)), sound)
             self._columns[name] = values if rows is None else spread(values, self._mask(rows))
         return self._columns[name]
 

@@ -175,7 +175,7 @@ def _text(column: pa.Array) -> tuple[pa.Array, Mask]:
 
     cursor = Cursor(Source(pa.array([], pa.binary())), np.zeros(len(column), np.int64), np.zeros(len(column), np.int64))
     values = text(as_binary(column), cursor)
-    return values, cursor.fault != 0
+    return values, np.zeros(len(column), np.bool_) if cursor.flaw is None else cursor.flaw != 0
 
 
 def _record(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Mask]:
@@ -228,7 +228,8 @@ def _unpack(type_: Type, packed: pa.BinaryArray) -> tuple[pa.Array, Mask]:
     skip(type_, cursor, {})
     assert not cursor.faulty, "what was just packed is whole"
     cursor = Cursor(source, source.starts, source.ends)
-    return decode(type_, cursor, {}), cursor.fault != 0
+    values = decode(type_, cursor, {})
+    return values, np.zeros(len(packed), np.bool_) if cursor.flaw is None else cursor.flaw != 0
 
 
 def _transcode(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Mask]:

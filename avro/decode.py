@@ -1,7 +1,7 @@
 """Packed values into Arrow arrays, a whole column at a time.
 
 The structure of the rows has been walked before, so what can still be wrong is a value: text that is not UTF-8, a
-decimal with too many digits, a time out of range. Such a row gets a fault and a null.
+decimal with too many digits, a time out of range. Such a row gets a flaw and a null.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def decode(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
             return text(_bytes(cursor), cursor)
         case "enum":
             index = cursor.index(len(type_.symbols), Fault.SYMBOL)
-            return pa.array(type_.symbols, pa.string()).take(pa.array(np.where(cursor.fault == 0, index, 0)))
+            return pa.array(type_.symbols, pa.string()).take(pa.array(index))
         case "record":
             scope = {**scope, type_.name: type_}
             columns = [decode(field.type, cursor, scope) for field in type_.fields]
@@ -69,7 +69,7 @@ def gather(cursor: Cursor, starts: Ints, ends: Ints) -> pa.BinaryArray:
 
 
 def text(values: pa.BinaryArray, cursor: Cursor) -> pa.StringArray:
-    """The same bytes as strings; rows that are not UTF-8 get a fault.
+    """The same bytes as strings; rows that are not UTF-8 get a flaw.
 
     Arrow checks the whole column at the speed of memory; only when it finds something are the rows tried one by one.
     """
@@ -77,7 +77,7 @@ def text(values: pa.BinaryArray, cursor: Cursor) -> pa.StringArray:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         bad = np.array([not _is_text(value) for value in values.to_pylist()], np.bool_)
-        cursor.fail(bad, Fault.UTF8)
+        cursor.mark(bad, Fault.UTF8)
         return pa.array(values.to_pylist(), pa.binary(), mask=bad).cast(pa.string())
 
 
@@ -102,7 +102,7 @@ def _integer(type_: Type, cursor: Cursor) -> pa.Array:
         least, most = BOUNDED_TIMES[type_.logical]
         if values.min() < least or values.max() > most:
             bad = (values < least) | (values > most)
-            cursor.fail(bad, Fault.TIME_RANGE)
+            cursor.mark(bad, Fault.TIME_RANGE)
             values = np.where(bad, 0, values)
             return spread(primitive(type_.arrow, _narrow(type_, values[~bad])), ~bad)
     return primitive(type_.arrow, _narrow(type_, values))
@@ -150,10 +150,11 @@ def _items(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
     def column(element: Type, starts: list[Ints]) -> pa.Array:
         inner = Cursor(cursor.source, np.concatenate(starts)[order], cursor.end[owner])
         decoded = decode(element, inner, scope)
-        for fault in set(inner.fault[inner.fault != 0].tolist()):
-            bad = np.zeros(len(cursor), np.bool_)
-            bad[owner[inner.fault == fault]] = True
-            cursor.fail(bad, Fault(fault))
+        if inner.flaw is not None:
+            for flaw in np.unique(inner.flaw[inner.flaw != 0]):
+                bad = np.zeros(len(cursor), np.bool_)
+                bad[owner[inner.flaw == flaw]] = True
+                cursor.mark(bad, Fault(flaw))
         return decoded
 
     children = [column(type_.element, values)]
@@ -196,7 +197,7 @@ def _decimal(type_: Type, cursor: Cursor) -> pa.Array:
             words[row] = np.frombuffer(clipped.to_bytes(8 * count, "little", signed=True), "<u8")
     bad = _beyond(words, 10**type_.precision)
     if bad.any():
-        cursor.fail(bad, Fault.PRECISION)
+        cursor.mark(bad, Fault.PRECISION)
         return spread(primitive(type_.arrow, words[~bad]), ~bad)
     return primitive(type_.arrow, words)
 

@@ -61,10 +61,8 @@ class Framed:
                 return "nothing is wrong"
             case 1:
                 first = self._values[row].as_py()[:1]
-                return (
-                    f"the value begins with byte 0x{first.hex()}, and not with 0 or 1 as values do that were written with "
-                    f"a schema registry{'; it looks like JSON' if first in (b'{', b'[') else ''}"
-                )
+                hint = "; it looks like JSON" if first in (b"{", b"[") else ""
+                return f"the value begins with byte 0x{first.hex()}: it was not written with a schema registry{hint}"
             case 2:
                 return "the value is too short to hold the id of its schema"
             case _:

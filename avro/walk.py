@@ -104,9 +104,13 @@ class Source:
 
 
 class Cursor:
-    """A position in each of some rows of a source, each with its end and its fault."""
+    """A position in each of some rows of a source, each with its end and its fault.
 
-    __slots__ = ("end", "fault", "faulty", "position", "source")
+    A fault is a broken structure: the row stays at its end. A flaw, found while decoding, is a value that is not valid
+    in a row that can be read on.
+    """
+
+    __slots__ = ("end", "fault", "faulty", "flaw", "position", "source")
 
     def __init__(self, source: Source, position: Ints, end: Ints, fault: Bytes | None = None) -> None:
         self.source = source
@@ -114,6 +118,7 @@ class Cursor:
         self.end = end
         self.fault: Bytes = np.zeros(len(position), np.uint8) if fault is None else fault
         self.faulty = fault is not None and bool(fault.any())
+        self.flaw: Bytes | None = None
 
     def __len__(self) -> int:
         return len(self.position)
@@ -125,6 +130,12 @@ class Cursor:
             self.position = np.where(rows, self.end, self.position)
             self.faulty = True
 
+    def mark(self, rows: Mask, flaw: Fault) -> None:
+        """Give these rows a flaw, unless they have one."""
+        if self.flaw is None:
+            self.flaw = np.zeros(len(self), np.uint8)
+        self.flaw[rows & (self.flaw == 0)] = flaw
+
     def select(self, rows: Ints) -> Cursor:
         """A cursor of its own over these rows."""
         return Cursor(self.source, self.position[rows], self.end[rows], self.fault[rows])
@@ -135,6 +146,10 @@ class Cursor:
         if part.faulty:
             self.fault[rows] = part.fault
             self.faulty = True
+        if part.flaw is not None:
+            if self.flaw is None:
+                self.flaw = np.zeros(len(self), np.uint8)
+            self.flaw[rows] = np.where(self.flaw[rows] == 0, part.flaw, self.flaw[rows])
 
     def good(self) -> Ints:
         """The rows without a fault."""
