@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,4 +63,5 @@ def _cut(data: bytes, size: int) -> tuple[bytes | None, bytes]:
 
 
 def _headers(text: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in text.split(",") if part)
+    # kcat puts a comma between headers and quotes nothing; a comma inside a value is not followed by a name and "=".
+    return dict(part.split("=", 1) for part in re.split(r",(?=[\w.-]+=)", text) if part)
