@@ -1,0 +1,90 @@
+"""What can go wrong in an operator that is not a bug in it.
+
+    OperatorError
+    ├── StateError
+    │   ├── StateLost              a blob that the manifest names is not in the store
+    │   ├── StateCorrupted         a blob is there and is not what was written
+    │   └── StateFormatUnknown     a blob was written by another release
+    └── BatchTooLarge              one batch of one shard gives more bytes than one Arrow array can hold
+
+Broken promises between our own parts are asserts, and changes that contradict the state are not errors at all: they
+come back as unmatched.
+"""
+
+# ruff: noqa: N818 - the leaves are named for what happened, as the rest of the vocabulary is
+
+from __future__ import annotations
+
+
+class OperatorError(Exception):
+    """Base of everything that an operator raises on purpose."""
+
+
+class StateError(OperatorError):
+    """The state of a shard cannot be used; `arrangement` and `blob` say where."""
+
+    def __init__(self, message: str, arrangement: str, blob: str) -> None:
+        super().__init__(message)
+        self.arrangement = arrangement
+        self.blob = blob
+
+
+class StateLost(StateError):
+    """A segment that has not expired is missing from the store.
+
+    On call: the checkpoint is damaged or was restored in part. Restore it whole, or start from an empty checkpoint.
+    """
+
+    def __init__(self, arrangement: str, blob: str) -> None:
+        super().__init__(
+            f"The state of '{arrangement}' names blob {blob}, which is not in the state store. The checkpoint is "
+            "damaged or was restored in part: restore it whole, or start the job from an empty checkpoint.",
+            arrangement,
+            blob,
+        )
+
+
+class StateCorrupted(StateError):
+    """A blob cannot be read back as what was written.
+
+    On call: look for disk faults on the checkpoint's storage, then restore the checkpoint or start from an empty one.
+    """
+
+    def __init__(self, arrangement: str, blob: str, reason: str) -> None:
+        super().__init__(
+            f"Blob {blob} of '{arrangement}' is not what was written ({reason}). Restore the checkpoint, or start the "
+            "job from an empty one.",
+            arrangement,
+            blob,
+        )
+
+
+class StateFormatUnknown(StateError):
+    """A blob was written in a format that this release does not know.
+
+    On call: run the release that wrote the checkpoint, or start from an empty checkpoint.
+    """
+
+    def __init__(self, arrangement: str, blob: str, found: str, known: str) -> None:
+        super().__init__(
+            f"Blob {blob} of '{arrangement}' begins with {found!r}; this release reads {known!r}. Run the release that "
+            "wrote the checkpoint, or start the job from an empty one.",
+            arrangement,
+            blob,
+        )
+
+
+class BatchTooLarge(OperatorError):
+    """One batch of one shard gives more bytes of rows than one Arrow array can hold.
+
+    On call: lower the rows per batch, raise the number of shards, or look for a join key with very many rows on both
+    sides.
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        super().__init__(
+            f"One batch of one shard gives {rows} rows with {size} bytes, more than fits into one block. Lower the "
+            "rows per batch, or look for a join key that has very many rows on both sides."
+        )
+        self.rows = rows
+        self.size = size

@@ -1,0 +1,207 @@
+"""Join: all pairs of a left and a right row with equal keys, and pad rows for rows without a match.
+
+Maintains L join R on equal key and an optional further condition: inner, left, right or full. Two arrangements,
+"left" and "right", hold the rows of the two inputs by join key.
+
+The walk. Changes of each side are resolved to rows that are added (A) and removed (X); the rows of the touched keys
+that stay (S) are looked up on both sides. Join is bilinear, so with old = S + X and new = S + A the change of all
+pairs is
+
+    + A_l A_r  + A_l S_r  + S_l A_r  - X_l X_r  - X_l S_r  - S_l X_r
+
+which never pairs rows that stay with each other. A row of an outer side has its pad in the output exactly while it has
+no match: the pad is put out for A, taken back for X, and for S where the match count comes from or goes to zero. Counts
+are by key; with a condition they come from the pairs above, and only where those leave it open whether other matches
+exist are the staying rows of that key paired with it. What is left after equal rows of opposite sign have cancelled
+(rows that moved from one key to another) is put out.
+
+NULL keys match nothing. Payloads must be self-delimiting under their schemas, so that left and right bytes side by
+side are equal only where both are.
+
+Expiry. A row is invisible from written_at + TTL on: it no longer matches, and what it took part in stays in the output
+as it is, as in Flink: its pairs are not taken back when it expires, nor when its partner is deleted later, and a pad
+does not come back because the last match expired. So where the other side has a TTL, the number of visible matches
+does not tell whether a pad is in the output, and each row's mark keeps it: 1 while its pad is out. A pad is taken back
+only if it is out, and comes back only when a retraction takes the last visible match. A row that is written again while
+visible (a refresh) lives longer, keeps its mark and puts nothing out; one that comes after its predecessor expired is a
+new row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.arrangement import Arrangement, Layout
+from operators.changes import Changes, Int8s, Mask, Uint64s, concat_binary
+from operators.entries import Entries
+from operators.grouping import group, to_mask
+from operators.join_rows import Emission, Pairs, SideRows, pads, put_out
+from operators.operator import Output
+from operators.resolving import Resolved, resolve
+from operators.store import BlobStore
+
+JoinKind = Literal["inner", "left", "right", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One input of a join.
+
+    - `by_seq`: its changes are to be taken in the order of seq, and a bare insertion replaces.
+    - `counts_unmatched`: retractions that find no row come back as unmatched; false for upsert inputs, where a delete
+      of a row that is not there is nothing unusual.
+    """
+
+    layout: Layout
+    ttl_ms: int | None = None
+    by_seq: bool = False
+    counts_unmatched: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """What a join computes.
+
+    `condition` gets as many left as right payloads and says which pairs match; it is true only where SQL's condition
+    is true. The pads are the payloads that stand for a missing row.
+    """
+
+    kind: JoinKind
+    left: Side
+    right: Side
+    condition: Callable[[pa.BinaryArray, pa.BinaryArray], Mask] | None = None
+    left_pad: bytes = b""
+    right_pad: bytes = b""
+
+    @property
+    def pads_left(self) -> bool:
+        """Whether left rows without a match are put out."""
+        return self.kind in ("left", "full")
+
+    @property
+    def pads_right(self) -> bool:
+        """Whether right rows without a match are put out."""
+        return self.kind in ("right", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The operator; it has no state of its own."""
+
+    spec: JoinSpec
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """Both inputs' rows, each with its TTL in ms."""
+        return {"left": self.spec.left.ttl_ms, "right": self.spec.right.ttl_ms}
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch)."""
+        spec = self.spec
+        left = _Input.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
+        right = _Input.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
+        left_rows, right_rows = self._rows_of_touched_keys(left, right)
+        pairs = Pairs.of(left_rows, right_rows, spec.condition)
+        emissions = [pairs.emission]
+        left_marks = right_marks = None
+        if spec.pads_left:
+            marked = spec.right.ttl_ms is not None
+            emission, padded = pads(left_rows, right_rows, pairs, marked=marked)
+            emissions.append(emission)
+            left_marks = padded if marked else None
+        if spec.pads_right:
+            marked = spec.left.ttl_ms is not None
+            emission, padded = pads(right_rows, left_rows, pairs.mirrored, marked=marked)
+            emissions.append(emission.mirrored)
+            right_marks = padded if marked else None
+        left.append(left_rows, left_marks)
+        right.append(right_rows, right_marks)
+        return Output(
+            put_out(Emission.concat(emissions), left_rows, right_rows, spec.left_pad, spec.right_pad),
+            Changes.concat([left.unmatched, right.unmatched]),
+            left.arrangement.finish().state + right.arrangement.finish().state,
+        )
+
+    def _rows_of_touched_keys(self, left: _Input, right: _Input) -> tuple[SideRows, SideRows]:
+        """The rows that each side needs to know of the keys that either side touches."""
+        of_left, of_right = left.touched, right.touched
+        right_stayed = right.stayed(of_left)
+        # A right row's pad depends on the left rows of its key also where the right side does not change.
+        needed = np.intersect1d(of_left, _hashes(right_stayed)) if self.spec.pads_right else of_left[:0]
+        left_stayed = left.stayed(np.union1d(of_right, needed))
+        if self.spec.pads_left:
+            needed = np.intersect1d(of_right, _hashes(left_stayed))
+            right_stayed = Entries.concat([right_stayed, right.stayed(np.setdiff1d(needed, of_left))])
+        left_entries = Entries.concat([left.added, left.removed, left_stayed])
+        right_entries = Entries.concat([right.added, right.removed, right_stayed])
+        keys = concat_binary([left_entries.key, right_entries.key])
+        groups = group(np.concatenate([left_entries.hash, right_entries.hash]), [keys])
+        ids = np.where(to_mask(pc.is_null(keys)), -1, groups.ids)
+        split = len(left_entries)
+        return (
+            SideRows(left_entries, len(left.added), len(left.removed), ids[:split], groups.count),
+            SideRows(right_entries, len(right.added), len(right.removed), ids[split:], groups.count),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """One side within one batch: its arrangement, and what the changes do to it."""
+
+    arrangement: Arrangement
+    resolved: Resolved
+    unmatched: Changes
+    added: Entries
+    removed: Entries
+    withdrawn: Entries
+
+    @classmethod
+    def open(cls, side: Side, name: str, store: BlobStore, changes: Changes, now: int) -> _Input:
+        """Open the arrangement and resolve the changes."""
+        arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now)
+        resolved = resolve(arrangement, changes, by_seq=side.by_seq)
+        entries, moved = resolved.entries, resolved.moved
+        added, removed = entries.filter(moved & (entries.weight > 0)), entries.filter(moved & (entries.weight < 0))
+        unmatched = changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty()
+        return cls(
+            arrangement,
+            resolved,
+            unmatched,
+            added,
+            removed.relabel(weight=-removed.weight),
+            Entries.concat([removed, entries.filter(~moved)]),
+        )
+
+    @property
+    def touched(self) -> Uint64s:
+        """The hashes of the keys, not NULL, of which rows are added or removed."""
+        return np.union1d(_hashes(self.added), _hashes(self.removed))
+
+    def stayed(self, hashes: Uint64s) -> Entries:
+        """The rows of these keys that were there before and are there afterwards; refreshed ones as refreshed."""
+        return self.arrangement.lookup(hashes, less=self.withdrawn)
+
+    def append(self, rows: SideRows, marks: Int8s | None) -> None:
+        """Append the entries of the batch; `marks` are the new marks of all `rows`, None where they do not matter."""
+        if marks is None:
+            self.arrangement.append(self.resolved.entries)
+            return
+        added, stayed = rows.entries.slice(0, rows.added), rows.entries.slice(rows.changed, len(rows))
+        self.arrangement.append(added.relabel(mark=marks[: rows.added]))
+        self.arrangement.append(self.withdrawn)
+        marks = marks[rows.changed :]
+        changed = np.flatnonzero(marks != stayed.mark)
+        before = stayed.take(changed)
+        self.arrangement.append(before.relabel(weight=-before.weight))
+        self.arrangement.append(before.relabel(mark=marks[changed]))
+
+
+def _hashes(entries: Entries) -> Uint64s:
+    """The hashes of the rows whose key is not NULL."""
+    return entries.hash[to_mask(pc.is_valid(entries.key))] if entries.key.null_count else entries.hash

@@ -1,0 +1,296 @@
+"""The arithmetic of a join over the rows of the touched keys: pairs, pads and what they put out.
+
+Everything here is indices into the rows of the two sides; payloads are touched only by the condition and at the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.changes import Indices, Int8s, Int64s, Mask, RowKind, Rows, binary, concat_binary
+from operators.entries import Entries
+from operators.errors import BatchTooLarge
+from operators.grouping import group, members
+from operators.hashing import hash64, mix
+
+PAIRS_AT_ONCE = 1 << 18
+"""Pairs that the condition is asked about at a time."""
+
+Condition = Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
+
+_PAD = -1
+_LARGEST = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SideRows:
+    """The rows of the touched keys on one side: first those added, then those removed, then those that stay.
+
+    `keys` numbers the keys over both sides, from 0 to `key_count` - 1; it is -1 where the key is NULL. Weights are
+    positive throughout.
+    """
+
+    entries: Entries
+    added: int
+    removed: int
+    keys: Indices
+    key_count: int
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def changed(self) -> int:
+        """How many rows are added or removed; the others stay."""
+        return self.added + self.removed
+
+    def is_removed(self, rows: Indices) -> Mask:
+        """Which of these rows are removed."""
+        return (rows >= self.added) & (rows < self.changed)
+
+    def count_by_key(self, first: int, stop: int) -> Int64s:
+        """How many rows each key has among these."""
+        keys, weight = self.keys[first:stop], self.entries.weight[first:stop]
+        real = keys >= 0
+        return np.bincount(keys[real], weight[real], self.key_count).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Signed output rows: a row of each side, -1 for the pad."""
+
+    left: Indices
+    right: Indices
+    weight: Int64s
+
+    @property
+    def mirrored(self) -> Emission:
+        """The same with the sides exchanged."""
+        return Emission(self.right, self.left, self.weight)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All parts, one after the other."""
+        return cls(
+            np.concatenate([part.left for part in parts]),
+            np.concatenate([part.right for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+        )
+
+    def take(self, indices: Indices) -> Emission:
+        """The output rows at `indices`."""
+        return Emission(self.left[indices], self.right[indices], self.weight[indices])
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs that come or go: the matching ones of which at least one row is added or removed.
+
+    `gained` tells those that come. `matches` says of any pairs of rows with equal keys whether they match; None where
+    there is no condition and all do.
+    """
+
+    left: Indices
+    right: Indices
+    gained: Mask
+    weight: Int64s
+    matches: Callable[[Indices, Indices], Mask] | None
+
+    @classmethod
+    def of(cls, left: SideRows, right: SideRows, condition: Condition | None) -> Self:
+        """All pairs that the batch brings or takes away."""
+        matches = None if condition is None else _matcher(left, right, condition)
+        parts = []
+        for left_range, right_range in (
+            ((0, left.changed), (right.changed, len(right))),
+            ((left.changed, len(left)), (0, right.changed)),
+            ((0, left.added), (0, right.added)),
+            ((left.added, left.changed), (right.added, right.changed)),
+        ):
+            parts += list(_equal_keys(left, np.arange(*left_range), right, np.arange(*right_range), matches))
+        left_rows = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, np.int64)
+        right_rows = np.concatenate([part[1] for part in parts]) if parts else np.empty(0, np.int64)
+        gained = ~(left.is_removed(left_rows) | right.is_removed(right_rows))
+        weight = left.entries.weight[left_rows] * right.entries.weight[right_rows]
+        return cls(left_rows, right_rows, gained, weight, matches)
+
+    @property
+    def emission(self) -> Emission:
+        """What these pairs put out."""
+        return Emission(self.left, self.right, np.where(self.gained, self.weight, -self.weight))
+
+    @property
+    def mirrored(self) -> Pairs:
+        """The same with the sides exchanged."""
+        matches = self.matches
+        return Pairs(
+            self.right,
+            self.left,
+            self.gained,
+            self.weight,
+            None if matches is None else lambda right, left: matches(left, right),
+        )
+
+
+def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Emission, Int8s]:
+    """The pads of `outer` rows that come or go, and for each row whether its pad is in the output afterwards.
+
+    `outer` is the left side of `pairs`. `marked` says that the marks tell whether the pads of rows that were there
+    before are in the output; otherwise a pad is there exactly where there was no match.
+    """
+    old, new = _match_counts(outer, inner, pairs, marked=marked)
+    padded_before = outer.entries.mark.astype(np.bool_) if marked else old == 0
+    padded_before[: outer.added] = False
+    padded_after = (new == 0) & (padded_before | (old > 0))
+    padded_after[: outer.added] = new[: outer.added] == 0
+    padded_after[outer.added : outer.changed] = False
+    step = padded_after.astype(np.int64) - padded_before
+    rows = np.flatnonzero(step)
+    return (
+        Emission(rows, np.full(len(rows), _PAD), (step * outer.entries.weight)[rows]),
+        padded_after.astype(np.int8),
+    )
+
+
+def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Int64s, Int64s]:
+    """How many matches each outer row had before, and has now.
+
+    Where they do not matter they are not exact: before for rows that are added, now for rows that are removed; and
+    for rows that stay, both may lack the same number while neither is zero or nothing has changed.
+    """
+    if pairs.matches is None:
+        stayed = inner.count_by_key(inner.changed, len(inner))
+        before = stayed + inner.count_by_key(inner.added, inner.changed)
+        now = stayed + inner.count_by_key(0, inner.added)
+        real = outer.keys >= 0
+        if len(before) == 0:
+            return np.zeros(len(outer), np.int64), np.zeros(len(outer), np.int64)
+        return np.where(real, before[outer.keys], 0), np.where(real, now[outer.keys], 0)
+
+    weight = inner.entries.weight[pairs.right]
+    before, now = (
+        np.bincount(pairs.left[side], weight[side], len(outer)).astype(np.int64)
+        for side in (~pairs.gained, pairs.gained)
+    )
+    # A row that stays and gains or loses all it has in these pairs may have other matches, among the rows that stay.
+    open_now = (before > 0) & (now == 0)
+    open_before = (now > 0) & (before == 0)
+    undecided = open_now if marked else open_now | open_before
+    undecided[: outer.changed] = False
+    for left, right in _equal_keys(
+        outer, np.flatnonzero(undecided), inner, np.arange(inner.changed, len(inner)), pairs.matches
+    ):
+        others = np.bincount(left, inner.entries.weight[right], len(outer)).astype(np.int64)
+        before += others
+        now += others
+    untouched = (before == 0) & (now == 0)
+    untouched[: outer.changed] = False
+    if not marked:
+        # Whether these have matches is not known and nothing has changed for them: let neither count be zero.
+        before[untouched] = now[untouched] = 1
+    return before, now
+
+
+def _equal_keys(
+    left: SideRows,
+    left_rows: Indices,
+    right: SideRows,
+    right_rows: Indices,
+    matches: Callable[[Indices, Indices], Mask] | None,
+) -> Iterator[tuple[Indices, Indices]]:
+    """The pairs of these rows that have equal keys and match, in parts of bounded size where there is a condition."""
+    right_rows = right_rows[right.keys[right_rows] >= 0]
+    left_rows = left_rows[left.keys[left_rows] >= 0]
+    if len(left_rows) == 0 or len(right_rows) == 0:
+        return
+    right_keys = right.keys[right_rows]
+    right_rows = right_rows[np.argsort(right_keys, kind="stable")]
+    per_key = np.bincount(right_keys, minlength=right.key_count)
+    first = np.cumsum(per_key) - per_key
+    left_rows = left_rows[per_key[left.keys[left_rows]] > 0]
+    counts = per_key[left.keys[left_rows]]
+    total = np.cumsum(counts)
+    bounds: Indices = np.array([0, len(left_rows)])
+    if matches is not None and len(total):
+        inner = np.searchsorted(total, np.arange(PAIRS_AT_ONCE, total[-1], PAIRS_AT_ONCE))
+        bounds = np.unique([0, *inner, len(total)])
+    for start, stop in itertools.pairwise(bounds.tolist()):
+        owner, rank = members(counts[start:stop])
+        part = left_rows[start:stop][owner], right_rows[first[left.keys[left_rows[start:stop]]][owner] + rank]
+        if matches is not None:
+            mask = matches(*part)
+            part = part[0][mask], part[1][mask]
+        yield part
+
+
+def _matcher(left: SideRows, right: SideRows, condition: Condition) -> Callable[[Indices, Indices], Mask]:
+    def matches(left_rows: Indices, right_rows: Indices) -> Mask:
+        return condition(
+            left.entries.payload.take(pa.array(left_rows)), right.entries.payload.take(pa.array(right_rows))
+        )
+
+    return matches
+
+
+def put_out(emission: Emission, left: SideRows, right: SideRows, left_pad: bytes, right_pad: bytes) -> Rows:
+    """The output rows: what is left of the emission when equal rows of opposite sign have cancelled."""
+    left_payload = concat_binary([left.entries.payload, binary([left_pad])])
+    right_payload = concat_binary([right.entries.payload, binary([right_pad])])
+    # The pad stands at the end, where the index -1 finds it; Arrow wants it spelled out.
+    emission = Emission(
+        np.where(emission.left == _PAD, len(left), emission.left),
+        np.where(emission.right == _PAD, len(right), emission.right),
+        emission.weight,
+    )
+    emission = _cancel(emission, left_payload, right_payload)
+    size = int((_lengths(left_payload)[emission.left] + _lengths(right_payload)[emission.right]) @ abs(emission.weight))
+    if size > _LARGEST:
+        raise BatchTooLarge(int(abs(emission.weight).sum()), size)
+    if (abs(emission.weight) != 1).any():
+        emission = emission.take(np.repeat(np.arange(len(emission.weight)), abs(emission.weight)))
+    first = np.iinfo(np.int64).min
+    left_seq, right_seq = np.append(left.entries.seq, first), np.append(right.entries.seq, first)
+    return Rows(
+        np.where(emission.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
+        np.maximum(left_seq[emission.left], right_seq[emission.right]),
+        pc.binary_join_element_wise(
+            left_payload.take(pa.array(emission.left)), right_payload.take(pa.array(emission.right)), b""
+        ),
+    )
+
+
+def _cancel(emission: Emission, left_payload: pa.BinaryArray, right_payload: pa.BinaryArray) -> Emission:
+    """The same emission without pairs of equal output rows of opposite sign."""
+    negative = emission.weight < 0
+    if not negative.any() or negative.all():
+        return emission
+    codes = mix(hash64(left_payload)[emission.left], hash64(right_payload)[emission.right])
+    both = np.intersect1d(codes[negative], codes[~negative])
+    if len(both) == 0:
+        return emission
+    suspect = np.isin(codes, both)
+    rows = np.flatnonzero(suspect)
+    groups = group(
+        codes[rows],
+        (left_payload.take(pa.array(emission.left[rows])), right_payload.take(pa.array(emission.right[rows]))),
+    )
+    sums = np.zeros(groups.count, np.int64)
+    np.add.at(sums, groups.ids, emission.weight[rows])
+    firsts = np.empty(groups.count, np.int64)
+    firsts[groups.ids[::-1]] = rows[::-1]
+    weight = emission.weight.copy()
+    weight[rows] = 0
+    weight[firsts] = sums
+    return Emission(emission.left, emission.right, weight).take(np.flatnonzero(weight))
+
+
+def _lengths(values: pa.BinaryArray) -> Int64s:
+    lengths: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths

@@ -1,0 +1,215 @@
+"""Resolving: raw changes of one operator input become the exact entries that they add to its arrangement.
+
+A retraction is resolved, when it arrives, to a row that is there: of equal rows to the oldest by (written_at, seq). It
+takes over that row's written_at, seq and mark, so that the two cancel exactly and expire together. One that finds no
+row changes nothing and is unmatched.
+
+Layout *multiset*: a retraction takes away a row with the same key and payload. Layouts *one row per key* and *unique
+key*: rows are identified by (key, sub-key). The last change of a row in the batch decides, an insertion replaces
+whatever is there, and what is taken away is always the stored row, whatever payload the retraction carries. Rows whose
+key is NULL and that have no sub-key have no identity, whichever the layout; they are treated as a multiset.
+
+The order of changes is (seq, retraction before insertion) where the input is ordered by seq. Elsewhere the batch is a
+set of signed rows without order: retractions may then take away rows that the same batch brings, so in a multiset
+insertions count first and in the other layouts retractions do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.arrangement import Arrangement, places
+from operators.changes import Changes, Indices, Int8s, Int64s, Mask, Uint64s, concat_binary
+from operators.entries import Entries
+from operators.grouping import Groups, equal_bytes, group, members, to_mask
+from operators.hashing import mix
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What the changes of one input do to its arrangement.
+
+    - `entries` are of weight +1 or -1 each, ready to append; a new row's mark is 0.
+    - `moved` is false where a row goes and an equal one with the same identity comes: such a refresh rewrites
+      written_at, seq and nothing else. The row that comes inherits the mark of the one that goes.
+    - `unmatched` are the indices of the retractions that found no row.
+    """
+
+    entries: Entries
+    moved: Mask
+    unmatched: Indices
+
+
+def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
+    """The entries that `changes` (kinds 0 to 3, all of one input) add to the arrangement; nothing is appended yet."""
+    if arrangement.layout == "multiset":
+        return _resolve_multiset(arrangement, changes, by_seq=by_seq)
+    anonymous = _null(changes.key) & (_lengths(changes.sub) == 0)
+    if not anonymous.any():
+        return _resolve_identified(arrangement, changes, by_seq=by_seq)
+    parts = np.flatnonzero(~anonymous), np.flatnonzero(anonymous)
+    identified = _resolve_identified(arrangement, changes.take(parts[0]), by_seq=by_seq)
+    others = _resolve_multiset(arrangement, changes.take(parts[1]), by_seq=by_seq)
+    return Resolved(
+        Entries.concat([identified.entries, others.entries]),
+        np.concatenate([identified.moved, others.moved]),
+        np.concatenate([parts[0][identified.unmatched], parts[1][others.unmatched]]),
+    )
+
+
+def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
+    place = places(arrangement.layout, changes.hash, changes.sub, changes.payload)
+    retraction = changes.weight < 0
+    if not retraction.any():
+        return _nothing_but_new(arrangement, changes, place)
+    concerned = np.isin(place, place[retraction])
+    plain = _new_entries(arrangement, changes, place).filter(~concerned)
+    rows = np.flatnonzero(concerned)
+    changes, place, retraction = changes.take(rows), place[rows], retraction[rows]
+    stored = arrangement.at(place)
+    groups = _group(changes, place, stored, (changes.key, stored.key), (changes.payload, stored.payload))
+    of_change, of_stored = groups.ids[: len(rows)], groups.ids[len(rows) :]
+
+    there = np.zeros(groups.count, np.int64)
+    np.add.at(there, of_stored, stored.weight)
+    order = np.lexsort((~retraction, changes.seq, of_change) if by_seq else (changes.seq, retraction, of_change))
+    unmatched = np.zeros(len(rows), np.bool_)
+    unmatched[order] = _below_zero(of_change[order], np.where(retraction, -1, 1)[order], there)
+    taken = np.bincount(of_change[retraction & ~unmatched], minlength=groups.count)
+
+    # The queue of each group, oldest first, one element per row: the retractions take from its head.
+    new = _new_entries(arrangement, changes, place).filter(~retraction)
+    units = Entries.concat([stored.take(np.repeat(np.arange(len(stored)), stored.weight)), new])
+    is_new = np.repeat([False, True], [len(units) - len(new), len(new)])
+    owner = np.concatenate([np.repeat(of_stored, stored.weight), of_change[~retraction]])
+    queue = np.lexsort((units.seq, units.written_at, owner))
+    units, is_new, owner = units.take(queue), is_new[queue], owner[queue]
+    head = members(np.bincount(owner, minlength=groups.count))[1] < taken[owner]
+    gone, come = np.flatnonzero(head & ~is_new), np.flatnonzero(~head & is_new)
+
+    # As many as both go and come of a group are a refresh, paired in the order of the queue.
+    both = np.minimum(*(np.bincount(owner[part], minlength=groups.count) for part in (gone, come)))
+    gone_moved, come_moved = (
+        members(np.bincount(owner[part], minlength=groups.count))[1] >= both[owner[part]] for part in (gone, come)
+    )
+    mark = units.mark.copy()
+    mark[come[~come_moved]] = units.mark[gone[~gone_moved]]
+    units = units.relabel(mark=mark)
+    entries = Entries.concat([plain, _negative(units.take(gone)), units.take(come)])
+    moved = np.concatenate([np.ones(len(plain), np.bool_), gone_moved, come_moved])
+    return Resolved(entries, moved, rows[unmatched])
+
+
+def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
+    """Of walks one after the other, each from its owner's start: the steps that would lead below zero.
+
+    They are not taken; so one is left out exactly where the plain sum of steps reaches a new low below zero.
+    """
+    first = np.concatenate(([True], owner[1:] != owner[:-1]))
+    total = np.cumsum(steps)
+    before = (total - steps)[first][np.cumsum(first) - 1]
+    level = start[owner] + total - before
+    # Each walk is sunk far below the one before, so that one running minimum serves all of them.
+    depth = np.cumsum(first) * (2 * len(steps) + 2)
+    lowest = np.minimum.accumulate(np.minimum(level, 0) - depth)
+    entered = np.concatenate(([0], lowest[:-1]))
+    entered[first] = -depth[first]
+    return (steps < 0) & (lowest < entered)
+
+
+def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
+    place = places(arrangement.layout, changes.hash, changes.sub, changes.payload)
+    stored = arrangement.at(place)
+    if len(stored) == 0 and not (changes.weight < 0).any() and len(np.unique(place)) == len(place):
+        return _nothing_but_new(arrangement, changes, place)
+    groups = _group(changes, place, stored, (changes.key, stored.key), (changes.sub, stored.sub))
+    of_change, of_stored = groups.ids[: len(changes)], groups.ids[len(changes) :]
+    there = np.zeros(groups.count, np.bool_)
+    there[of_stored] = True
+
+    insertion = changes.weight > 0
+    order = np.lexsort((insertion, changes.seq, of_change) if by_seq else (changes.seq, insertion, of_change))
+    owner = of_change[order]
+    first = np.concatenate(([True], owner[1:] != owner[:-1]))[: len(owner)]
+    present = np.where(first, there[owner], np.concatenate(([False], insertion[order][:-1]))[: len(owner)])
+    unmatched = np.sort(order[~insertion[order] & ~present])
+    last = order[np.concatenate((first[1:], [True]))[: len(order)]]
+
+    touched = np.zeros(groups.count, np.bool_)
+    touched[of_change] = True
+    gone, of_gone = stored.filter(touched[of_stored]), of_stored[touched[of_stored]]
+    new = last[insertion[last]]
+    come = _new_entries(arrangement, changes, place).take(new)
+    gone_moved, come_moved, mark = _unless_refreshed(gone, of_gone, come, of_change[new], groups.count)
+    units = np.repeat(np.arange(len(gone)), gone.weight)
+    entries = Entries.concat([_negative(gone.take(units)), come.relabel(mark=mark)])
+    return Resolved(entries, np.concatenate([gone_moved[units], come_moved]), unmatched)
+
+
+def _unless_refreshed(
+    gone: Entries, of_gone: Indices, come: Entries, of_come: Indices, groups: int
+) -> tuple[Mask, Mask, Int8s]:
+    """What of `gone` and of `come` has moved, given their groups, and the marks of those that come.
+
+    A row that comes with the payload of the one that goes from its group is a refresh.
+    """
+    gone_moved, come_moved = np.ones(len(gone), np.bool_), np.ones(len(come), np.bool_)
+    mark = come.mark.copy()
+    single = np.flatnonzero(gone.weight == 1)
+    predecessor = np.full(groups, -1)
+    predecessor[of_gone[single]] = single
+    old = predecessor[of_come]
+    new = np.flatnonzero(old >= 0)
+    old = old[new]
+    same = equal_bytes(gone.payload.take(pa.array(old)), come.payload.take(pa.array(new)))
+    old, new = old[same], new[same]
+    gone_moved[old], come_moved[new], mark[new] = False, False, gone.mark[old]
+    return gone_moved, come_moved, mark
+
+
+def _group(
+    changes: Changes,
+    place: Uint64s,
+    stored: Entries,
+    *columns: tuple[pa.BinaryArray, pa.BinaryArray],
+) -> Groups:
+    """Groups of equal columns over the changes and, after them, the stored rows."""
+    codes = mix(np.concatenate([changes.hash, stored.hash]), np.concatenate([place, stored.place]))
+    return group(codes, [concat_binary(pair) for pair in columns])
+
+
+def _new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Entries:
+    rows = len(changes)
+    return Entries(
+        place,
+        changes.hash,
+        changes.key,
+        changes.sub,
+        changes.payload,
+        np.ones(rows, np.int64),
+        np.full(rows, arrangement.now, np.int64),
+        changes.seq,
+        np.zeros(rows, np.int8),
+    )
+
+
+def _nothing_but_new(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Resolved:
+    return Resolved(_new_entries(arrangement, changes, place), np.ones(len(changes), np.bool_), np.empty(0, np.int64))
+
+
+def _negative(entries: Entries) -> Entries:
+    """One of each of these rows taken away."""
+    return entries.relabel(weight=np.full(len(entries), -1, np.int64))
+
+
+def _null(values: pa.BinaryArray) -> Mask:
+    return to_mask(pc.is_null(values)) if values.null_count else np.zeros(len(values), np.bool_)
+
+
+def _lengths(values: pa.BinaryArray) -> Int64s:
+    lengths: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths

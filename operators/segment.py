@@ -1,0 +1,94 @@
+"""A segment: one immutable blob of entries in order of (place, seq), named by its digest.
+
+A blob is a header line padded to `_HEADER` bytes, which names the format and its version, and one Arrow record batch
+with `entries.SCHEMA`. Reading one costs no copy: the columns are views of the blob.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from operators.changes import Indices, Uint64s
+from operators.entries import SCHEMA, Entries
+from operators.errors import StateCorrupted, StateFormatUnknown
+from operators.grouping import members
+
+FORMAT = b"rowkind segment 1\n"
+_HEADER = 64
+
+SEGMENT_ROWS = 1 << 16
+"""No segment holds more rows."""
+
+SEGMENT_BYTES = 4 << 20
+"""No segment holds more bytes of columns, unless in a single row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An open segment."""
+
+    entries: Entries
+
+    @classmethod
+    def open(cls, blob: pa.Buffer, name: str, arrangement: str) -> Self:
+        """The segment in `blob`; `name` and `arrangement` are for errors.
+
+        Raises `StateFormatUnknown` and `StateCorrupted`.
+        """
+        header = blob.slice(0, min(_HEADER, blob.size)).to_pybytes().rstrip(b"\0")
+        if header != FORMAT:
+            raise StateFormatUnknown(arrangement, name, header.decode("ascii", "replace"), FORMAT.decode())
+        try:
+            batch = pa.ipc.read_record_batch(blob.slice(_HEADER), SCHEMA)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise StateCorrupted(arrangement, name, str(error)) from error
+        return cls(Entries.from_batch(batch))
+
+    def find(self, low: Uint64s, high: Uint64s) -> Indices:
+        """The rows whose place lies in any of the closed intervals, which must be disjoint and ascending."""
+        places = self.entries.place
+        if len(places) <= len(low):
+            interval = np.searchsorted(low, places, side="right") - 1
+            return np.flatnonzero((interval >= 0) & (places <= high[np.maximum(interval, 0)]))
+        first = np.searchsorted(places, low)
+        hits = np.flatnonzero(places[np.minimum(first, len(places) - 1)] <= high)
+        hits = hits[first[hits] < len(places)]
+        first = first[hits]
+        counts = np.searchsorted(places, high[hits], side="right") - first
+        owner, rank = members(counts)
+        return first[owner] + rank
+
+    def after(self, place: int, seq: int) -> int:
+        """The first row that comes after (place, seq)."""
+        places = self.entries.place
+        first = int(np.searchsorted(places, np.uint64(place)))
+        stop = int(np.searchsorted(places, np.uint64(place), side="right"))
+        return first + int(np.searchsorted(self.entries.seq[first:stop], seq, side="right"))
+
+
+def encode(entries: Entries) -> tuple[str, pa.Buffer]:
+    """The blob of these entries, which must be in order, and its name."""
+    batch = entries.to_batch()
+    sink = pa.BufferOutputStream()
+    sink.write(FORMAT.ljust(_HEADER, b"\0"))
+    sink.write(batch.serialize())
+    blob = sink.getvalue()
+    return hashlib.blake2b(blob, digest_size=16).hexdigest(), blob
+
+
+def cut(entries: Entries) -> Iterator[Entries]:
+    """The entries in pieces that are small enough for a segment each."""
+    average = max(1, entries.size // max(1, len(entries)))
+    rows = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES // average))
+    for first in range(0, len(entries), rows):
+        piece = entries.slice(first, min(first + rows, len(entries)))
+        if len(piece) > 1 and piece.size > 2 * SEGMENT_BYTES:
+            yield from cut(piece)
+        else:
+            yield piece

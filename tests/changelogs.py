@@ -1,0 +1,129 @@
+"""Small changelogs for tests of operators: rows are tuples of integers and None, under a fixed packed encoding.
+
+A `Change` names its input, its kind, its row and its arrival number; a `Table` says how a row's columns make the key
+and sub-key. `changes` packs a list of them as the operator takes them, `unpack` reads payloads back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.changes import Changes, RowKind, Rows, Uint64s, binary
+from operators.hashing import hash64
+
+Row = tuple[int | None, ...]
+Hash = Callable[[list[bytes]], Uint64s]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Which columns of a row make its key and its sub-key; `width` is the number of columns."""
+
+    key: tuple[int, ...]
+    sub: tuple[int, ...] = ()
+    width: int = 3
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of input `side`."""
+
+    side: int
+    kind: RowKind
+    row: Row
+    seq: int
+
+    @property
+    def sign(self) -> int:
+        """+1 or -1."""
+        return 1 if self.kind in (RowKind.INSERT, RowKind.UPDATE_AFTER) else -1
+
+    def __str__(self) -> str:
+        return f"{'LR'[self.side]} {self.kind.symbol} {self.row} seq {self.seq}"
+
+
+def pack(row: Row) -> bytes:
+    """A row as bytes: each column a marker and, unless it is None, eight bytes whose order is that of the numbers."""
+    return b"".join(b"\0" if value is None else b"\1" + (value + (1 << 63)).to_bytes(8, "big") for value in row)
+
+
+def unpack(payload: bytes) -> Row:
+    """The row that `pack` packed."""
+    values: list[int | None] = []
+    position = 0
+    while position < len(payload):
+        if payload[position] == 0:
+            values.append(None)
+            position += 1
+        else:
+            values.append(int.from_bytes(payload[position + 1 : position + 9], "big") - (1 << 63))
+            position += 9
+    return tuple(values)
+
+
+def strong_hash(values: list[bytes]) -> Uint64s:
+    """The product's hash."""
+    return hash64(binary(values))
+
+
+def weak_hash(values: list[bytes]) -> Uint64s:
+    """A hash under which many different keys meet."""
+    return hash64(binary(values)) % np.uint64(3) << np.uint64(32)
+
+
+def constant_hash(values: list[bytes]) -> Uint64s:
+    """A hash under which all keys meet."""
+    return np.zeros(len(values), np.uint64)
+
+
+def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = strong_hash) -> Changes:
+    """The changes as columns, in the order given; `tables` holds the table of each side."""
+    keys: list[bytes | None] = []
+    subs: list[bytes] = []
+    hash_of: list[bytes] = []
+    for change in batch:
+        table = tables[change.side]
+        key = [change.row[column] for column in table.key]
+        sub = pack(tuple(change.row[column] for column in table.sub))
+        keys.append(None if None in key else pack(tuple(key)))
+        subs.append(sub)
+        hash_of.append(keys[-1] if keys[-1] is not None else sub or pack(change.row))
+    return Changes(
+        np.array([change.side for change in batch], np.int8),
+        np.array([change.kind for change in batch], np.int8),
+        hashed(hash_of),
+        binary(keys),
+        binary(subs),
+        np.array([change.seq for change in batch], np.int64),
+        binary(pack(change.row) for change in batch),
+    )
+
+
+def fold(view: Counter[Row], rows: Rows) -> None:
+    """Apply output rows to a materialised view; a row that goes without being there is a failure."""
+    step: Counter[Row] = Counter()
+    for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
+        assert kind in (RowKind.INSERT, RowKind.DELETE), f"an operator put out kind {kind}"
+        step[unpack(payload)] += 1 if kind == RowKind.INSERT else -1
+    for row, weight in step.items():
+        view[row] += weight
+        assert view[row] >= 0, f"{row} was taken back and is not there"
+        if view[row] == 0:
+            del view[row]
+
+
+def net(rows: Rows) -> bool:
+    """Whether no row both comes and goes."""
+    signs: dict[bytes, set[int]] = {}
+    for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
+        signs.setdefault(payload, set()).add(kind)
+    return all(len(kinds) == 1 for kinds in signs.values())
+
+
+def show(batches: Iterable[Sequence[Change]]) -> str:
+    """A changelog as text, one change a line, batches apart."""
+    return "\n--\n".join("\n".join(str(change) for change in batch) for batch in batches)

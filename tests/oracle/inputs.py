@@ -1,0 +1,151 @@
+"""What an operator's input amounts to: the definition of the layouts, one change at a time, and random changelogs."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from operators.arrangement import Layout
+from operators.changes import RowKind
+from tests.changelogs import Change, Row, Table
+
+Batches = list[list[Change]]
+
+TABLES: dict[Layout, Table] = {
+    "one row per key": Table(key=(0,)),
+    "unique key": Table(key=(1,), sub=(0,)),
+    "multiset": Table(key=(1,)),
+}
+"""Rows are (id, key, value); where there is one row per key, the id is the key."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """One side of a join, as the plan would describe it."""
+
+    layout: Layout
+    by_seq: bool
+
+    @property
+    def table(self) -> Table:
+        """Which columns are key and sub-key."""
+        return TABLES[self.layout]
+
+
+class Materialised:
+    """The rows of one input after some batches, kept as the layouts' definition says."""
+
+    def __init__(self, of: Input) -> None:
+        self._of = of
+        self._rows: dict[object, Counter[Row]] = {}
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, each as often as it is there."""
+        return [row for rows in self._rows.values() for row in rows.elements()]
+
+    def apply(self, batch: Sequence[Change]) -> list[Change]:
+        """Apply the changes of one batch; returns the retractions that found nothing."""
+        unmatched = []
+        for change in sorted(batch, key=self._order):
+            identity, single = self._identity(change.row)
+            rows = self._rows.setdefault(identity, Counter())
+            if change.sign > 0:
+                if single:
+                    rows.clear()
+                rows[change.row] += 1
+            elif not rows:
+                unmatched.append(change)
+            else:
+                rows -= Counter([change.row]) if not single else rows
+                self._rows[identity] = rows
+        return unmatched
+
+    def _order(self, change: Change) -> tuple[int, ...]:
+        if self._of.by_seq:
+            return change.seq, change.sign
+        return (change.sign if self._identity(change.row)[1] else -change.sign), change.seq
+
+    def _identity(self, row: Row) -> tuple[object, bool]:
+        """What identifies the row, and whether at most one row can have that identity."""
+        table = self._of.table
+        key = tuple(row[column] for column in table.key)
+        sub = tuple(row[column] for column in table.sub)
+        if self._of.layout == "multiset" or (None in key and not sub):
+            return row, False
+        return (None if None in key else key, sub), True
+
+
+def random_batches(inputs: Sequence[Input], seed: str, batches: int = 5, changes: int = 10) -> Batches:
+    """A random changelog of all inputs: rows that come, come twice, are replaced, go, or go without being there."""
+    generator = random.Random(seed)
+    states = [Materialised(of) for of in inputs]
+    result: Batches = []
+    seq = 0
+    for _ in range(generator.randint(1, batches)):
+        batch: list[Change] = []
+        for _ in range(generator.randint(0, changes)):
+            side = generator.randrange(len(inputs))
+            seq += 1
+            batch.append(_random_change(generator, side, [*states[side].rows, *_came(batch, side)], seq))
+        for side, state in enumerate(states):
+            state.apply([change for change in batch if change.side == side])
+        generator.shuffle(batch)
+        result.append(batch)
+    return result
+
+
+def retractions(inputs: Sequence[Input], batches: Batches) -> list[Change]:
+    """The changes that take away every row that is there after the batches."""
+    seq = max((change.seq for batch in batches for change in batch), default=0)
+    result = []
+    for side, of in enumerate(inputs):
+        state = Materialised(of)
+        for batch in batches:
+            state.apply([change for change in batch if change.side == side])
+        for row in state.rows:
+            seq += 1
+            result.append(Change(side, RowKind.DELETE, row, seq))
+    return result
+
+
+def _came(batch: Sequence[Change], side: int) -> list[Row]:
+    return [change.row for change in batch if change.side == side and change.sign > 0]
+
+
+def _random_change(generator: random.Random, side: int, live: Sequence[Row], seq: int) -> Change:
+    number = generator.random()
+    if live and number < 0.4:
+        return Change(side, generator.choice([RowKind.DELETE, RowKind.UPDATE_BEFORE]), generator.choice(live), seq)
+    row = tuple(None if generator.random() < 0.1 else generator.randint(0, 3) for _ in range(3))
+    if live and number < 0.55:
+        # The same row again, or one with the same identity and another value.
+        old = generator.choice(live)
+        row = old if generator.random() < 0.5 else (old[0], old[1], row[2])
+    if number > 0.97:
+        return Change(side, RowKind.DELETE, row, seq)
+    return Change(side, generator.choice([RowKind.INSERT, RowKind.UPDATE_AFTER]), row, seq)
+
+
+def shrink(batches: Batches, fails: Callable[[Batches], bool]) -> Batches:
+    """A changelog that still fails and from which neither a batch nor a change can be left out."""
+    progress = True
+    while progress:
+        progress = False
+        for smaller in _smaller(batches):
+            if fails(smaller):
+                batches, progress = smaller, True
+                break
+    return batches
+
+
+def _smaller(batches: Batches) -> list[Batches]:
+    without_batch = [batches[:i] + batches[i + 1 :] for i in range(len(batches))]
+    without_change = [
+        [*batches[:i], batch[:j] + batch[j + 1 :], *batches[i + 1 :]]
+        for i, batch in enumerate(batches)
+        for j in range(len(batch))
+    ]
+    return without_batch + without_change
