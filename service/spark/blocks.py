@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
 from operators.changes import SYMBOLS, Changes, Counters, Int8s, RowKind
 from operators.operator import StateSize
+from service.metrics import Name, add, sample
 
 BLOCK_BYTES = 4 << 20
 """About how large a block may get before it is cut."""
@@ -52,25 +54,22 @@ class Tally:
         """All samples by name."""
         return self._samples
 
-    def merge(self, counters: Mapping[str, float]) -> None:
-        """Take over what came with a block: counters add up, gauges replace."""
-        for name, value in counters.items():
-            if name.partition("{")[0].endswith("_total"):
-                self._samples[name] = self._samples.get(name, 0) + value
-            else:
-                self._samples[name] = value
+    def merge(self, counters: Counters) -> None:
+        """Take over what came with a block."""
+        add(self._samples, counters)
 
-    def _add(self, name: str, value: float, **labels: object) -> None:
-        inside = ",".join(f'{label}="{text}"' for label, text in {"operator": self._node, **labels}.items())
-        self.merge({f"{name}{{{inside}}}": value})
+    def add_rows_in(self, kind: Int8s) -> None:
+        """Count changes that reached the operator."""
+        for symbol, count in rows_by_kind(kind).items():
+            self._add("rowkind_operator_rows_in_total", count, kind=symbol)
 
-    def add_rows(self, direction: str, counts: Mapping[str, int]) -> None:
-        """Count changes that came `in` or went `out`, by row kind."""
-        for kind, count in counts.items():
-            self._add(f"rowkind_operator_rows_{direction}_total", count, kind=kind)
+    def add_rows_out(self, kind: Int8s) -> None:
+        """Count changes that go to the consumer."""
+        for symbol, count in rows_by_kind(kind).items():
+            self._add("rowkind_operator_rows_out_total", count, kind=symbol)
 
-    def add_seconds(self, stage: str, seconds: float) -> None:
-        """Count the time spent in a stage of the operator: `state`, `operator` or `calc`."""
+    def add_seconds(self, stage: Literal["state", "operator", "calc"], seconds: float) -> None:
+        """Count the time spent in a stage of the operator."""
         self._add("rowkind_operator_seconds_total", seconds, stage=stage)
 
     def add_unmatched(self, count: int) -> None:
@@ -82,3 +81,6 @@ class Tally:
         self._add("rowkind_state_rows", size.rows, shard=shard)
         self._add("rowkind_state_bytes", size.bytes, shard=shard)
         self._add("rowkind_state_runs", size.runs, shard=shard)
+
+    def _add(self, name: Name, value: float, **labels: object) -> None:
+        add(self._samples, {sample(name, operator=self._node, **labels): value})

@@ -91,7 +91,7 @@ class RunCache:
     def _keep(self, name: str, blob: pa.Buffer) -> None:
         self._used[name] = blob
         self._used_bytes += blob.size
-        while self._used_bytes > self._limits.worker and len(self._used) > 1:
+        while self._used_bytes > self._limits.worker:
             _, oldest = self._used.popitem(last=False)
             self._used_bytes -= oldest.size
 

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 
 from operators.changes import Block, Changes, RowKind, Rows, binary
 from operators.operator import Operator, Output
-from service.spark.blocks import Tally, cut, rows_by_kind
+from service.spark.blocks import Tally, cut
 from service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
 from service.spark.errors import UnmatchedRetractionError
 from service.spark.store import SparkStore, open_map
@@ -109,7 +109,7 @@ class OperatorProcessor(StatefulProcessor):
     def _process(self, shard: int, changes: Changes, now: int, tally: Tally) -> list[Changes]:
         cache = worker_cache(self._limits)
         stores = {name: SparkStore(state, cache) for name, state in self._maps.items()}
-        tally.add_rows("in", rows_by_kind(changes.kind))
+        tally.add_rows_in(changes.kind)
         started = time.perf_counter()
         output = self._operator.process(changes, stores, now)
         processed = time.perf_counter()
@@ -118,7 +118,7 @@ class OperatorProcessor(StatefulProcessor):
         tally.add_seconds("state", state)
         tally.add_seconds("operator", processed - started - state)
         tally.add_seconds("calc", time.perf_counter() - processed)
-        tally.add_rows("out", rows_by_kind(result.kind))
+        tally.add_rows_out(result.kind)
         tally.set_state(shard, output.state)
         tally.add_unmatched(len(output.unmatched))
         return [result, self._dead_letters(output)] if len(output.unmatched) else [result]

@@ -1,8 +1,9 @@
 """An arrangement's blobs in a MapState on RocksDB.
 
-State layout: one map per arrangement, from (name, part) to (parts, blob). A blob of at most `PART_BYTES` is one entry;
-a larger one is cut, and its first entry says into how many. Everything in it is written and rolled back with the
-batch by Spark.
+State layout: one map per arrangement, from (name, part) to (parts, size, codec, blob). A blob is compressed, because a
+byte costs far more on its way through Spark than under the compressor; `size` is its length before, `codec` is empty
+where it would not shrink. What then takes more than `PART_BYTES` is cut, and the first entry says into how many parts.
+Everything is written and rolled back with the batch by Spark.
 
 Every map has Spark's own TTL, also where the arrangement has none: whether a map has one is part of the checkpoint
 and could not be changed later, while how long it is may be. It is only a backstop for blobs that no batch touches any
@@ -27,7 +28,12 @@ PART_BYTES = 4 << 20
 """The largest value that is put into RocksDB as one."""
 
 KEY_SCHEMA = "name string, part int"
-VALUE_SCHEMA = "parts int, blob binary"
+VALUE_SCHEMA = "parts int, size long, codec string, blob binary"
+
+_CODEC = "zstd"
+_LEVEL = 1
+_SMALL = 1 << 10
+"""Blobs below this many bytes are stored as they are."""
 
 _DAY_MS = 24 * 3600 * 1000
 _FOREVER_MS = 1000 * 365 * _DAY_MS
@@ -78,16 +84,17 @@ class SparkStore:
 
     def put(self, name: str, blob: pa.Buffer) -> None:
         """Store a blob."""
-        if name == MANIFEST:
-            self._manifest = blob
-            self._remove(name, start=_parts(blob.size))
-        else:
-            self._cache.put(name, blob)
-        parts = _parts(blob.size)
+        codec, packed = _pack(blob)
+        parts = max(1, -(-packed.size // PART_BYTES))
         with self._timed():
             for part in range(parts):
-                piece = blob[part * PART_BYTES : (part + 1) * PART_BYTES]
-                self._state.updateValue((name, part), (parts, piece.to_pybytes()))
+                piece = packed[part * PART_BYTES : (part + 1) * PART_BYTES]
+                self._state.updateValue((name, part), (parts, blob.size, codec, piece.to_pybytes()))
+        if name == MANIFEST:
+            self._manifest = blob
+            self._remove(name, start=parts)
+        else:
+            self._cache.put(name, blob)
 
     def delete(self, name: str) -> None:
         """Forget a blob."""
@@ -95,21 +102,23 @@ class SparkStore:
             self._manifest = None
         else:
             self._cache.drop(name)
-        self._remove(name, start=0)
+        with self._timed():
+            self._state.removeKey((name, 0))
+        self._remove(name, start=1)
 
     def _read(self, name: str) -> pa.Buffer | None:
         with self._timed():
             first = self._state.getValue((name, 0))
             if first is None:
                 return None
-            parts, blob = first
-            if parts == 1:
-                return pa.py_buffer(blob)
+            parts, size, codec, piece = first
             rest = [self._state.getValue((name, part)) for part in range(1, parts)]
-        return pa.py_buffer(b"".join([blob, *(value[1] for value in rest if value is not None)]))
+        pieces = [piece, *(value[3] for value in rest if value is not None)]
+        packed = pa.py_buffer(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        return pa.Codec(codec).decompress(packed, decompressed_size=size) if codec else packed
 
     def _remove(self, name: str, start: int) -> None:
-        """Remove the parts of a blob from `start` on, of which the state store alone knows how many there are."""
+        """Remove the parts of a blob from `start` on; the state store alone knows whether there are any."""
         part = start
         with self._timed():
             while self._state.containsKey((name, part)):
@@ -125,5 +134,10 @@ class SparkStore:
             self.seconds += time.perf_counter() - started
 
 
-def _parts(size: int) -> int:
-    return max(1, -(-size // PART_BYTES))
+def _pack(blob: pa.Buffer) -> tuple[str, pa.Buffer]:
+    """The codec and the bytes as which a blob is stored."""
+    if blob.size >= _SMALL:
+        packed = pa.Codec(_CODEC, compression_level=_LEVEL).compress(blob)
+        if packed.size < blob.size:
+            return _CODEC, packed
+    return "", blob
