@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from avro.buffers import Ints, Mask, as_binary, offsets_of, validity
-from avro.decode import decode
+from avro.decode import decode, text
 from avro.defaults import default_bytes
 from avro.encode import write
 from avro.errors import ResolutionError
@@ -171,8 +171,6 @@ def _symbols(column: pa.Array, target: Type) -> tuple[pa.Array, Mask]:
 
 
 def _text(column: pa.Array) -> tuple[pa.Array, Mask]:
-    from avro.decode import text  # noqa: PLC0415
-
     cursor = Cursor(Source(pa.array([], pa.binary())), np.zeros(len(column), np.int64), np.zeros(len(column), np.int64))
     values = text(as_binary(column), cursor)
     return values, np.zeros(len(column), np.bool_) if cursor.flaw is None else cursor.flaw != 0

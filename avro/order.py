@@ -83,7 +83,7 @@ def _fixed_width(column: pa.Array) -> Bytes:
     if pa.types.is_decimal(type_):
         if type_.bit_width < 128:
             column = column.cast(pa.decimal128(type_.precision, type_.scale))
-        words = values_of(column, np.uint64).reshape(len(column), -1)[:, ::-1].copy()
+        words = values_of(column, np.uint64).reshape(len(column), column.type.bit_width // 64)[:, ::-1].copy()
         words[:, 0] ^= _SIGN
         return _big_endian(words)
     if pa.types.is_date32(type_):
@@ -108,16 +108,17 @@ def _flipped(values: Ints) -> npt.NDArray[np.uint64]:
 
 
 def _big_endian(words: npt.NDArray[np.uint64]) -> Bytes:
-    count = words.size // max(len(words), 1) if len(words) else 1
+    count = 1 if words.ndim == 1 else words.shape[1]
     return np.ascontiguousarray(words).byteswap().view(np.uint8).reshape(len(words), 8 * count)
 
 
 def _float_bits(column: pa.Array) -> npt.NDArray[np.uint64]:
     """Bits that compare as the numbers do: all turned over for negative ones, the sign alone for others."""
-    values = values_of(column, column.type.to_pandas_dtype()).astype(np.float64)
-    values = np.where(np.isnan(values), np.nan, values + 0.0)
+    with np.errstate(invalid="ignore"):  # Signalling NaNs are numbers like others here.
+        values = values_of(column, column.type.to_pandas_dtype()).astype(np.float64)
     bits = values.view(np.uint64)
     bits = np.where(np.isnan(values), np.uint64(0x7FF8000000000000), bits)
+    bits = np.where(bits == _SIGN, np.uint64(0), bits)
     return np.where(bits & _SIGN != 0, ~bits, bits ^ _SIGN)
 
 

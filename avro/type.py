@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from avro import sql_types
 from avro.errors import SchemaError
+from avro.type_tables import ARROW, LOGICAL_BASE, SQL
 
 Kind = Literal[
     "null", "boolean", "int", "long", "float", "double", "bytes", "string",
@@ -25,54 +26,6 @@ Kind = Literal[
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
-_ARROW: dict[str, pa.DataType] = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-    "enum": pa.string(),
-    "union": pa.binary(),
-    "reference": pa.binary(),
-    "date": pa.date32(),
-    "time-millis": pa.time32("ms"),
-    "time-micros": pa.time64("us"),
-    "timestamp-millis": pa.timestamp("ms", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "timestamp-nanos": pa.timestamp("ns", "UTC"),
-    "local-timestamp-millis": pa.timestamp("ms"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "local-timestamp-nanos": pa.timestamp("ns"),
-}
-_SQL = {
-    "null": "VOID",
-    "boolean": "BOOLEAN",
-    "int": "INT",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "bytes": "BINARY",
-    "string": "STRING",
-    "fixed": "BINARY",
-    "enum": "STRING",
-    "union": "UNION",
-    "reference": "RECURSIVE",
-    "uuid": "STRING",
-    "duration": "DURATION",
-    "date": "DATE",
-    "time-millis": "TIME(3)",
-    "time-micros": "TIME(6)",
-    "timestamp": "TIMESTAMP",
-    "local-timestamp": "TIMESTAMP_NTZ",
-}
-_LOGICAL_BASE = {
-    "date": "int",
-    "time-millis": "int",
-    **{name: "long" for name in _ARROW if name == "time-micros" or name.startswith(("timestamp-", "local-timestamp-"))},
-}
 _MOST_NODES = 20_000
 
 
@@ -142,9 +95,9 @@ class Type:
         if self.logical == "decimal":
             return f"DECIMAL({self.precision},{self.scale})"
         if self.logical and "timestamp" in self.logical:
-            return _SQL[self.logical.rpartition("-")[0]]
+            return SQL[self.logical.rpartition("-")[0]]
         if self.logical and not (self.logical == "uuid" and self.kind == "fixed"):
-            return _SQL[self.logical]
+            return SQL[self.logical]
         match self.kind:
             case "array":
                 return f"ARRAY<{self.element.sql}>"
@@ -153,15 +106,15 @@ class Type:
             case "record":
                 return f"STRUCT<{', '.join(f'{field.name}: {field.type.sql}' for field in self.fields)}>"
             case _:
-                return _SQL[self.kind]
+                return SQL[self.kind]
 
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type of a column of these; opaque types are binary: the packed value."""
         if self.logical == "decimal":
             return (pa.decimal128 if self.precision <= 38 else pa.decimal256)(self.precision, self.scale)
-        if self.logical in _ARROW:
-            return _ARROW[self.logical]
+        if self.logical in ARROW:
+            return ARROW[self.logical]
         match self.kind:
             case "fixed":
                 return pa.binary(self.size)
@@ -172,7 +125,7 @@ class Type:
             case "record":
                 return pa.struct([pa.field(f.name, f.type.arrow, f.type.nullable) for f in self.fields])
             case _:
-                return _ARROW[self.kind]
+                return ARROW[self.kind]
 
     @property
     def avro(self) -> Any:
@@ -330,7 +283,7 @@ def _with_logical(base: Type, schema: dict[str, Any]) -> Type:
         if isinstance(precision, int) and isinstance(scale, int) and 0 < precision <= 76 and 0 <= scale <= precision:
             return replace(base, logical=logical, precision=precision, scale=scale)
     if (
-        _LOGICAL_BASE.get(str(logical)) == base.kind
+        LOGICAL_BASE.get(str(logical)) == base.kind
         or (logical == "uuid" and (base.kind == "string" or base.size == 16))
         or (logical == "duration" and base.size == 12)
     ):

@@ -19,6 +19,8 @@ from avro.schema import Record
 from tests.unit.avro.samples import Samples, packed, rows_of, unpacked, without_logical
 
 SEEDS = range(60)
+NULLS = {"type": "array", "items": "null"}
+TWO_DIGITS = {"type": "bytes", "logicalType": "decimal", "precision": 2}
 
 
 def sample(seed: int, rows: int = 40) -> tuple[dict[str, Any], Record, pa.BinaryArray]:
@@ -156,10 +158,10 @@ def test_truncating_a_row_anywhere_makes_it_bad() -> None:
         ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "the row ends inside it"),
         ("string", b"\x04\xff\xfe", "its text is not valid UTF-8"),
         ({"type": "array", "items": "string"}, b"\x02\x02\xff\x00", "its text is not valid UTF-8"),
-        ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\x7f\x00", "it announces more items than the row can hold"),
+        (NULLS, b"\xfe\xff\xff\xff\x7f\x00", "it announces more items than the row can hold"),
         ({"type": "array", "items": "int"}, b"\x80\x80\x80\x80\x02", "it announces more items than the row can hold"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\x02\x64", "its decimal has more digits"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\x22" + b"\x01" * 17, "its decimal has more digits"),
+        (TWO_DIGITS, b"\x02\x64", "its decimal has more digits"),
+        (TWO_DIGITS, b"\x22" + b"\x01" * 17, "its decimal has more digits"),
         ({"type": "int", "logicalType": "time-millis"}, b"\x01", "its time is out of range"),
     ],
 )  # fmt: skip
