@@ -74,6 +74,23 @@ class Calc:
 
 
 @dataclass(frozen=True)
+class Traits:
+    """What the plan knows of the rows that leave a node's calc; for explain and for tests, nothing runs by it.
+
+    - `mode`: which kinds of changes there are; `unique_keys`: columns that identify at most one live row each.
+    - `upsert_key`: the key by which updates stay in order. `partition_key`: what equal rows share a shard by; empty for
+      a scan, whose rows come as the topic's partitions have them.
+    - `needs_before`: whether somebody further down must see the -U of updates.
+    """
+
+    mode: ChangelogMode = "retract"
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    upsert_key: tuple[str, ...] = ()
+    partition_key: tuple[str, ...] = ()
+    needs_before: bool = True
+
+
+@dataclass(frozen=True)
 class RowKindHeader:
     """Where a source topic's row kind stands and how it is spelled.
 
@@ -90,7 +107,7 @@ class RowKindHeader:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a topic is read from when the job has no checkpoint, and when retention has eaten the checkpoint's offset."""
+    """Where a topic is read from without a checkpoint, and when retention has eaten the checkpoint's offset."""
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
     timestamp_ms: int | None = None
@@ -117,6 +134,7 @@ class Scan:
     key_record: Record | None = None
     row_kind: RowKindHeader = RowKindHeader()
     start: Start = Start()
+    traits: Traits = Traits()
 
 
 @dataclass(frozen=True)
@@ -149,6 +167,7 @@ class Join:
     schema: Record
     condition: Expression | None
     calc: Calc
+    traits: Traits = Traits()
 
 
 Node = Scan | Join
@@ -173,6 +192,16 @@ class Sink:
     exchange: bool
     row_kind: RowKindHeader = RowKindHeader()
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+
+    @property
+    def by_seq(self) -> bool:
+        """Whether the changes come straight from a table whose rows replace each other: the last of a key wins."""
+        return (
+            self.mode == "upsert"
+            and isinstance(self.input, Scan)
+            and bool(self.input.primary_key)
+            and self.input.mode != "append"
+        )
 
 
 def walk(node: Sink | Node) -> Iterator[Sink | Node]:

@@ -1,0 +1,79 @@
+"""Which columns a table has: as the job says, as a schema file says, or as the registry says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from avro.errors import AvroError
+from avro.schema import Record
+from service.job.errors import JobError, Problem
+from service.job.model import Job
+
+
+def declared(job: Job, table: str) -> Record:
+    """The columns of a table as its rows are read: primary key NOT NULL, and the rest of an upsert table nullable.
+
+    A delete in an upsert topic has a key and no row, which is why the rest may be missing. Raises JobError.
+    """
+    of = job.tables[table]
+    record = _as_written(job, table)
+    for column in of.primary_key:
+        if column not in record.names:
+            raise _error(
+                job,
+                table,
+                "primary_key",
+                f"the primary key names {column!r}, which is not among the columns {', '.join(record.names)}",
+            )
+        if not record.type(column).orderable:
+            raise _error(job, table, "primary_key", f"{column!r} is {record.type(column).sql}, which cannot be a key")
+    nullable = record.nullable() if of.mode == "upsert" else record
+    return replace(
+        nullable,
+        fields=tuple(
+            replace(field, type=field.type.required, default=None) if field.name in of.primary_key else field
+            for field in nullable.fields
+        ),
+    )
+
+
+def _as_written(job: Job, table: str) -> Record:
+    of = job.tables[table]
+    try:
+        if of.columns is not None:
+            return Record.of(of.columns, name=table)
+        if of.schema_file is not None:
+            return _from_file(job, table, of.schema_file)
+        if job.registry is None:
+            raise _error(
+                job,
+                table,
+                "",
+                "nothing says which columns it has: give `columns`, a `schema` file, or the job a `registry`",
+            )
+        return _from_registry(job, of.topic)
+    except AvroError as error:
+        raise _error(job, table, "schema" if of.schema_file else "columns" if of.columns else "", str(error)) from None
+
+
+def _from_file(job: Job, table: str, name: str) -> Record:
+    try:
+        text = (job.file.parent / name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise _error(job, table, "schema", f"the schema file {name} cannot be read: {reason}") from None
+    record = Record.parse(text)
+    if record.bare:
+        raise _error(job, table, "schema", f"the schema file {name} holds no record")
+    return record
+
+
+def _from_registry(job: Job, topic: str) -> Record:
+    from service.job.registry import open_registry  # noqa: PLC0415 -- only such jobs pay for loading a client
+
+    return open_registry(job).latest(f"{topic}-value")
+
+
+def _error(job: Job, table: str, field: str, text: str) -> JobError:
+    path = ("tables", table, *([field] if field else []))
+    return JobError(str(job.file), [Problem(job.line(*path), ".".join(path), text)])

@@ -1,0 +1,20 @@
+"""The job's schema registry."""
+
+from __future__ import annotations
+
+from avro.registry import ConfluentRegistry, FolderRegistry, Registry
+from service.job.errors import JobError, Problem
+from service.job.model import Job
+
+
+def open_registry(job: Job) -> Registry:
+    """The registry that the job names; a folder is looked up beside the job file. Raises JobError for none."""
+    settings = job.registry
+    if settings is None:
+        text = (
+            "registry is missing: `{url: …}` for one with Confluent's API, or `{folder: …}` for a folder of .avsc files"
+        )
+        raise JobError(str(job.file), [Problem(1, "", text)])
+    if "folder" in settings:
+        return FolderRegistry(job.file.parent / settings["folder"])
+    return ConfluentRegistry(dict(settings))

@@ -1,0 +1,77 @@
+"""What can be wrong with a query.
+
+PlanError      the message for the user: file, line, sink, place in the SQL, reason, what to write instead
+Refusal        the same inside of the passes, which know the place only as a piece of the parsed SQL
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+_WIDTH = 100
+_ORIGIN = "origin"
+
+
+class Refusal(Exception):  # noqa: N818 -- what it is
+    """A query that is not run, and the piece of it that is why, or else the field of the sink."""
+
+    def __init__(self, text: str, at: exp.Expr | None = None, field: str = "sql") -> None:
+        self.text = text
+        self.at = at
+        self.field = field
+        super().__init__(text)
+
+
+class PlanError(Exception):
+    """A query that cannot be kept up to date as it is written. The message fits on a screen and says what to change."""
+
+    def __init__(self, place: str, text: str) -> None:
+        self.place = place
+        self.text = text
+        super().__init__(f"{place}: {text}")
+
+    def __reduce__(self) -> tuple[type[PlanError], tuple[str, str]]:
+        return type(self), (self.place, self.text)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of one SQL text, first to last character."""
+
+    origin: str
+    first: int
+    last: int
+
+    def show(self, sql: str) -> str:
+        """The line of SQL with carets below the stretch, and `line 2, column 5` before it."""
+        begin = sql.rfind("\n", 0, self.first) + 1
+        end = sql.find("\n", begin)
+        line = sql[begin : end if end >= 0 else len(sql)]
+        column = self.first - begin
+        width = max(1, min(self.last, begin + len(line) - 1) - self.first + 1)
+        shift = max(0, column - _WIDTH // 2) if len(line) > _WIDTH else 0
+        shown = line[shift : shift + _WIDTH]
+        width = min(width, max(1, len(shown) - (column - shift)))
+        number = sql.count("\n", 0, self.first) + 1
+        head = f"line {number}, column {column + 1}"
+        return f"{head}\n    {shown}\n    {' ' * (column - shift)}{'^' * width}"
+
+
+def mark(tree: exp.Expr, origin: str) -> exp.Expr:
+    """Note in every piece of a parsed text which text it stands in."""
+    for node in tree.walk():
+        if "start" in node.meta:
+            node.meta[_ORIGIN] = origin
+    return tree
+
+
+def span(node: exp.Expr) -> Span | None:
+    """Where a piece of SQL stands, from its first to its last word that has a place."""
+    found = [each.meta for each in node.walk() if _ORIGIN in each.meta]
+    if not found:
+        return None
+    origin = found[0][_ORIGIN]
+    own = [meta for meta in found if meta[_ORIGIN] == origin]
+    return Span(origin, min(meta["start"] for meta in own), max(meta["end"] for meta in own))

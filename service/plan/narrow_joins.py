@@ -1,0 +1,116 @@
+"""Outer joins that only inner rows survive become inner joins.
+
+A condition further up that is never true of a padded row (`p.paid > 10` above a LEFT JOIN of p) removes every pad: the
+join is run without them, which needs neither match counts nor pads, and lets filters sink on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from service.plan.logical import Filter, Join, Node, Project, Query, Scan, columns, reads, substitute
+from service.plan.physical import JoinKind
+
+_STRICT = (
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Neg,
+    exp.Paren,
+    exp.Cast,
+    exp.TryCast,
+    exp.Like,
+    exp.Escape,
+    exp.Between,
+    exp.Upper,
+    exp.Lower,
+    exp.Trim,
+    exp.Length,
+    exp.Substring,
+    exp.DPipe,
+    exp.Concat,
+)
+"""Operations that give NULL as soon as one operand is NULL. (BETWEEN gives NULL or FALSE; as a condition, the same.)"""
+
+_FEWER: dict[JoinKind, dict[tuple[bool, bool], JoinKind]] = {
+    "left": {(False, True): "inner", (True, True): "inner"},
+    "right": {(True, False): "inner", (True, True): "inner"},
+    "full": {(True, False): "left", (False, True): "right", (True, True): "inner"},
+}
+"""By join kind, and by whether padded left and padded right columns are rejected: the join kind that is left."""
+
+
+def narrow_joins(query: Query) -> Query:
+    """Outer joins made inner, left or right where a condition above allows it."""
+    return replace(query, root=_narrow(query.root, ()))
+
+
+def _narrow(node: Node, above: Sequence[exp.Expr]) -> Node:
+    """`above` are conditions that remove every row of `node` for which they are not true."""
+    match node:
+        case Scan():
+            return node
+        case Filter():
+            return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
+        case Project():
+            return replace(node, input=_narrow(node.input, [substitute(each, node.outputs) for each in above]))
+        case Join():
+            return _narrow_join(node, above)
+
+
+def _narrow_join(node: Join, above: Sequence[exp.Expr]) -> Join:
+    left, right = set(columns(node.left.input)), set(columns(node.right.input))
+    rejected = any(rejects(each, left) for each in above), any(rejects(each, right) for each in above)
+    kind = _FEWER.get(node.kind, {}).get(rejected, node.kind)
+    # A row for which the ON condition can never be true only matters to a join that pads it.
+    to_left = [*(above if kind in ("inner", "left") else ()), *(node.condition if kind in ("inner", "right") else ())]
+    to_right = [*(above if kind in ("inner", "right") else ()), *(node.condition if kind in ("inner", "left") else ())]
+    return replace(
+        node,
+        kind=kind,
+        left=replace(node.left, input=_narrow(node.left.input, to_left)),
+        right=replace(node.right, input=_narrow(node.right.input, to_right)),
+    )
+
+
+def rejects(condition: exp.Expr, padded: set[str]) -> bool:
+    """Whether the condition is never true of a row in which all `padded` columns are NULL."""
+    match condition.unnest():
+        case exp.And() as node:
+            return rejects(node.left, padded) or rejects(node.right, padded)
+        case exp.Or() as node:
+            return rejects(node.left, padded) and rejects(node.right, padded)
+        case exp.Not() as node:
+            inner = node.this.unnest()
+            if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+                return _null(inner.this, padded)
+            return _null(inner, padded)
+        case exp.Is() as node:
+            return isinstance(node.expression, exp.Boolean) and bool(node.expression.this) and _null(node.this, padded)
+        case node:
+            return _null(node, padded)
+
+
+def _null(node: exp.Expr, padded: set[str]) -> bool:
+    """Whether the expression is NULL, or as a condition at least not true, where all `padded` columns are NULL."""
+    node = node.unnest()
+    if isinstance(node, exp.Column):
+        return node.name in padded
+    if isinstance(node, exp.In):
+        return _null(node.this, padded)
+    if isinstance(node, exp.Between):
+        return _null(node.this, padded)
+    if isinstance(node, _STRICT):
+        return bool(reads(node) & padded) and any(
+            _null(each, padded) for each in node.iter_expressions() if not isinstance(each, exp.DataType)
+        )
+    return False

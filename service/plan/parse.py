@@ -1,0 +1,90 @@
+"""SQL text to sqlglot's tree, in Spark's dialect, and the refusal of clauses that no plan exists for yet."""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+
+from service.plan.errors import PlanError, Refusal, Span, mark
+
+_SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …]"
+
+_CLAUSES = {
+    "group": "GROUP BY is not supported yet",
+    "having": "HAVING is not supported yet",
+    "distinct": "DISTINCT is not supported yet",
+    "order": "ORDER BY has no meaning for a result that keeps changing: leave it out and sort where the result is read",
+    "limit": "LIMIT is not supported yet",
+    "offset": "OFFSET is not supported",
+    "windows": "WINDOW is not supported yet",
+    "qualify": "QUALIFY is not supported yet",
+    "laterals": "LATERAL VIEW is not supported yet",
+    "sort": "SORT BY has no meaning for a result that keeps changing: leave it out",
+    "cluster": "CLUSTER BY has no meaning for a result that keeps changing: leave it out",
+    "distribute": "DISTRIBUTE BY has no meaning here: leave it out",
+    "pivots": "PIVOT is not supported",
+    "sample": "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back",
+    "into": "SELECT INTO is not supported: the sink says where the result goes",
+}
+_KNOWN = {"expressions", "from_", "joins", "where", "hint", "with_", "kind"}
+
+
+def parse(sql: str, origin: str, place: str) -> exp.Select:
+    """The one SELECT in a text; `origin` names the text in the tree, `place` in messages. Raises PlanError, Refusal."""
+    try:
+        statements = sqlglot.parse(sql, read="spark", error_level=ErrorLevel.IMMEDIATE)
+        _refuse_words(sql, origin)
+    except ParseError as error:
+        raise PlanError(place, _syntax(error, sql, origin)) from None
+    except TokenError:
+        raise PlanError(place, "the SQL cannot be read: a quotation mark or a comment is not closed") from None
+    found = [statement for statement in statements if statement is not None]
+    if len(found) != 1:
+        text = "the SQL holds no query" if not found else "the SQL holds more than one statement"
+        raise PlanError(place, f"{text}: expected one {_SUPPORTED}")
+    return select(mark(found[0], origin))
+
+
+def select(tree: exp.Expr) -> exp.Select:
+    """The tree as a SELECT with nothing in it that is not supported. Raises Refusal."""
+    while isinstance(tree, exp.Subquery) and not tree.alias:
+        tree = tree.this
+    if isinstance(tree, exp.SetOperation):
+        raise Refusal(f"{type(tree).__name__.upper()} is not supported yet", tree.expression)
+    if not isinstance(tree, exp.Select):
+        raise Refusal(f"this is no query: expected {_SUPPORTED}", tree)
+    for name, value in tree.args.items():
+        if not value:
+            continue
+        if name in _CLAUSES:
+            at = value[0] if isinstance(value, list) else value
+            raise Refusal(_CLAUSES[name], at if any("start" in each.meta for each in at.walk()) else tree)
+        if name not in _KNOWN:
+            raise Refusal(f"this kind of SELECT ({name.strip('_')}) is not supported", tree)
+    if tree.args.get("from_") is None:
+        raise Refusal(f"the query reads no table: expected {_SUPPORTED}", tree)
+    return tree
+
+
+def _syntax(error: ParseError, sql: str, origin: str) -> str:
+    first = error.errors[0]
+    message = re.sub(r" but got <Token .*", "", str(first["description"])).rstrip(".")
+    line, column = int(first["line"] or 1), int(first["col"] or 1)
+    highlight = str(first["highlight"] or "")
+    # sqlglot counts to the last character of the word that it stumbled over.
+    begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
+    last = min(begin + column - 1, max(len(sql) - 1, 0))
+    span = Span(origin, max(last - len(highlight) + 1, begin), last)
+    return f"this is not SQL: {message[:1].lower() + message[1:]}, {span.show(sql)}"
+
+
+def _refuse_words(sql: str, origin: str) -> None:
+    """Refuse what sqlglot's tree does not tell from something else."""
+    for token in sqlglot.tokenize(sql, read="spark"):
+        if token.text.upper() == "TRY_CAST":
+            at = mark(exp.Identifier(this=token.text), origin)
+            at.meta.update({"start": token.start, "end": token.end, "origin": origin})
+            raise Refusal("TRY_CAST is not supported yet: CAST is", at)

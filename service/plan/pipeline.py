@@ -1,0 +1,87 @@
+"""From a sink's SQL to its physical plan: the passes, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from service.job.columns import declared
+from service.job.model import Job
+from service.plan import physical
+from service.plan.build import Builder, Catalog
+from service.plan.changelog_modes import check_changelogs
+from service.plan.equal_keys import extract_equal_keys
+from service.plan.errors import PlanError, Refusal, span
+from service.plan.layouts import choose_layouts
+from service.plan.logical import Query, Source
+from service.plan.narrow_joins import narrow_joins
+from service.plan.parse import parse
+from service.plan.prune_columns import prune_columns
+from service.plan.push_filters import push_filters
+from service.plan.sink_rules import check_sink
+from service.plan.time_to_live import limit_time
+from service.plan.translate import translate
+
+PASSES: tuple[Callable[[Query], Query], ...] = (
+    narrow_joins,
+    push_filters,
+    extract_equal_keys,
+    check_changelogs,
+    choose_layouts,
+    limit_time,
+    check_sink,
+    prune_columns,
+)
+
+
+def plan(job: Job, sink: str) -> physical.Sink:
+    """The physical plan of one sink. Raises PlanError, and JobError for a table whose columns cannot be known."""
+    texts = {f"sinks.{sink}.sql": job.sinks[sink].sql} | {f"views.{name}": sql for name, sql in job.views.items()}
+    try:
+        query = logical(job, sink)
+        for each in PASSES:
+            query = each(query)
+        return translate(query)
+    except Refusal as refusal:
+        raise _error(job, sink, texts, refusal) from None
+
+
+def logical(job: Job, sink: str) -> Query:
+    """The logical plan before any pass. Raises Refusal, PlanError, JobError."""
+    origin = f"sinks.{sink}.sql"
+    tree = parse(job.sinks[sink].sql, origin, _place(job, origin))
+    catalog = Catalog(
+        tables=tuple(job.tables),
+        source=partial(_source, job),
+        views={
+            name: partial(parse, sql, f"views.{name}", _place(job, f"views.{name}")) for name, sql in job.views.items()
+        },
+    )
+    builder = Builder(catalog)
+    root = builder.query(tree)
+    return Query(job, sink, job.sinks[sink], root, builder.ttl_hints, tree)
+
+
+def _source(job: Job, table: str) -> Source:
+    of = job.tables[table]
+    return Source(
+        table=table,
+        topic=of.topic,
+        mode=of.mode,
+        declared=declared(job, table),
+        primary_key=of.primary_key,
+        ttl_ms=of.ttl,
+        row_kind=of.row_kind.physical(),
+        start=of.start.physical(),
+    )
+
+
+def _place(job: Job, field: str) -> str:
+    return f"{job.file}:{job.line(*field.split('.'))}: {field}"
+
+
+def _error(job: Job, sink: str, texts: dict[str, str], refusal: Refusal) -> PlanError:
+    found = span(refusal.at) if refusal.at is not None else None
+    if found is None:
+        return PlanError(_place(job, f"sinks.{sink}.{refusal.field}"), refusal.text)
+    return PlanError(_place(job, found.origin), f"{refusal.text}, {found.show(texts[found.origin])}")

@@ -1,0 +1,77 @@
+"""Filters sink: conditions move down to the scans, or into the joins, as far as they may.
+
+    WHERE on one side       sinks into a side that is not padded (both of an inner join, the left one of a LEFT JOIN)
+    WHERE on both sides     becomes part of an inner join's condition
+    ON, one side only       sinks into a side whose rows the join does not preserve
+
+Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from service.plan.logical import Filter, Join, Node, Project, Query, Scan, columns, reads, substitute
+
+
+def push_filters(query: Query) -> Query:
+    """The same query with its filters as far down as they may be."""
+    return replace(query, root=_push(query.root, ()))
+
+
+def _push(node: Node, conditions: Sequence[exp.Expr]) -> Node:
+    """The node with `conditions` applied to what it puts out, or further down."""
+    match node:
+        case Scan():
+            return _filtered(node, conditions)
+        case Filter():
+            return _push(node.input, [*node.conjuncts, *conditions])
+        case Project():
+            return replace(node, input=_push(node.input, [substitute(each, node.outputs) for each in conditions]))
+        case Join():
+            return _push_join(node, conditions)
+
+
+def _push_join(node: Join, conditions: Sequence[exp.Expr]) -> Node:
+    left, right = set(columns(node.left.input)), set(columns(node.right.input))
+    stay: list[exp.Expr] = []
+    to_left: list[exp.Expr] = []
+    to_right: list[exp.Expr] = []
+    on: list[exp.Expr] = []
+    for each in conditions:
+        if not node.pads_right and _within(each, left):
+            to_left.append(each)
+        elif not node.pads_left and _within(each, right):
+            to_right.append(each)
+        elif node.kind == "inner":
+            on.append(each)
+        else:
+            stay.append(each)
+    for each in node.condition:
+        if not node.pads_left and _within(each, left):
+            to_left.append(each)
+        elif not node.pads_right and _within(each, right):
+            to_right.append(each)
+        else:
+            on.append(each)
+    joined = replace(
+        node,
+        left=replace(node.left, input=_push(node.left.input, to_left)),
+        right=replace(node.right, input=_push(node.right.input, to_right)),
+        condition=tuple(on),
+    )
+    return _filtered(joined, stay)
+
+
+def _within(condition: exp.Expr, side: set[str]) -> bool:
+    """Whether a condition reads one side only. One that reads no column at all stays where it is."""
+    read = reads(condition)
+    return bool(read) and read <= side
+
+
+def _filtered(node: Node, conditions: Iterable[exp.Expr]) -> Node:
+    kept = tuple(conditions)
+    return Filter(node, kept) if kept else node

@@ -1,0 +1,116 @@
+"""SQL types in expressions: families, what Spark SQL makes of two types, and how each is written in DuckDB.
+
+Expressions know fewer types than columns do. A column of any type may be handed on; to compute with it, or to compare
+it, its type must be in `FAMILIES`. The rules are Spark SQL's with ANSI mode on, its default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from avro.schema import Type
+
+Family = Literal[
+    "boolean", "integer", "decimal", "float", "string", "binary", "date", "timestamp", "local", "time", "null"
+]
+
+BOOLEAN = Type.of("BOOLEAN NOT NULL")
+INT = Type.of("INT NOT NULL")
+BIGINT = Type.of("BIGINT NOT NULL")
+FLOAT = Type.of("FLOAT NOT NULL")
+DOUBLE = Type.of("DOUBLE NOT NULL")
+STRING = Type.of("STRING NOT NULL")
+BINARY = Type.of("BINARY NOT NULL")
+DATE = Type.of("DATE NOT NULL")
+TIMESTAMP = Type.of("TIMESTAMP NOT NULL")
+LOCAL = Type.of("TIMESTAMP_NTZ NOT NULL")
+TIME = Type.of("TIME(6) NOT NULL")
+NULL = Type("null", nullable=True)
+
+_PLAIN: dict[str, tuple[Family, Type, str]] = {
+    "BOOLEAN": ("boolean", BOOLEAN, "BOOLEAN"),
+    "INT": ("integer", INT, "INTEGER"),
+    "BIGINT": ("integer", BIGINT, "BIGINT"),
+    "FLOAT": ("float", FLOAT, "REAL"),
+    "DOUBLE": ("float", DOUBLE, "DOUBLE"),
+    "STRING": ("string", STRING, "VARCHAR"),
+    "BINARY": ("binary", BINARY, "BLOB"),
+    "DATE": ("date", DATE, "DATE"),
+    "TIMESTAMP": ("timestamp", TIMESTAMP, "TIMESTAMPTZ"),
+    "TIMESTAMP_NTZ": ("local", LOCAL, "TIMESTAMP"),
+    "TIME(3)": ("time", TIME, "TIME"),
+    "TIME(6)": ("time", TIME, "TIME"),
+    "VOID": ("null", NULL, "NULL"),
+}
+_MOST_DIGITS = 38
+
+
+def decimal(precision: int, scale: int) -> Type | None:
+    """DECIMAL(precision,scale) NOT NULL, None where it has more digits than can be computed with."""
+    return Type.of(f"DECIMAL({precision},{scale}) NOT NULL") if precision <= _MOST_DIGITS else None
+
+
+def family(type_: Type) -> Family | None:
+    """The family of a type, None for a type that can only be handed on."""
+    if type_.logical == "decimal":
+        return "decimal" if type_.precision <= _MOST_DIGITS else None
+    if type_.logical in ("timestamp-nanos", "local-timestamp-nanos", "duration"):
+        return None
+    known = _PLAIN.get(type_.sql)
+    return known[0] if known else None
+
+
+def canonical(type_: Type) -> Type:
+    """The type that a computed value has where it comes from a column of `type_`: millis become micros, enums text."""
+    if type_.logical == "decimal":
+        plain = Type.of(f"DECIMAL({type_.precision},{type_.scale}) NOT NULL")
+    else:
+        plain = _PLAIN[type_.sql][1]
+    return with_null(plain, type_.nullable)
+
+
+def with_null(type_: Type, nullable: bool) -> Type:
+    """The type with or without NULL."""
+    return type_.as_nullable() if nullable else type_.required
+
+
+def duckdb(type_: Type) -> str:
+    """The name of a type in DuckDB."""
+    return type_.sql if type_.logical == "decimal" else _PLAIN[type_.sql][2]
+
+
+def as_decimal(type_: Type) -> Type | None:
+    """The decimal that holds every value of an integer or decimal type."""
+    if type_.logical == "decimal":
+        return replace(canonical(type_), nullable=False)
+    return {"INT": decimal(10, 0), "BIGINT": decimal(20, 0)}.get(type_.sql)
+
+
+def common(left: Type, right: Type) -> Type | None:
+    """The type in which Spark SQL compares or unites values of two types, not null; None where it will not.
+
+    Where Spark would parse text at run time, and fail on some row, there is no common type here: a CAST says so openly.
+    """
+    families = {family(left), family(right)}
+    if None in families:
+        return None
+    if "null" in families:
+        return canonical(right if family(left) == "null" else left).required
+    if len(families) == 1 and "decimal" not in families:
+        left, right = canonical(left).required, canonical(right).required
+        if left == right:
+            return left
+        return BIGINT if families == {"integer"} else DOUBLE
+    if families <= {"integer", "decimal"}:
+        a, b = as_decimal(left), as_decimal(right)
+        assert a is not None and b is not None, "integers and decimals have a decimal"  # noqa: PT018 -- one fact
+        scale = max(a.scale, b.scale)
+        return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+    if families <= {"integer", "decimal", "float"}:
+        return DOUBLE
+    if families == {"date", "timestamp"}:
+        return TIMESTAMP
+    if families == {"date", "local"}:
+        return LOCAL
+    return None
