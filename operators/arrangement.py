@@ -23,8 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators import merging
-from operators.changes import Mask, Uint64s
+from operators.changes import Uint64s
 from operators.entries import Entries, consolidate
+from operators.grouping import distinct, is_in
 from operators.hashing import hash64
 from operators.manifest import Manifest, SegmentInfo
 from operators.operator import StateSize
@@ -79,18 +80,18 @@ class Arrangement:
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:
         """The live rows whose key has one of these hashes, each with the number of times it is there.
 
+        There may be rows of other keys among them, as there always may be where keys are told by their hashes.
         `less` are entries to count in as if they had been appended already: what is left after a batch's retractions.
         """
-        wanted = np.unique(hashes)
-        upper = np.unique(wanted & _UPPER)
+        upper = distinct(hashes & _UPPER)
         found = self._gather(upper, upper | _LOWER)
         if less is not None:
-            found = Entries.concat([found, less])
-        return self._live(found.filter(_is_in(found.hash, wanted)))
+            found = Entries.concat([found, less.filter(is_in(less.place & _UPPER, upper))])
+        return self._live(found)
 
     def at(self, places: Uint64s) -> Entries:
         """The live rows at these places, each with the number of times it is there."""
-        wanted = np.unique(places)
+        wanted = distinct(places)
         return self._live(self._gather(wanted, wanted))
 
     def append(self, entries: Entries) -> None:
@@ -162,11 +163,3 @@ class Arrangement:
         if self._expired_until is not None:
             entries = entries.filter(entries.written_at > self._expired_until)
         return consolidate(entries) if (entries.weight < 0).any() else entries
-
-
-def _is_in(values: Uint64s, ascending: Uint64s) -> Mask:
-    if len(ascending) == 0:
-        return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    result: Mask = ascending[at] == values
-    return result

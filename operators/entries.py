@@ -170,7 +170,6 @@ def _sum_equal(entries: Entries, order: Indices, follows: Mask) -> tuple[Int64s,
         (
             *numbers,
             entries.place[rows],
-            entries.hash[rows],
             entries.seq[rows],
             *(column.take(at) for column in (entries.key, entries.sub, entries.payload)),
         ),

@@ -46,8 +46,9 @@ def group(codes: Uint64s, columns: Sequence[Column]) -> Groups:
     same = equal(columns, order[tied], order[tied + 1])
     if same.all():
         return Groups(ids, count)
-    suspects = np.isin(ids, numbers[tied[~same]])
-    return _tell_apart(ids, count, np.flatnonzero(suspects), columns)
+    suspect = np.zeros(count, np.bool_)
+    suspect[numbers[tied[~same]]] = True
+    return _tell_apart(ids, count, np.flatnonzero(suspect[ids]), columns)
 
 
 def equal(columns: Sequence[Column], left: Indices, right: Indices) -> Mask:
@@ -91,6 +92,21 @@ def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[C
             kept.add(number)
         ids[row] = found[identity]
     return Groups(ids, count)
+
+
+def distinct(values: Uint64s) -> Uint64s:
+    """The different values, ascending; many times as fast as NumPy's own, which goes through a hash table."""
+    ascending = np.sort(values)
+    result: Uint64s = ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(values)]]
+    return result
+
+
+def is_in(values: Uint64s, ascending: Uint64s) -> Mask:
+    """Which of the values are among `ascending`; fast where long stretches of `values` ascend too."""
+    if len(ascending) == 0:
+        return np.zeros(len(values), np.bool_)
+    result: Mask = ascending[np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)] == values
+    return result
 
 
 def members(counts: Indices) -> tuple[Indices, Indices]:

@@ -35,13 +35,12 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from operators.arrangement import Arrangement, Layout
-from operators.changes import Changes, Int8s, Mask, Uint64s, concat_binary
+from operators.changes import Changes, Int8s, Mask, Uint64s
 from operators.entries import Entries
-from operators.grouping import group, to_mask
-from operators.join_rows import Emission, Pairs, SideRows, pads, put_out
+from operators.grouping import distinct, is_in
+from operators.join_rows import Emission, Pairs, SideRows, hashes, number_keys, pads, put_out
 from operators.operator import Output
 from operators.resolving import Resolved, resolve
 from operators.store import BlobStore
@@ -130,23 +129,23 @@ class Join:
 
     def _rows_of_touched_keys(self, left: _Input, right: _Input) -> tuple[SideRows, SideRows]:
         """The rows that each side needs to know of the keys that either side touches."""
-        of_left, of_right = left.touched, right.touched
+        of_left, of_right = left.touched(), right.touched()
         right_stayed = right.stayed(of_left)
-        # A right row's pad depends on the left rows of its key also where the right side does not change.
-        needed = np.intersect1d(of_left, _hashes(right_stayed)) if self.spec.pads_right else of_left[:0]
-        left_stayed = left.stayed(np.union1d(of_right, needed))
+        left_keys = of_right
+        if self.spec.pads_right:
+            # A right row's pad depends on the left rows of its key also where the right side does not change.
+            left_keys = np.concatenate([of_right, of_left[is_in(of_left, distinct(hashes(right_stayed)))]])
+        left_stayed = left.stayed(left_keys)
         if self.spec.pads_left:
-            needed = np.intersect1d(of_right, _hashes(left_stayed))
-            right_stayed = Entries.concat([right_stayed, right.stayed(np.setdiff1d(needed, of_left))])
-        left_entries = Entries.concat([left.added, left.removed, left_stayed])
-        right_entries = Entries.concat([right.added, right.removed, right_stayed])
-        keys = concat_binary([left_entries.key, right_entries.key])
-        groups = group(np.concatenate([left_entries.hash, right_entries.hash]), [keys])
-        ids = np.where(to_mask(pc.is_null(keys)), -1, groups.ids)
-        split = len(left_entries)
+            needed = is_in(of_right, distinct(hashes(left_stayed))) & ~is_in(of_right, of_left)
+            right_stayed = Entries.concat([right_stayed, right.stayed(of_right[needed])])
+        left_parts = left.resolved.added, left.resolved.removed, left_stayed
+        right_parts = right.resolved.added, right.resolved.removed, right_stayed
+        groups = number_keys([*left_parts, *right_parts])
+        split = sum(len(part) for part in left_parts)
         return (
-            SideRows(left_entries, len(left.added), len(left.removed), ids[:split], groups.count),
-            SideRows(right_entries, len(right.added), len(right.removed), ids[split:], groups.count),
+            SideRows.of(*left_parts, groups.ids[:split], groups.count),
+            SideRows.of(*right_parts, groups.ids[split:], groups.count),
         )
 
 
@@ -157,8 +156,6 @@ class _Input:
     arrangement: Arrangement
     resolved: Resolved
     unmatched: Changes
-    added: Entries
-    removed: Entries
     withdrawn: Entries
 
     @classmethod
@@ -166,42 +163,27 @@ class _Input:
         """Open the arrangement and resolve the changes."""
         arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now)
         resolved = resolve(arrangement, changes, by_seq=side.by_seq)
-        entries, moved = resolved.entries, resolved.moved
-        added, removed = entries.filter(moved & (entries.weight > 0)), entries.filter(moved & (entries.weight < 0))
+        removed = resolved.removed.relabel(weight=-resolved.removed.weight)
         unmatched = changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty()
-        return cls(
-            arrangement,
-            resolved,
-            unmatched,
-            added,
-            removed.relabel(weight=-removed.weight),
-            Entries.concat([removed, entries.filter(~moved)]),
-        )
+        return cls(arrangement, resolved, unmatched, Entries.concat([removed, resolved.refreshed]))
 
-    @property
     def touched(self) -> Uint64s:
         """The hashes of the keys, not NULL, of which rows are added or removed."""
-        return np.union1d(_hashes(self.added), _hashes(self.removed))
+        return distinct(np.concatenate([hashes(self.resolved.added), hashes(self.resolved.removed)]))
 
-    def stayed(self, hashes: Uint64s) -> Entries:
-        """The rows of these keys that were there before and are there afterwards; refreshed ones as refreshed."""
-        return self.arrangement.lookup(hashes, less=self.withdrawn)
+    def stayed(self, keys: Uint64s) -> Entries:
+        """The rows of the keys with these hashes that were and still are there; refreshed ones as refreshed."""
+        return self.arrangement.lookup(keys, less=self.withdrawn)
 
     def append(self, rows: SideRows, marks: Int8s | None) -> None:
         """Append the entries of the batch; `marks` are the new marks of all `rows`, None where they do not matter."""
-        if marks is None:
-            self.arrangement.append(self.resolved.entries)
-            return
-        added, stayed = rows.entries.slice(0, rows.added), rows.entries.slice(rows.changed, len(rows))
-        self.arrangement.append(added.relabel(mark=marks[: rows.added]))
+        added = self.resolved.added
+        if marks is not None:
+            added = added.relabel(mark=marks[: rows.added])
+            stayed, marks = rows.stayed, marks[rows.changed :]
+            changed = np.flatnonzero(marks != stayed.mark)
+            before = stayed.take(changed)
+            self.arrangement.append(before.relabel(weight=-before.weight))
+            self.arrangement.append(before.relabel(mark=marks[changed]))
         self.arrangement.append(self.withdrawn)
-        marks = marks[rows.changed :]
-        changed = np.flatnonzero(marks != stayed.mark)
-        before = stayed.take(changed)
-        self.arrangement.append(before.relabel(weight=-before.weight))
-        self.arrangement.append(before.relabel(mark=marks[changed]))
-
-
-def _hashes(entries: Entries) -> Uint64s:
-    """The hashes of the rows whose key is not NULL."""
-    return entries.hash[to_mask(pc.is_valid(entries.key))] if entries.key.null_count else entries.hash
+        self.arrangement.append(added)

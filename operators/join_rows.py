@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.changes import Indices, Int8s, Int64s, Mask, RowKind, Rows, binary, concat_binary
+from operators.changes import Indices, Int8s, Int64s, Mask, RowKind, Rows, Uint64s, binary, concat_binary
 from operators.entries import Entries
 from operators.errors import BatchTooLarge
-from operators.grouping import group, members
+from operators.grouping import Groups, group, members, to_mask
 from operators.hashing import hash64, mix
 
 PAIRS_AT_ONCE = 1 << 18
@@ -37,14 +37,34 @@ class SideRows:
     positive throughout.
     """
 
-    entries: Entries
-    added: int
-    removed: int
+    payload: pa.BinaryArray
+    weight: Int64s
+    seq: Int64s
+    mark: Int8s
     keys: Indices
     key_count: int
+    added: int
+    removed: int
+    stayed: Entries
+
+    @classmethod
+    def of(cls, added: Entries, removed: Entries, stayed: Entries, keys: Indices, key_count: int) -> Self:
+        """The rows of these three parts, whose keys have these numbers."""
+        parts = added, removed, stayed
+        return cls(
+            concat_binary([part.payload for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+            np.concatenate([part.seq for part in parts]),
+            np.concatenate([part.mark for part in parts]),
+            keys,
+            key_count,
+            len(added),
+            len(removed),
+            stayed,
+        )
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.keys)
 
     @property
     def changed(self) -> int:
@@ -57,9 +77,9 @@ class SideRows:
 
     def count_by_key(self, first: int, stop: int) -> Int64s:
         """How many rows each key has among these."""
-        keys, weight = self.keys[first:stop], self.entries.weight[first:stop]
-        real = keys >= 0
-        return np.bincount(keys[real], weight[real], self.key_count).astype(np.int64)
+        # NULL keys have the number -1, hence the shift.
+        counts = np.bincount(self.keys[first:stop] + 1, self.weight[first:stop], self.key_count + 1)
+        return counts[1:].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +138,7 @@ class Pairs:
         left_rows = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, np.int64)
         right_rows = np.concatenate([part[1] for part in parts]) if parts else np.empty(0, np.int64)
         gained = ~(left.is_removed(left_rows) | right.is_removed(right_rows))
-        weight = left.entries.weight[left_rows] * right.entries.weight[right_rows]
+        weight = left.weight[left_rows] * right.weight[right_rows]
         return cls(left_rows, right_rows, gained, weight, matches)
 
     @property
@@ -146,7 +166,7 @@ def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tup
     before are in the output; otherwise a pad is there exactly where there was no match.
     """
     old, new = _match_counts(outer, inner, pairs, marked=marked)
-    padded_before = outer.entries.mark.astype(np.bool_) if marked else old == 0
+    padded_before = outer.mark.astype(np.bool_) if marked else old == 0
     padded_before[: outer.added] = False
     padded_after = (new == 0) & (padded_before | (old > 0))
     padded_after[: outer.added] = new[: outer.added] == 0
@@ -154,7 +174,7 @@ def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tup
     step = padded_after.astype(np.int64) - padded_before
     rows = np.flatnonzero(step)
     return (
-        Emission(rows, np.full(len(rows), _PAD), (step * outer.entries.weight)[rows]),
+        Emission(rows, np.full(len(rows), _PAD), (step * outer.weight)[rows]),
         padded_after.astype(np.int8),
     )
 
@@ -162,8 +182,8 @@ def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tup
 def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Int64s, Int64s]:
     """How many matches each outer row had before, and has now.
 
-    Where they do not matter they are not exact: before for rows that are added, now for rows that are removed; and
-    for rows that stay, both may lack the same number while neither is zero or nothing has changed.
+    Only whether a count is zero matters, and not for what a row has before it is added or after it is removed. Where
+    a row stays and no match of it comes or goes, both counts may be zero although it has matches.
     """
     if pairs.matches is None:
         stayed = inner.count_by_key(inner.changed, len(inner))
@@ -174,7 +194,7 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
             return np.zeros(len(outer), np.int64), np.zeros(len(outer), np.int64)
         return np.where(real, before[outer.keys], 0), np.where(real, now[outer.keys], 0)
 
-    weight = inner.entries.weight[pairs.right]
+    weight = inner.weight[pairs.right]
     before, now = (
         np.bincount(pairs.left[side], weight[side], len(outer)).astype(np.int64)
         for side in (~pairs.gained, pairs.gained)
@@ -187,15 +207,22 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
     for left, right in _equal_keys(
         outer, np.flatnonzero(undecided), inner, np.arange(inner.changed, len(inner)), pairs.matches
     ):
-        others = np.bincount(left, inner.entries.weight[right], len(outer)).astype(np.int64)
+        others = np.bincount(left, inner.weight[right], len(outer)).astype(np.int64)
         before += others
         now += others
-    untouched = (before == 0) & (now == 0)
-    untouched[: outer.changed] = False
-    if not marked:
-        # Whether these have matches is not known and nothing has changed for them: let neither count be zero.
-        before[untouched] = now[untouched] = 1
     return before, now
+
+
+def number_keys(parts: Sequence[Entries]) -> Groups:
+    """The number of each row's key, over all parts; -1 where it is NULL."""
+    keys = concat_binary([part.key for part in parts])
+    groups = group(np.concatenate([part.hash for part in parts]), [keys])
+    return Groups(np.where(to_mask(pc.is_null(keys)), -1, groups.ids), groups.count) if keys.null_count else groups
+
+
+def hashes(entries: Entries) -> Uint64s:
+    """The hashes of the rows whose key is not NULL."""
+    return entries.hash[to_mask(pc.is_valid(entries.key))] if entries.key.null_count else entries.hash
 
 
 def _equal_keys(
@@ -232,17 +259,15 @@ def _equal_keys(
 
 def _matcher(left: SideRows, right: SideRows, condition: Condition) -> Callable[[Indices, Indices], Mask]:
     def matches(left_rows: Indices, right_rows: Indices) -> Mask:
-        return condition(
-            left.entries.payload.take(pa.array(left_rows)), right.entries.payload.take(pa.array(right_rows))
-        )
+        return condition(left.payload.take(pa.array(left_rows)), right.payload.take(pa.array(right_rows)))
 
     return matches
 
 
 def put_out(emission: Emission, left: SideRows, right: SideRows, left_pad: bytes, right_pad: bytes) -> Rows:
     """The output rows: what is left of the emission when equal rows of opposite sign have cancelled."""
-    left_payload = concat_binary([left.entries.payload, binary([left_pad])])
-    right_payload = concat_binary([right.entries.payload, binary([right_pad])])
+    left_payload = concat_binary([left.payload, binary([left_pad])])
+    right_payload = concat_binary([right.payload, binary([right_pad])])
     # The pad stands at the end, where the index -1 finds it; Arrow wants it spelled out.
     emission = Emission(
         np.where(emission.left == _PAD, len(left), emission.left),
@@ -256,7 +281,7 @@ def put_out(emission: Emission, left: SideRows, right: SideRows, left_pad: bytes
     if (abs(emission.weight) != 1).any():
         emission = emission.take(np.repeat(np.arange(len(emission.weight)), abs(emission.weight)))
     first = np.iinfo(np.int64).min
-    left_seq, right_seq = np.append(left.entries.seq, first), np.append(right.entries.seq, first)
+    left_seq, right_seq = np.append(left.seq, first), np.append(right.seq, first)
     return Rows(
         np.where(emission.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
         np.maximum(left_seq[emission.left], right_seq[emission.right]),
@@ -272,11 +297,12 @@ def _cancel(emission: Emission, left_payload: pa.BinaryArray, right_payload: pa.
     if not negative.any() or negative.all():
         return emission
     codes = mix(hash64(left_payload)[emission.left], hash64(right_payload)[emission.right])
-    both = np.intersect1d(codes[negative], codes[~negative])
-    if len(both) == 0:
+    ascending = np.argsort(codes)
+    ordered = codes[ascending]
+    ties = ordered[1:] == ordered[:-1]
+    rows = ascending[np.concatenate((ties, [False])) | np.concatenate(([False], ties))]
+    if len(rows) == 0:
         return emission
-    suspect = np.isin(codes, both)
-    rows = np.flatnonzero(suspect)
     groups = group(
         codes[rows],
         (left_payload.take(pa.array(emission.left[rows])), right_payload.take(pa.array(emission.right[rows]))),

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrangement import Arrangement, places
-from operators.changes import Changes, Indices, Int8s, Int64s, Mask, Uint64s, concat_binary
+from operators.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary
 from operators.entries import Entries
-from operators.grouping import Groups, equal_bytes, group, members, to_mask
+from operators.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
 from operators.hashing import mix
 
 
@@ -33,19 +33,20 @@ from operators.hashing import mix
 class Resolved:
     """What the changes of one input do to its arrangement.
 
-    - `entries` are of weight +1 or -1 each, ready to append; a new row's mark is 0.
-    - `moved` is false where a row goes and an equal one with the same identity comes: such a refresh rewrites
-      written_at, seq and nothing else. The row that comes inherits the mark of the one that goes.
+    - `added` and `removed` are the rows that come and go, with positive weights; the marks of those added are 0.
+    - `refreshed` are entries, to be appended as they are, by which rows go and equal ones with the same identity come:
+      that rewrites written_at, seq and nothing else. A row that comes inherits the mark of the one that goes.
     - `unmatched` are the indices of the retractions that found no row.
     """
 
-    entries: Entries
-    moved: Mask
+    added: Entries
+    removed: Entries
+    refreshed: Entries
     unmatched: Indices
 
 
 def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
-    """The entries that `changes` (kinds 0 to 3, all of one input) add to the arrangement; nothing is appended yet."""
+    """What `changes` (kinds 0 to 3, all of one input) do to the arrangement; nothing is appended to it yet."""
     if arrangement.layout == "multiset":
         return _resolve_multiset(arrangement, changes, by_seq=by_seq)
     anonymous = _null(changes.key) & (_lengths(changes.sub) == 0)
@@ -55,8 +56,9 @@ def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Reso
     identified = _resolve_identified(arrangement, changes.take(parts[0]), by_seq=by_seq)
     others = _resolve_multiset(arrangement, changes.take(parts[1]), by_seq=by_seq)
     return Resolved(
-        Entries.concat([identified.entries, others.entries]),
-        np.concatenate([identified.moved, others.moved]),
+        Entries.concat([identified.added, others.added]),
+        Entries.concat([identified.removed, others.removed]),
+        Entries.concat([identified.refreshed, others.refreshed]),
         np.concatenate([parts[0][identified.unmatched], parts[1][others.unmatched]]),
     )
 
@@ -66,7 +68,7 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
     retraction = changes.weight < 0
     if not retraction.any():
         return _nothing_but_new(arrangement, changes, place)
-    concerned = np.isin(place, place[retraction])
+    concerned = is_in(place, distinct(place[retraction]))
     plain = _new_entries(arrangement, changes, place).filter(~concerned)
     rows = np.flatnonzero(concerned)
     changes, place, retraction = changes.take(rows), place[rows], retraction[rows]
@@ -83,7 +85,7 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
 
     # The queue of each group, oldest first, one element per row: the retractions take from its head.
     new = _new_entries(arrangement, changes, place).filter(~retraction)
-    units = Entries.concat([stored.take(np.repeat(np.arange(len(stored)), stored.weight)), new])
+    units = Entries.concat([_units(stored), new])
     is_new = np.repeat([False, True], [len(units) - len(new), len(new)])
     owner = np.concatenate([np.repeat(of_stored, stored.weight), of_change[~retraction]])
     queue = np.lexsort((units.seq, units.written_at, owner))
@@ -96,12 +98,13 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
     gone_moved, come_moved = (
         members(np.bincount(owner[part], minlength=groups.count))[1] >= both[owner[part]] for part in (gone, come)
     )
-    mark = units.mark.copy()
-    mark[come[~come_moved]] = units.mark[gone[~gone_moved]]
-    units = units.relabel(mark=mark)
-    entries = Entries.concat([plain, _negative(units.take(gone)), units.take(come)])
-    moved = np.concatenate([np.ones(len(plain), np.bool_), gone_moved, come_moved])
-    return Resolved(entries, moved, rows[unmatched])
+    old, new = units.take(gone[~gone_moved]), units.take(come[~come_moved])
+    return Resolved(
+        Entries.concat([plain, units.take(come[come_moved])]),
+        units.take(gone[gone_moved]),
+        _refresh(old, new),
+        rows[unmatched],
+    )
 
 
 def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
@@ -124,7 +127,7 @@ def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
 def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
     place = places(arrangement.layout, changes.hash, changes.sub, changes.payload)
     stored = arrangement.at(place)
-    if len(stored) == 0 and not (changes.weight < 0).any() and len(np.unique(place)) == len(place):
+    if len(stored) == 0 and not (changes.weight < 0).any() and len(distinct(place)) == len(place):
         return _nothing_but_new(arrangement, changes, place)
     groups = _group(changes, place, stored, (changes.key, stored.key), (changes.sub, stored.sub))
     of_change, of_stored = groups.ids[: len(changes)], groups.ids[len(changes) :]
@@ -132,7 +135,12 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
     there[of_stored] = True
 
     insertion = changes.weight > 0
-    order = np.lexsort((insertion, changes.seq, of_change) if by_seq else (changes.seq, insertion, of_change))
+    # Only the changes of rows that change more than once must be put in order.
+    alone = np.bincount(of_change, minlength=groups.count)[of_change] == 1
+    order = np.flatnonzero(~alone)
+    minor, major = (insertion, changes.seq) if by_seq else (changes.seq, insertion)
+    order = order[np.lexsort((minor[order], major[order], of_change[order]))]
+    order = np.concatenate([np.flatnonzero(alone), order])
     owner = of_change[order]
     first = np.concatenate(([True], owner[1:] != owner[:-1]))[: len(owner)]
     present = np.where(first, there[owner], np.concatenate(([False], insertion[order][:-1]))[: len(owner)])
@@ -144,21 +152,16 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
     gone, of_gone = stored.filter(touched[of_stored]), of_stored[touched[of_stored]]
     new = last[insertion[last]]
     come = _new_entries(arrangement, changes, place).take(new)
-    gone_moved, come_moved, mark = _unless_refreshed(gone, of_gone, come, of_change[new], groups.count)
-    units = np.repeat(np.arange(len(gone)), gone.weight)
-    entries = Entries.concat([_negative(gone.take(units)), come.relabel(mark=mark)])
-    return Resolved(entries, np.concatenate([gone_moved[units], come_moved]), unmatched)
+    old, new = _equal_rows(gone, of_gone, come, of_change[new], groups.count)
+    stays, goes = np.ones(len(come), np.bool_), np.ones(len(gone), np.bool_)
+    stays[new], goes[old] = False, False
+    return Resolved(come.filter(stays), _units(gone.filter(goes)), _refresh(gone.take(old), come.take(new)), unmatched)
 
 
-def _unless_refreshed(
+def _equal_rows(
     gone: Entries, of_gone: Indices, come: Entries, of_come: Indices, groups: int
-) -> tuple[Mask, Mask, Int8s]:
-    """What of `gone` and of `come` has moved, given their groups, and the marks of those that come.
-
-    A row that comes with the payload of the one that goes from its group is a refresh.
-    """
-    gone_moved, come_moved = np.ones(len(gone), np.bool_), np.ones(len(come), np.bool_)
-    mark = come.mark.copy()
+) -> tuple[Indices, Indices]:
+    """The rows of `gone` and of `come` that are in the same group and have the same payload, in pairs."""
     single = np.flatnonzero(gone.weight == 1)
     predecessor = np.full(groups, -1)
     predecessor[of_gone[single]] = single
@@ -166,9 +169,22 @@ def _unless_refreshed(
     new = np.flatnonzero(old >= 0)
     old = old[new]
     same = equal_bytes(gone.payload.take(pa.array(old)), come.payload.take(pa.array(new)))
-    old, new = old[same], new[same]
-    gone_moved[old], come_moved[new], mark[new] = False, False, gone.mark[old]
-    return gone_moved, come_moved, mark
+    return old[same], new[same]
+
+
+def _refresh(old: Entries, new: Entries) -> Entries:
+    """The entries by which each of `new` takes the place of its `old`."""
+    if len(old) == 0:
+        return old
+    return Entries.concat([old.relabel(weight=np.full(len(old), -1)), new.relabel(mark=old.mark)])
+
+
+def _units(entries: Entries) -> Entries:
+    """Each of these rows as often as it is there, with weight 1."""
+    if (entries.weight == 1).all():
+        return entries
+    units = entries.take(np.repeat(np.arange(len(entries)), entries.weight))
+    return units.relabel(weight=np.ones(len(units), np.int64))
 
 
 def _group(
@@ -198,12 +214,8 @@ def _new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> 
 
 
 def _nothing_but_new(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Resolved:
-    return Resolved(_new_entries(arrangement, changes, place), np.ones(len(changes), np.bool_), np.empty(0, np.int64))
-
-
-def _negative(entries: Entries) -> Entries:
-    """One of each of these rows taken away."""
-    return entries.relabel(weight=np.full(len(entries), -1, np.int64))
+    none = Entries.empty()
+    return Resolved(_new_entries(arrangement, changes, place), none, none, np.empty(0, np.int64))
 
 
 def _null(values: pa.BinaryArray) -> Mask:

@@ -58,7 +58,6 @@ class Segment:
             return np.flatnonzero((interval >= 0) & (places <= high[np.maximum(interval, 0)]))
         first = np.searchsorted(places, low)
         hits = np.flatnonzero(places[np.minimum(first, len(places) - 1)] <= high)
-        hits = hits[first[hits] < len(places)]
         first = first[hits]
         counts = np.searchsorted(places, high[hits], side="right") - first
         owner, rank = members(counts)
