@@ -8,7 +8,7 @@ of fields as they stand.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from avro.buffers import Bytes, Ints, Mask, data_of, expand, spread
 from avro.convert import convert
+from avro.cursor import Cursor, Fault, Source
 from avro.decode import decode
 from avro.encode import null_value, write
 from avro.errors import EncodeError
@@ -23,7 +24,7 @@ from avro.rows import RowBuilder
 from avro.schema import Field, Record
 from avro.spans import Span, merge_adjacent, pool_spans
 from avro.type import Type
-from avro.walk import Cursor, Fault, Source, skip
+from avro.walk import skip
 
 __all__ = ["Decoded", "concat_rows", "encode", "null_row", "read"]
 
@@ -33,7 +34,9 @@ def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
     return Decoded(record, Source(payloads))
 
 
-def encode(record: Record, columns: Mapping[str, pa.Array] | pa.RecordBatch | pa.Table, rows: int | None = None) -> Any:
+def encode(
+    record: Record, columns: Mapping[str, pa.Array] | pa.RecordBatch | pa.Table, rows: int | None = None
+) -> pa.BinaryArray:
     """Rows of a record from its columns, found by name; other columns are left aside.
 
     `rows` need be given only for a record without columns. Raises EncodeError for a value that does not fit.

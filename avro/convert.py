@@ -19,13 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from avro.buffers import Ints, Mask, as_binary, offsets_of, validity
+from avro.cursor import Cursor, Source
 from avro.decode import decode, text
 from avro.defaults import default_bytes
 from avro.encode import write
 from avro.errors import ResolutionError
 from avro.rows import RowBuilder
 from avro.type import Field, Type
-from avro.walk import Cursor, Source, skip
+from avro.walk import skip
 
 _PROMOTIONS = {
     "int": ("int", "long", "float", "double"),

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from avro.buffers import Ints, Mask, Words, primitive, spans, spread
+from avro.cursor import FRONT, Cursor, Fault
 from avro.type import Type, null_branch
-from avro.walk import FRONT, Cursor, Fault, Scope, each_item, skip, width
+from avro.walk import Items, Scope, each_item, skip, width
 
 _DAY_MS = 86_400_000
 _MOST_MS = (1 << 63) // 1000 - 1
@@ -128,20 +129,9 @@ def _fixed(type_: Type, cursor: Cursor) -> pa.Array:
 
 def _items(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
     """An array or a map: the start of every item is found first, then all items are decoded as one column."""
-    owners: list[Ints] = [np.zeros(0, np.int64)]
-    keys: list[Ints] = [np.zeros(0, np.int64)]
-    values: list[Ints] = [np.zeros(0, np.int64)]
-
-    def note(part: Cursor, rows: Ints) -> None:
-        owners.append(rows)
-        if type_.kind == "map":
-            keys.append(part.position)
-            part.advance(part.varint())
-        values.append(part.position)
-        skip(type_.element, part, scope)
-
-    each_item(type_, cursor, note)
-    owner = np.concatenate(owners)
+    found = Items([np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)])
+    each_item(type_, cursor, scope, 0, found)
+    owner = np.concatenate(found.rows)
     order = np.argsort(owner, kind="stable")
     owner = owner[order]
     offsets = np.zeros(len(cursor) + 1, np.int32)
@@ -157,9 +147,10 @@ def _items(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
                 cursor.mark(bad, Fault(flaw))
         return decoded
 
-    children = [column(type_.element, values)]
+    children = [column(type_.element, found.values)]
     if type_.kind == "map":
-        names = column(Type("string"), keys)
+        # A key with a flaw is null, which Arrow forbids to the point of ending the process.
+        names = column(Type("string"), found.keys).fill_null("")
         entries = type_.arrow.field(0).type
         children = [pa.Array.from_buffers(entries, len(names), [None], children=[names, *children])]
     return pa.Array.from_buffers(type_.arrow, len(cursor), [None, pa.py_buffer(offsets)], children=children)

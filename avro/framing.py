@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from avro.buffers import Bytes, Ints, Mask, expand, spans
-from avro.walk import FRONT, Source
+from avro.cursor import FRONT, Source
 
 KEY_HEADER = "__key_schema_id"
 VALUE_HEADER = "__value_schema_id"

@@ -177,16 +177,22 @@ def packed(schema: Any, values: list[Any], before: int = 0, after: int = 0) -> p
     return pa.array([b"\xff\xfe"] * before + rows + [b"\xff"] * after, pa.binary()).slice(before, len(values))
 
 
-def unpacked(schema: Any, payloads: pa.BinaryArray, reader: Any = None) -> list[Any]:
+def unpacked(schema: Any, payloads: pa.BinaryArray) -> list[Any]:
     """The rows as fastavro reads them, with the types that Arrow gives."""
     parsed = fastavro.parse_schema(schema)
-    wanted = fastavro.parse_schema(reader) if reader is not None else None
     rows = []
     for payload in payloads.to_pylist():
         stream = io.BytesIO(payload)
-        rows.append(comparable_value(fastavro.schemaless_reader(stream, parsed, wanted)))
+        rows.append(comparable_value(fastavro.schemaless_reader(stream, parsed)))
         assert not stream.read(), "fastavro has read the whole row"
     return rows
+
+
+def resolved(schema: Any, payloads: pa.BinaryArray, reader: Any) -> list[Any]:
+    """The rows as fastavro reads them with a reader's schema; written once more, for it does not round to a float."""
+    parsed, wanted = fastavro.parse_schema(schema), fastavro.parse_schema(reader)
+    rows = [fastavro.schemaless_reader(io.BytesIO(payload), parsed, wanted) for payload in payloads.to_pylist()]
+    return unpacked(reader, packed(reader, rows))
 
 
 def rows_of(record: Record, columns: dict[str, pa.Array], rows: int) -> list[Any]:

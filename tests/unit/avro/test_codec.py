@@ -158,6 +158,7 @@ def test_truncating_a_row_anywhere_makes_it_bad() -> None:
         ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "the row ends inside it"),
         ("string", b"\x04\xff\xfe", "its text is not valid UTF-8"),
         ({"type": "array", "items": "string"}, b"\x02\x02\xff\x00", "its text is not valid UTF-8"),
+        ({"type": "map", "values": "int"}, b"\x02\x02\xff\x02\x00", "its text is not valid UTF-8"),
         (NULLS, b"\xfe\xff\xff\xff\x7f\x00", "it announces more items than the row can hold"),
         ({"type": "array", "items": "int"}, b"\x80\x80\x80\x80\x02", "it announces more items than the row can hold"),
         (TWO_DIGITS, b"\x02\x64", "its decimal has more digits"),
@@ -206,6 +207,29 @@ def test_blocks_with_sizes_and_several_blocks_are_read() -> None:
     )
     rows = [b"\x03\x04\x02\x04\x02\x06\x00", b"\x02\x02\x02\x04\x00", b"\x00", b"\x01\x02\x0a\x00"]
     assert codec.read(record, pa.array(rows)).column("f").to_pylist() == [[1, 2, 3], [1, 2], [], [5]]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_long_arrays_of_a_few_rows_are_walked_as_others_are(seed: int) -> None:
+    """One row with many items, whatever these are, is read as fastavro reads it; cut off anywhere it is bad."""
+    samples = Samples(seed)
+    record_schema = samples.record(2, 1)
+    items = samples.random.choice([samples.type(1), record_schema, ["null", record_schema]])
+    kind = samples.random.choice([{"type": "array", "items": items}, {"type": "map", "values": items}])
+    schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}, {"name": "g", "type": "int"}]}
+    many = [samples.value(items) for _ in range(200)]
+    values = [many[:count] for count in (200, 0, 17, 150)]
+    if kind["type"] == "map":
+        values = [{f"k{i}": value for i, value in enumerate(value_list)} for value_list in values]
+    record = Record.parse(schema)
+    payloads = packed(schema, [{"f": value, "g": i} for i, value in enumerate(values)])
+    decoded = codec.read(record, payloads)
+    assert not decoded.bad.any()
+    assert rows_of(record, columns_of(decoded), len(payloads)) == unpacked(schema, payloads)
+    whole = payloads[0].as_py()
+    cut = codec.read(record, pa.array([whole[:length] for length in range(0, len(whole), 97)], pa.binary()))
+    columns_of(cut)
+    assert cut.bad.all()
 
 
 def test_a_record_inside_itself_is_handed_on_and_bounded_in_depth() -> None:

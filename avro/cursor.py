@@ -1,0 +1,221 @@
+"""Where one stands in packed rows, in all rows at once, and what can be wrong there.
+
+Nothing here raises on bad data or reads outside of the buffer: a row that ends too early, or holds what its schema
+does not allow, gets a fault and stays at its end. The varint code reads eight bytes at once and closes the gaps of the
+7-bit groups by three shifts (the usual SWAR form of a parallel bit extract).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+
+from avro.buffers import Bytes, Ints, Mask, Words, as_binary, data_of, offsets_of, words_of
+from avro.type import Type
+
+FRONT = 32
+BACK = 16
+DEEPEST = 64
+_HIGH = np.uint64(0x8080808080808080)
+_U1, _U2, _U4 = np.uint64(1), np.uint64(2), np.uint64(4)
+
+
+class Fault(IntEnum):
+    """Why a row cannot be read."""
+
+    NONE = 0
+    MISSING = 1
+    TRUNCATED = 2
+    OVERLONG = 3
+    INT_RANGE = 4
+    LENGTH = 5
+    BRANCH = 6
+    SYMBOL = 7
+    BOOLEAN = 8
+    ITEMS = 9
+    DEPTH = 10
+    TRAILING = 11
+    UTF8 = 12
+    PRECISION = 13
+    TIME_RANGE = 14
+    NOT_NULL = 15
+    CONVERSION = 16
+
+    @property
+    def text(self) -> str:
+        """The fault in words."""
+        return _TEXTS[self]
+
+
+_TEXTS = {
+    Fault.NONE: "nothing is wrong",
+    Fault.MISSING: "there is no value",
+    Fault.TRUNCATED: "the row ends inside it",
+    Fault.OVERLONG: "its number takes more than 64 bits",
+    Fault.INT_RANGE: "its number takes more than 32 bits",
+    Fault.LENGTH: "its length is negative",
+    Fault.BRANCH: "its union has no such branch",
+    Fault.SYMBOL: "its enum has no such symbol",
+    Fault.BOOLEAN: "its boolean is neither 0 nor 1",
+    Fault.ITEMS: "it announces more items than the row can hold",
+    Fault.DEPTH: f"it contains itself more than {DEEPEST} levels deep",
+    Fault.TRAILING: "bytes are left over behind the last field",
+    Fault.UTF8: "its text is not valid UTF-8",
+    Fault.PRECISION: "its decimal has more digits than the type allows",
+    Fault.TIME_RANGE: "its time is out of range",
+    Fault.NOT_NULL: "it is NULL in a column that is NOT NULL",
+    Fault.CONVERSION: "its value does not fit the column's type",
+}
+
+
+class Source:
+    """The bytes of a column of rows, copied once with room around them, so that whole words can be read anywhere.
+
+    Positions count from the beginning of the padded copy.
+    """
+
+    def __init__(self, payloads: pa.BinaryArray) -> None:
+        self.payloads = payloads = as_binary(payloads)
+        offsets = offsets_of(payloads).astype(np.int64)
+        if len(offsets) <= len(payloads):
+            offsets = np.zeros(len(payloads) + 1, np.int64)
+        low, high = int(offsets[0]), int(offsets[-1])
+        self.data: Bytes = np.zeros(FRONT + (high - low) + BACK, np.uint8)
+        self.data[FRONT : FRONT + high - low] = data_of(payloads)[low:high]
+        self.words: Words = words_of(self.data)
+        self.starts: Ints = offsets[:-1] + (FRONT - low)
+        self.ends: Ints = offsets[1:] + (FRONT - low)
+        self.missing: Mask | None = None
+        if payloads.null_count:
+            self.missing = np.asarray(payloads.is_null().to_numpy(zero_copy_only=False), np.bool_)
+            self.ends = np.where(self.missing, self.starts, self.ends)
+
+
+class Cursor:
+    """A position in each of some rows of a source, each with its end and its fault.
+
+    A fault is a broken structure: the row stays at its end. A flaw, found while decoding, is a value that is not valid
+    in a row that can be read on.
+    """
+
+    __slots__ = ("end", "fault", "faulty", "flaw", "position", "source")
+
+    def __init__(self, source: Source, position: Ints, end: Ints, fault: Bytes | None = None) -> None:
+        self.source = source
+        self.position = position
+        self.end = end
+        self.fault: Bytes = np.zeros(len(position), np.uint8) if fault is None else fault
+        self.faulty = fault is not None and bool(fault.any())
+        self.flaw: Bytes | None = None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def fail(self, rows: Mask, fault: Fault) -> None:
+        """Give these rows a fault, unless they have one, and send them to their end."""
+        if rows.any():
+            self.fault[rows & (self.fault == 0)] = fault
+            self.position = np.where(rows, self.end, self.position)
+            self.faulty = True
+
+    def mark(self, rows: Mask, flaw: Fault) -> None:
+        """Give these rows a flaw, unless they have one."""
+        if self.flaw is None:
+            self.flaw = np.zeros(len(self), np.uint8)
+        self.flaw[rows & (self.flaw == 0)] = flaw
+
+    def select(self, rows: Ints) -> Cursor:
+        """A cursor of its own over these rows."""
+        return Cursor(self.source, self.position[rows], self.end[rows], self.fault[rows])
+
+    def merge(self, rows: Ints, part: Cursor) -> None:
+        """Take over where a selected cursor has got to."""
+        self.position[rows] = part.position
+        if part.faulty:
+            self.fault[rows] = part.fault
+            self.faulty = True
+        if part.flaw is not None:
+            if self.flaw is None:
+                self.flaw = np.zeros(len(self), np.uint8)
+            self.flaw[rows] = np.where(self.flaw[rows] == 0, part.flaw, self.flaw[rows])
+
+    def good(self) -> Ints:
+        """The rows without a fault."""
+        return np.flatnonzero(self.fault == 0)
+
+    def move(self, position: Ints) -> None:
+        """Go on to a position that lies a few bytes ahead; a row that ends before it is truncated."""
+        self.position = position
+        over = position > self.end
+        if over.any():
+            self.fail(over, Fault.TRUNCATED)
+
+    def advance(self, lengths: Ints) -> None:
+        """Skip this many bytes, which may be any numbers."""
+        short = lengths > self.end - self.position
+        negative = lengths < 0
+        if short.any() or negative.any():
+            self.fail(negative, Fault.LENGTH)
+            self.fail(short, Fault.TRUNCATED)
+            lengths = np.where(negative | short, 0, lengths)
+        self.position = self.position + lengths
+
+    def byte(self) -> Bytes:
+        """Read one byte."""
+        found = self.source.data[self.position]
+        self.move(self.position + 1)
+        return found
+
+    def varint(self) -> Ints:
+        """Read one zigzag-coded number of up to 64 bits."""
+        first = self.source.data[self.position]
+        if len(first) and first.max() < 128:
+            self.move(self.position + 1)
+            return _zigzag(first.astype(np.uint64))
+        word = self.source.words[self.position]
+        stop = ~word & _HIGH
+        below = (stop & (np.uint64(0) - stop)) - _U1
+        length = (np.bitwise_count(below) + np.uint8(1)) >> np.uint8(3)
+        value = word & below & ~_HIGH
+        value = (value & np.uint64(0x007F007F007F007F)) | ((value & np.uint64(0x7F007F007F007F00)) >> _U1)
+        value = (value & np.uint64(0x00003FFF00003FFF)) | ((value & np.uint64(0x3FFF00003FFF0000)) >> _U2)
+        value = (value & np.uint64(0x000000000FFFFFFF)) | ((value & np.uint64(0x0FFFFFFF00000000)) >> _U4)
+        position = self.position + length
+        long = np.flatnonzero(stop == 0)
+        overlong = None
+        if len(long):
+            ninth = self.source.data[self.position[long] + 8].astype(np.uint64)
+            tenth = np.where(ninth > 127, self.source.data[self.position[long] + 9], 0).astype(np.uint64)
+            value[long] |= ((ninth & np.uint64(127)) << np.uint64(56)) | (tenth << np.uint64(63))
+            position[long] += 1 + (ninth > 127)
+            overlong = long[tenth > 1]
+        self.move(position)
+        if overlong is not None and len(overlong):
+            rows = np.zeros(len(self), np.bool_)
+            rows[overlong] = True
+            self.fail(rows, Fault.OVERLONG)
+        return _zigzag(value)
+
+    def branch(self, type_: Type) -> Mask:
+        """Read the branch of a nullable type: where the value is there. It is one byte, 0 or 2, and nothing else."""
+        byte = self.byte()
+        odd = (byte & ~np.uint8(2)) != 0
+        if odd.any():
+            self.fail(odd, Fault.BRANCH)
+        there: Mask = byte == (2 if type_.null_first else 0)
+        if self.faulty:
+            there &= self.fault == 0
+        return there
+
+    def index(self, bound: int, fault: Fault) -> Ints:
+        """Read a number from 0 to below `bound`; rows with another one get the fault."""
+        index = self.varint()
+        if len(index) and (index.min() < 0 or index.max() >= bound):
+            self.fail((index < 0) | (index >= bound), fault)
+        return index
+
+
+def _zigzag(value: Words) -> Ints:
+    return ((value >> _U1) ^ (np.uint64(0) - (value & _U1))).view(np.int64)
