@@ -1,0 +1,114 @@
+"""The changes of one batch, netted for whoever keeps the result: a topic, or the table that a user sees.
+
+Operators put out +I and -D only. Here, once, at the end of a query, what became of each key in the batch is settled:
+
+- upsert: per key at most one change: +U or +I with the row that is left, or -D;
+- retract with a key: per key +I, -D, or the pair -U, +U in that order; nothing where the row did not change;
+- retract without a key: the multiset of rows, equal +I and -D cancelled;
+- append: the changes as they come, which must all be insertions.
+
+Pure functions of columns, shared by the Kafka writer and the in-memory engine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.changes import Changes, Indices, Int8s, Mask, RowKind
+
+Form = Literal["append", "retract", "upsert"]
+Codes = npt.NDArray[np.int64]
+
+
+class RetractionError(ValueError):
+    """An append-only result was given a retraction: the plan let a query through that it should have refused."""
+
+
+def net(changes: Changes, form: Form, *, keyed: bool, by_seq: bool = False) -> Changes:
+    """The net changes, those of one key next to each other, with the row kinds that `form` calls for.
+
+    - `keyed`: `changes.key` is the result's unique key; else whole rows count.
+    - `by_seq`: the changes are an upsert stream as it comes from its source, in which the last change of a key by `seq`
+      wins and earlier rows are not taken back; they are not a multiset with signs.
+
+    Dead letters must have been taken out before.
+    """
+    assert not (changes.kind == RowKind.DEAD_LETTER).any(), "dead letters leave before the changes are netted"
+    if form == "append":
+        if (changes.weight < 0).any():
+            raise RetractionError("an append-only result was given a retraction")
+        return dataclasses.replace(changes, kind=np.zeros(len(changes), np.int8))
+    if not len(changes):
+        return changes
+    code = _codes(changes.key if keyed else changes.payload)
+    if by_seq:
+        assert keyed, "an upsert stream has a key"
+        return _emit(changes, *_last(changes, code))
+    taken, kind = _without_rivals(changes, code)
+    if not taken.all():
+        rest = np.flatnonzero(~taken)
+        indices, kinds = _consolidated(changes, code, rest, form, keyed=keyed)
+        first = np.flatnonzero(taken)
+        return _emit(changes, np.concatenate([first, indices]), np.concatenate([kind[first], kinds]))
+    return _emit(changes, np.arange(len(changes)), kind)
+
+
+def _without_rivals(changes: Changes, code: Codes) -> tuple[Mask, Int8s]:
+    """Which changes are the only one of their key in the batch, and all changes as +I or -D."""
+    alone = np.bincount(code)[code] == 1
+    return alone, np.where(changes.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
+
+
+def _last(changes: Changes, code: Codes) -> tuple[Indices, Int8s]:
+    """The last change of each key by (seq, retraction before insertion), as +U or -D."""
+    positive = changes.weight > 0
+    order = np.lexsort((positive, changes.seq, code))
+    last = order[np.append(code[order][1:] != code[order][:-1], True)]
+    return last, np.where(positive[last], RowKind.UPDATE_AFTER, RowKind.DELETE).astype(np.int8)
+
+
+def _consolidated(changes: Changes, code: Codes, rest: Indices, form: Form, *, keyed: bool) -> tuple[Indices, Int8s]:
+    """Sum up equal rows of each key among the changes at `rest`; then what is left of each key, and its row kinds."""
+    code = code[rest]
+    row = _codes(changes.payload.take(pa.array(rest))) if keyed else np.zeros(len(rest), np.int64)
+    group = code * (row.max() + 1) + row
+    _, at, inverse = np.unique(group, return_index=True, return_inverse=True)
+    # Weights are small integers, which float64 sums exactly.
+    weight = np.bincount(inverse, weights=changes.weight[rest]).astype(np.int64)
+    at, weight = at[weight != 0], weight[weight != 0]
+    order = np.lexsort((changes.seq[rest[at]], weight > 0, code[at]))
+    at, weight = at[order], weight[order]
+    code = code[at]
+    inserts = np.bincount(code[weight > 0], minlength=code.max(initial=0) + 1)[code] if len(code) else code
+    deletes = np.bincount(code[weight < 0], minlength=code.max(initial=0) + 1)[code] if len(code) else code
+    if form == "upsert":
+        # The last of a key's changes in this order is the row that is left or, where none is, its deletion.
+        last = np.append(code[1:] != code[:-1], True)[: len(code)]
+        fresh = np.where(deletes > 0, RowKind.UPDATE_AFTER, RowKind.INSERT)
+        kind = np.where(weight > 0, fresh, RowKind.DELETE).astype(np.int8)
+        return rest[at[last]], kind[last]
+    pair = (inserts == 1) & (deletes == 1) & (np.abs(weight) == 1) & keyed
+    kind = np.where(
+        weight > 0,
+        np.where(pair, RowKind.UPDATE_AFTER, RowKind.INSERT),
+        np.where(pair, RowKind.UPDATE_BEFORE, RowKind.DELETE),
+    ).astype(np.int8)
+    copies = np.abs(weight)
+    return np.repeat(rest[at], copies), np.repeat(kind, copies)
+
+
+def _codes(values: pa.BinaryArray) -> Codes:
+    """A small number per value, equal exactly where the values are; numbered by first appearance."""
+    assert not values.null_count, "keys of a result are never null"
+    codes: Codes = values.dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _emit(changes: Changes, indices: Indices, kind: Int8s) -> Changes:
+    whole = len(indices) == len(changes) and bool((indices == np.arange(len(changes))).all())
+    return dataclasses.replace(changes if whole else changes.take(indices), kind=kind)

@@ -1,0 +1,52 @@
+"""At least once, for upsert topics: no transaction, and a task ends only when the brokers have everything.
+
+A batch that is written again after a crash repeats upserts and deletes, which changes nothing for whoever keeps the
+last value of each key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from service.kafka.clients import count_partitions, producer_settings, servers
+from service.kafka.errors import translate
+from service.kafka.outgoing import Outgoing, send
+from service.kafka.spec import SinkSpec
+
+
+class _Deliveries:
+    """A producer, and the first of the messages' failures."""
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._failure: KafkaError | None = None
+        self.producer: Any = Producer({**producer_settings(spec.kafka), "on_delivery": self._report})
+        self.partitions = count_partitions(self.producer, spec.topic)
+
+    def _report(self, error: KafkaError | None, _message: object) -> None:
+        self._failure = self._failure or error
+
+    def flush(self, seconds: float) -> None:
+        """Wait for all acknowledgements. Raises KafkaException for the first message that was not delivered."""
+        left = self.producer.flush(seconds)
+        if self._failure is not None:
+            raise KafkaException(self._failure)
+        if left:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - librdkafka's own code
+
+
+_kept: dict[tuple[str, str], _Deliveries] = {}
+
+
+def write(spec: SinkSpec, outgoing: Outgoing) -> None:
+    """Write and wait until all is acknowledged. Raises a ChangelogError, after which the task is to be done again."""
+    cache = (servers(spec.kafka), spec.topic)
+    deliveries = _kept.pop(cache, None)
+    try:
+        deliveries = deliveries or _Deliveries(spec)
+        send(deliveries.producer, spec, outgoing, deliveries.partitions)
+        deliveries.flush(spec.transaction_timeout_ms / 1000)
+    except KafkaException as error:
+        raise translate(error, servers(spec.kafka), f"writing to topic {spec.topic}") from None
+    _kept[cache] = deliveries

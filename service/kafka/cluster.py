@@ -1,0 +1,88 @@
+"""What the driver asks of the brokers: which partitions a source has, and which offsets they hold.
+
+The end of a partition is its last stable offset: what lies behind it belongs to transactions that are still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # it is exported by a name
+
+from service.kafka.clients import ANSWER_SECONDS, Settings, reach, servers
+from service.kafka.errors import MissingTopicError, translate
+from service.kafka.offsets import At
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Kafka's id of each topic, and all partitions there are."""
+
+    ids: Mapping[str, str]
+    partitions: tuple[At, ...]
+
+
+class Cluster:
+    """Questions to the brokers; every one raises a ChangelogError within seconds where no answer comes."""
+
+    def __init__(self, kafka: Settings) -> None:
+        self._kafka = kafka
+        self._client: AdminClient | None = None
+
+    def topics(self, names: Iterable[str]) -> Topics:
+        """The topics of these names with their partitions of now. Raises MissingTopicError."""
+        ids: dict[str, str] = {}
+        partitions: list[At] = []
+        for name, answer in self._admin.describe_topics(TopicCollection(sorted(names)), **_PATIENCE).items():
+            try:
+                topic = answer.result(ANSWER_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise MissingTopicError(
+                        f"Topic {name} is not there, at {servers(self._kafka)}. Create it (`rowkind topics create` "
+                        f"makes the topics of a job), or correct its name."
+                    ) from None
+                raise translate(error, servers(self._kafka), f"looking for topic {name}") from None
+            ids[name] = str(topic.topic_id)
+            partitions += [(name, partition.id) for partition in topic.partitions]
+        return Topics(ids, tuple(sorted(partitions)))
+
+    def earliest(self, partitions: Iterable[At]) -> dict[At, int]:
+        """The offset of the first record that is left in each partition, or could be."""
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def ends(self, partitions: Iterable[At]) -> dict[At, int]:
+        """The last stable offset of each partition."""
+        return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def at_time(self, partitions: Iterable[At], timestamp_ms: int) -> dict[At, int]:
+        """The first offset in each partition whose record is not older; the end where there is none."""
+        wanted = tuple(partitions)
+        found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
+        later = [at for at in wanted if found[at] < 0]
+        return {**found, **(self.ends(later) if later else {})}
+
+    def _offsets(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, int]:
+        question = {TopicPartition(*at): wanted for at in partitions}
+        if not question:
+            return {}
+        answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
+        offsets: dict[At, int] = {}
+        for at, answer in answers.items():
+            try:
+                offsets[at.topic, at.partition] = answer.result(ANSWER_SECONDS + 1).offset
+            except KafkaException as error:
+                doing = f"asking for the offsets of topic {at.topic}, partition {at.partition}"
+                raise translate(error, servers(self._kafka), doing) from None
+        return offsets
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = reach(self._kafka)
+        return self._client
+
+
+_PATIENCE = {"request_timeout": ANSWER_SECONDS}

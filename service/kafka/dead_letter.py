@@ -1,0 +1,127 @@
+"""Records that could not become rows: how they travel to the writer, and how they look in the dead letter topic.
+
+A dead letter rides through the query as a row of kind 4 whose payload is `DeadLetter.to_bytes`. The writer puts it
+out with the original key, value, headers and timestamp untouched, plus Kafka Connect's `__connect.errors.` headers as
+UTF-8 text, none of which replaces a header that is there already.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Self
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from operators.changes import Changes, RowKind, binary
+from operators.hashing import hash64
+from service.kafka.record import Headers
+
+PREFIX = "__connect.errors."
+
+_SCHEMA = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "DeadLetter",
+        "namespace": "rowkind",
+        "fields": [
+            {"name": "table", "type": "string"},
+            {"name": "topic", "type": ["null", "string"]},
+            {"name": "partition", "type": ["null", "int"]},
+            {"name": "offset", "type": ["null", "long"]},
+            {"name": "timestamp", "type": ["null", "long"]},
+            {"name": "key", "type": ["null", "bytes"]},
+            {"name": "value", "type": ["null", "bytes"]},
+            {
+                "name": "headers",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "Header",
+                        "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": ["null", "bytes"]}],
+                    },
+                },
+            },
+            {"name": "stage", "type": "string"},
+            {"name": "error", "type": "string"},
+            {"name": "message", "type": "string"},
+        ],
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that is no row, where it came from, and why.
+
+    `stage` is what failed: "row kind", "framing", "schema", "value", "key" or "changelog". `error` is the class of the
+    error. `timestamp` is in ms since the epoch.
+    """
+
+    table: str
+    stage: str
+    error: str
+    message: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """This dead letter as the payload of a row of kind 4."""
+        output = io.BytesIO()
+        headers = [{"name": name, "value": value} for name, value in self.headers]
+        fastavro.schemaless_writer(output, _SCHEMA, asdict(self) | {"headers": headers})
+        return output.getvalue()
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> Self:
+        """The dead letter that `to_bytes` wrote."""
+        fields = fastavro.schemaless_reader(io.BytesIO(payload), _SCHEMA, None)
+        assert isinstance(fields, dict), "the schema is a record"
+        fields["headers"] = tuple((header["name"], header["value"]) for header in fields["headers"])
+        return cls(**fields)
+
+    def written_headers(self, job: str, sink: str) -> Headers:
+        """The original headers, in their order, and then those that say what happened."""
+        told = {
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "connector.name": job,
+            "task.id": sink,
+            "stage": self.stage,
+            "exception.class.name": self.error,
+            "exception.message": self.message,
+        }
+        present = {name for name, _ in self.headers}
+        return [
+            *self.headers,
+            *(
+                (PREFIX + name, str(value).encode())
+                for name, value in told.items()
+                if value is not None and PREFIX + name not in present
+            ),
+        ]
+
+
+def as_changes(letters: Sequence[DeadLetter]) -> Changes:
+    """Dead letters as changes that any consumer passes around, spread over the shards by their content."""
+    payload: pa.BinaryArray = binary(letter.to_bytes() for letter in letters)
+    count = len(letters)
+    return Changes(
+        side=np.zeros(count, np.int8),
+        kind=np.full(count, RowKind.DEAD_LETTER, np.int8),
+        hash=hash64(payload),
+        key=binary([None] * count),
+        sub=binary([b""] * count),
+        seq=np.zeros(count, np.int64),
+        payload=payload,
+    )

@@ -1,0 +1,281 @@
+"""Records of a table's topic as rows: row kind from the header, value under the schema that the scan reads.
+
+A record that is no row becomes a dead letter that says where it came from and which of five stages it failed:
+row kind, changelog (a kind that the table's mode does not have), framing, schema, value, and key for a null value of an
+upsert topic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from avro import codec, framing
+from avro.defaults import default_bytes
+from avro.errors import RegistryError, RegistryUnreachableError, SchemaError
+from avro.registry import Registry
+from avro.resolve import resolve
+from avro.schema import Field, Record, Type
+from operators.changes import SYMBOLS, Indices, Int8s, Mask, RowKind, Rows, binary, concat_binary
+from service.kafka.dead_letter import DeadLetter
+from service.kafka.errors import UndecodableRowError
+from service.kafka.record import Headers, Records
+from service.kafka.row_kind import MISSING, UNKNOWN, row_kinds
+from service.metrics import sample
+from service.plan.physical import Scan
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The rows of some records, those that were none, and what was counted."""
+
+    rows: Rows
+    letters: tuple[DeadLetter, ...]
+    counters: dict[str, float]
+
+
+class _Faults:
+    """Which records are no rows, and why: stage and reason, the first one that was found."""
+
+    def __init__(self, count: int) -> None:
+        self.bad = np.zeros(count, np.bool_)
+        self.reasons: dict[int, tuple[str, str]] = {}
+
+    def add(self, at: int, stage: str, reason: str) -> None:
+        if not self.bad[at]:
+            self.bad[at] = True
+            self.reasons[at] = (stage, reason)
+
+    def add_all(self, where: Indices, stage: str, reason: str) -> None:
+        for at in where:
+            self.add(int(at), stage, reason)
+
+
+class Decoder:
+    """Decodes the records of one scan.
+
+    `tolerate` says that bad records become dead letters; else the first one raises UndecodableRowError, as a policy
+    `fail` of the row kind does in any case. A registry that does not answer raises RegistryUnreachableError: that is
+    no fault of the record.
+    """
+
+    def __init__(self, scan: Scan, registry: Registry, *, tolerate: bool) -> None:
+        self._scan = scan
+        self._registry = registry
+        self._tolerate = tolerate
+        self._reader = scan.calc.input
+        self._deleted = _deleted_row(scan)
+
+    def decode(self, records: Records) -> Decoded:
+        """The rows of `records` in their order, and a dead letter for each record that is none."""
+        messages = records.messages
+        headers = [message.headers() for message in messages]
+        values = pa.array([message.value() for message in messages], pa.binary())
+        faults = _Faults(len(messages))
+        kind = self._kinds(headers, values, records, faults)
+        dead_key = values.is_null().to_numpy(zero_copy_only=False) & (self._scan.mode == "upsert")
+        payload = self._payloads(values, _schema_headers(headers, self._scan.row_kind.header), dead_key, faults)
+        if dead_key.any():
+            payload = self._with_deleted(payload, np.flatnonzero(dead_key), records, faults)
+        offsets = np.array([message.offset() for message in messages], np.int64)
+        rows = Rows(kind, (offsets << np.int64(16)) | records.partition, payload)
+        letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
+        good = rows.filter(~faults.bad)
+        return Decoded(good, letters, self._count(good, letters, values))
+
+    def _kinds(self, headers: list[Headers], values: pa.Array, records: Records, faults: _Faults) -> Int8s:
+        kind = row_kinds(headers, self._scan.row_kind)
+        if self._scan.mode == "upsert":
+            taken_back = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
+            taken_back |= values.is_null().to_numpy(zero_copy_only=False)
+            return np.where(taken_back, RowKind.DELETE, RowKind.UPDATE_AFTER).astype(np.int8)
+        if (kind < 0).any():
+            self._apply_policy(kind, headers, records, faults)
+        if self._scan.mode == "append":
+            for at in np.flatnonzero((kind > 0) & ~faults.bad):
+                symbol = SYMBOLS[kind[at]]
+                faults.add(
+                    int(at), "changelog", f"a {symbol} in table {self._scan.table}, which is declared append only"
+                )
+        return kind
+
+    def _apply_policy(self, kind: Int8s, headers: list[Headers], records: Records, faults: _Faults) -> None:
+        header = self._scan.row_kind
+        for code, policy in ((MISSING, header.missing), (UNKNOWN, header.unknown)):
+            where = np.flatnonzero(kind == code)
+            kind[where] = RowKind.INSERT
+            if policy == "insert":
+                continue
+            for at in where:
+                reason = f"there is no header {header.header!r} with the row kind"
+                if code == UNKNOWN:
+                    value = [value for name, value in headers[at] or () if name == header.header][-1]
+                    reason = f"the header {header.header!r} has the unknown row kind {value!r}"
+                if policy == "fail":
+                    raise self._error(records, int(at), reason)
+                faults.add(int(at), "row kind", reason)
+
+    def _payloads(self, values: pa.Array, schemas: pa.Array | None, dead_key: Mask, faults: _Faults) -> pa.BinaryArray:
+        """The rows under the scan's schema; empty bytes for bad ones and for nulls."""
+        wanted = ~(faults.bad | dead_key)
+        if wanted.all():
+            return self._unframed(framing.split(values, schemas), np.arange(len(values)), self._reader, faults)
+        where = np.flatnonzero(wanted)
+        at = pa.array(where)
+        framed = framing.split(values.take(at), None if schemas is None else schemas.take(at))
+        some = self._unframed(framed, where, self._reader, faults)
+        return _scatter([some], [where], len(values))
+
+    def _unframed(self, framed: framing.Framed, where: Indices, reader: Record, faults: _Faults) -> pa.BinaryArray:
+        """Keys or values under `reader`; `where` says which records they belong to."""
+        count = len(framed.payload)
+        for at in np.flatnonzero(framed.bad):
+            faults.add(int(where[at]), "framing", framed.reason(int(at)))
+        parts: list[pa.BinaryArray] = []
+        places: list[Indices] = []
+        for number, schema in enumerate(framed.schemas):
+            assert schema is not None, "values are framed"
+            members = np.flatnonzero(framed.schema == number)
+            payload = framed.payload if len(members) == count else framed.payload.take(pa.array(members))
+            try:
+                resolved, decoded = resolve(self._registry.schema_by_id(schema), reader, payload)
+            except RegistryUnreachableError:
+                raise
+            except (RegistryError, SchemaError) as error:
+                faults.add_all(where[members], "schema", str(error))
+                continue
+            for at in np.flatnonzero(decoded.bad):
+                faults.add(
+                    int(where[members[at]]), "value" if reader is self._reader else "key", decoded.reason(int(at))
+                )
+            if len(members) == count:
+                return resolved
+            parts.append(resolved)
+            places.append(members)
+        return _scatter(parts, places, count)
+
+    def _with_deleted(
+        self, payload: pa.BinaryArray, where: Indices, records: Records, faults: _Faults
+    ) -> pa.BinaryArray:
+        """`payload` with the rows that null values delete: the key's columns from the Kafka key, the others NULL."""
+        if self._scan.key_record is None or self._deleted is None:
+            faults.add_all(where, "key", f"a null value in table {self._scan.table}, whose key's schema is not known")
+            return payload
+        keys = [records.messages[at].key() for at in where]
+        headers = [records.messages[at].headers() for at in where]
+        schemas = _schema_headers(headers, "", framing.KEY_HEADER)
+        framed = framing.split(pa.array(keys, pa.binary()), schemas)
+        packed = self._unframed(framed, where, self._scan.key_record, faults)
+        rows = codec.read(self._scan.key_record, packed).assemble(self._reader, self._deleted)
+        others = np.setdiff1d(np.arange(len(records)), where)
+        return _scatter([payload.take(pa.array(others)), rows], [others, where], len(records))
+
+    def _letter(self, records: Records, at: int, stage: str, reason: str) -> DeadLetter:
+        error = self._error(records, at, reason)
+        if not self._tolerate:
+            raise error
+        message = records.messages[at]
+        kind, timestamp = message.timestamp()
+        return DeadLetter(
+            table=self._scan.table,
+            stage=stage,
+            error=type(error).__name__,
+            message=reason,
+            topic=records.topic,
+            partition=int(records.partition[at]),
+            offset=message.offset(),
+            timestamp=timestamp if kind else None,
+            key=message.key(),
+            value=message.value(),
+            headers=tuple(message.headers() or ()),
+        )
+
+    def _error(self, records: Records, at: int, reason: str) -> UndecodableRowError:
+        offset = records.messages[at].offset()
+        return UndecodableRowError(records.topic, int(records.partition[at]), offset, reason)
+
+    def _count(self, rows: Rows, letters: Sequence[DeadLetter], values: pa.Array) -> dict[str, float]:
+        table = self._scan.table
+        counts = np.bincount(rows.kind, minlength=len(SYMBOLS))
+        counters: dict[str, float] = {
+            sample("rowkind_rows_in_total", table=table, kind=SYMBOLS[kind]): float(count)
+            for kind, count in enumerate(counts)
+            if count
+        }
+        counters[sample("rowkind_bytes_in_total", table=table)] = pc.sum(pc.binary_length(values)).as_py() or 0
+        for letter in letters:
+            name = sample("rowkind_dead_letters_total", table=table, reason=letter.stage)
+            counters[name] = counters.get(name, 0) + 1
+        return counters
+
+
+def _schema_headers(headers: Sequence[Headers], usual: str, wanted: str = framing.VALUE_HEADER) -> pa.Array | None:
+    """The content of each record's header with the schema's id, null for none; None where no record has one.
+
+    Nearly all records have one header, the row kind, called `usual`: then nothing else is looked at.
+    """
+    if all(not record or (len(record) == 1 and record[0][0] == usual) for record in headers):
+        return None
+    found = [
+        next((value for name, value in reversed(record) if name == wanted), None) if record else None
+        for record in headers
+    ]
+    return pa.array(found, pa.binary()) if any(value is not None for value in found) else None
+
+
+def _scatter(parts: Sequence[pa.BinaryArray], places: Sequence[Indices], length: int) -> pa.BinaryArray:
+    """The parts' values at their places, empty bytes elsewhere."""
+    pool = concat_binary([*parts, binary([b""])])
+    index = np.full(length, len(pool) - 1, np.int64)
+    if places:
+        index[np.concatenate(places)] = np.arange(len(pool) - 1)
+    return pool.take(pa.array(index))
+
+
+def _deleted_row(scan: Scan) -> list[str | bytes] | None:
+    """Where each column of a row comes from that is known by its key alone; None for a table without such a key."""
+    if scan.key_record is None or len(scan.key_record.fields) != len(scan.primary_key):
+        return None
+    of_key = dict(zip(scan.primary_key, scan.key_record.names, strict=True))
+    return [of_key.get(field.name, _nothing(field)) for field in scan.calc.input.fields]
+
+
+def _nothing(field: Field) -> bytes:
+    """NULL, packed; or what comes nearest to it where the column is NOT NULL. Nobody reads it: the key says it all."""
+    packed = default_bytes(Field(field.name, field.type, json.dumps(_zero(field.type))))
+    assert packed is not None, "a default was given"
+    return packed
+
+
+def _zero(type_: Type) -> Any:
+    if type_.nullable:
+        return None
+    match type_.kind:
+        case "boolean":
+            return False
+        case "int" | "long" | "float" | "double":
+            return 0
+        case "bytes" if type_.logical == "decimal":
+            return "\0"
+        case "bytes" | "string":
+            return ""
+        case "fixed":
+            return "\0" * type_.size
+        case "enum":
+            return type_.symbols[0]
+        case "record":
+            return {inner.name: _zero(inner.type) for inner in type_.fields}
+        case "array":
+            return []
+        case "map":
+            return {}
+        case "union":
+            return _zero(type_.branches[0])
+        case _:
+            return None

@@ -1,0 +1,132 @@
+"""What can go wrong between the service and Kafka, each with what to do about it.
+
+ChangelogError
+ ├── UnreachableError         no broker answers
+ ├── RefusedError             a broker answers and says no: credentials, TLS or rights
+ ├── MissingTopicError        a topic is not there
+ ├── ReplacedTopicError       a topic was deleted and made anew under a checkpoint
+ ├── UnfitTopicError          a topic is there with settings that do not suit it
+ ├── UnfitSubjectError        the registry holds another schema for a topic than the job has
+ ├── LostOffsetsError         retention has deleted records that were not read yet
+ ├── StalledReadError         a broker stopped delivering records that it had announced
+ ├── UndecodableRowError      a record is no row of its table, and the job tolerates none such
+ ├── AppendOnlyError          an append topic was given a retraction
+ └── TransactionError         a batch could not be committed
+      ├── FencedError         another run of the same job took the transactional id over
+      └── UnknownOutcomeError the broker did not say whether a commit took place
+
+`translate` maps confluent_kafka's exceptions to these at the edge.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+
+class ChangelogError(Exception):
+    """A changelog could not be read or written. The message is all that a user needs to see."""
+
+
+class UnreachableError(ChangelogError):
+    """No broker answers. Check that Kafka runs, the address, and the network between."""
+
+
+class RefusedError(ChangelogError):
+    """A broker refuses us. Check the security settings of the job and the rights of its user."""
+
+
+class MissingTopicError(ChangelogError):
+    """A topic is not there. Create it, `rowkind topics create` does, or mend its name in the job."""
+
+
+class ReplacedTopicError(ChangelogError):
+    """A topic was deleted and made anew, so that the checkpoint's offsets mean nothing. Start with a new checkpoint."""
+
+
+class UnfitTopicError(ChangelogError):
+    """A topic's settings do not suit what it is for. Change them, or name another topic."""
+
+
+class UnfitSubjectError(ChangelogError):
+    """The registry's schema differs from the job's. Change the query or the schema, or name another topic."""
+
+
+class StalledReadError(ChangelogError):
+    """Announced records did not come. Look at the brokers; the batch is read again after a restart."""
+
+
+class AppendOnlyError(ChangelogError):
+    """A row was to be taken back from an append topic. Give the sink the mode retract or upsert."""
+
+
+class LostOffsetsError(ChangelogError):
+    """Records that were to be read are gone. Lengthen retention; start anew or set `start.on_lost`."""
+
+    def __init__(self, topic: str, partition: int, wanted: int, earliest: int) -> None:
+        self.topic, self.partition, self.wanted, self.earliest = topic, partition, wanted, earliest
+        super().__init__(
+            f"Topic {topic}, partition {partition}: offset {wanted} was to be read next, but the earliest record that "
+            f"is left has offset {earliest}; retention has deleted what lay between. The result would lack those rows: "
+            f"start with a new checkpoint, or set on_lost to earliest or latest for this table to go on without them."
+        )
+
+
+class UndecodableRowError(ChangelogError):
+    """A record is no row of its table. Mend the producer, or let the job send such records to a dead letter topic."""
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
+        super().__init__(
+            f"Topic {topic}, partition {partition}, offset {offset}: {reason}. "
+            f"To go on past such records, let the job send them to a dead letter topic."
+        )
+
+
+class TransactionError(ChangelogError):
+    """A batch could not be committed. It is written again after a restart, once."""
+
+
+class FencedError(TransactionError):
+    """Another process took over the transactional id. Look for a second run of the same job."""
+
+
+class UnknownOutcomeError(TransactionError):
+    """Nobody knows whether a commit took place. The next attempt asks the progress topic."""
+
+
+_REFUSALS = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes are spelled with an underscore
+    KafkaError._SSL,  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}  # noqa: SLF001
+
+
+def refuses(error: KafkaError) -> bool:
+    """Whether a broker, or its TLS, said no to us: waiting will not help."""
+    return error.code() in _REFUSALS
+
+
+def fences(error: KafkaError) -> bool:
+    """Whether this producer was replaced by another one under the same transactional id."""
+    return error.code() in _FENCED
+
+
+def translate(failure: KafkaException, servers: str, doing: str) -> ChangelogError:
+    """What a client's exception means to a user; `doing` says what was tried, as in "reading topic orders"."""
+    error: KafkaError = failure.args[0]
+    if refuses(error):
+        return RefusedError(f"While {doing}: Kafka at {servers} refuses this client: {error.str()}.")
+    if error.code() in _MISSING:
+        return MissingTopicError(f"While {doing}: {error.str()}.")
+    if fences(error):
+        return FencedError(f"While {doing}: {error.str()}. Does a second run of this job exist?")
+    return UnreachableError(
+        f"While {doing}: no answer from Kafka at {servers}: {error.str()}. Check that Kafka runs, that "
+        f"bootstrap.servers is right, and that this machine can reach the addresses that the brokers advertise."
+    )

@@ -1,0 +1,110 @@
+"""Offsets of one source as Spark logs them, and the arithmetic on them: admission and division into read tasks.
+
+An end offset names the beginning of its own batch as well. A batch that is read again after a crash then covers
+exactly the same records, even where its beginning was decided by the clock or by the topic's state at the time (start
+from latest or from a timestamp, a partition that was new, a reset after lost offsets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+At = tuple[str, int]
+"""A topic's name and a partition number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Records of one partition from `start` to before `end`; offsets may have gaps."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A position in all partitions of a source's topics.
+
+    - `at`: the next offset to read, by topic and partition.
+    - `ids`: Kafka's id of each topic, by which a topic that was deleted and made anew is known.
+    - `begin`: of an end of a batch, where the batch begins.
+    """
+
+    at: Mapping[At, int]
+    ids: Mapping[str, str]
+    begin: Mapping[At, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that Spark logs."""
+        topics: dict[str, Any] = {name: {"id": self.ids[name], "at": {}} for name in sorted(self.ids)}
+        for (topic, partition), offset in sorted(self.at.items()):
+            topics[topic]["at"][str(partition)] = offset
+        for (topic, partition), offset in sorted(self.begin.items()):
+            topics[topic].setdefault("from", {})[str(partition)] = offset
+        return topics
+
+    @classmethod
+    def from_json(cls, topics: Mapping[str, Any]) -> Self:
+        """The offset that `to_json` wrote."""
+        at = {(name, int(number)): int(o) for name, topic in topics.items() for number, o in topic["at"].items()}
+        begin = {
+            (name, int(number)): int(o) for name, topic in topics.items() for number, o in topic.get("from", {}).items()
+        }
+        return cls(at, {name: topic["id"] for name, topic in topics.items()}, begin)
+
+
+def lag(read: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[At, int]:
+    """Offsets still to be read per partition, from the end and latest offsets that Spark reports for a source."""
+    at = Offset.from_json(read).at
+    return {partition: max(0, end - at.get(partition, 0)) for partition, end in Offset.from_json(latest).at.items()}
+
+
+def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At, int]:
+    """How far a batch of at most `rows` rows goes: every partition in proportion to its lag, so that topics keep pace.
+
+    A partition that lags gets one row at least, which may exceed `rows` by fewer than there are partitions.
+    """
+    behind = {at: stop - begin.get(at, 0) for at, stop in end.items()}
+    total = sum(behind.values())
+    if total <= rows:
+        return dict(end)
+    return {
+        at: begin.get(at, 0) + (min(count, max(1, count * rows // total)) if count > 0 else 0)
+        for at, count in behind.items()
+    }
+
+
+def divide(begin: Mapping[At, int], end: Mapping[At, int], tasks: int, rows_per_task: int) -> list[tuple[Range, ...]]:
+    """The ranges of a batch, for at most `tasks` read tasks of equal size.
+
+    A task gets `rows_per_task` rows at least: small batches take few tasks. A large partition is cut, since what a
+    row means does not depend on who reads it.
+    """
+    whole = [Range(*at, begin.get(at, 0), stop) for at, stop in sorted(end.items()) if stop > begin.get(at, 0)]
+    total = sum(len(part) for part in whole)
+    count = min(tasks, -(-total // rows_per_task))
+    return _cut(whole, -(-total // count)) if count else []
+
+
+def _cut(ranges: Sequence[Range], size: int) -> list[tuple[Range, ...]]:
+    tasks: list[tuple[Range, ...]] = []
+    task: list[Range] = []
+    room = size
+    for part in ranges:
+        start = part.start
+        while start < part.end:
+            stop = min(part.end, start + room)
+            task.append(Range(part.topic, part.partition, start, stop))
+            room -= stop - start
+            start = stop
+            if not room:
+                tasks.append(tuple(task))
+                task, room = [], size
+    return [*tasks, tuple(task)] if task else tasks

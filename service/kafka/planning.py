@@ -1,0 +1,121 @@
+"""The driver's half of a source: where it begins, how far each batch goes, and what was lost on the way.
+
+Kept apart from Spark's interface (`source.py`), so that every decision can be tested by calling it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from service.kafka.cluster import Cluster, Topics
+from service.kafka.errors import LostOffsetsError, ReplacedTopicError
+from service.kafka.offsets import At, Offset, Range, admit, divide
+from service.kafka.spec import SourceSpec
+from service.plan.physical import Start
+
+_TOPICS_EVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is looked up once in a while only: topics, partitions and their earliest offsets."""
+
+    topics: Topics
+    earliest: Mapping[At, int]
+    until: float
+
+
+class Planner:
+    """Plans the batches of one source. `clock` is monotonic, in seconds."""
+
+    def __init__(self, spec: SourceSpec, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
+        self._spec = spec
+        self._cluster = cluster
+        self._clock = clock
+        self._starts: Mapping[str, Start] = {scan.topic: scan.start for scan in spec.scans}
+        self._view: _View | None = None
+        self._target: Mapping[At, int] | None = None
+        self._ends: Mapping[At, int] = {}
+
+    def initial(self) -> Offset:
+        """Where a source without a checkpoint begins."""
+        view = self._look(afresh=True)
+        at: dict[At, int] = {}
+        for name, start in self._starts.items():
+            at.update(
+                self._start(start, view, [partition for partition in view.topics.partitions if partition[0] == name])
+            )
+        return Offset(at, view.topics.ids)
+
+    def end(self, start: Offset, rows: int | None) -> Offset:
+        """The end of the batch that begins at `start`, of at most `rows` rows; `start` itself if there is nothing new.
+
+        Raises LostOffsetsError, ReplacedTopicError or MissingTopicError.
+        """
+        view = self._look()
+        begin = self._begin(start, view)
+        ends = self._ends = self._cluster.ends(view.topics.partitions)
+        if self._target is not None:
+            ends = {at: min(end, self._target.get(at, 0)) for at, end in ends.items()}
+        ends = {at: max(end, begin[at]) for at, end in ends.items()}
+        if ends == begin and start.ids == view.topics.ids:
+            return start
+        end = admit(begin, ends, rows) if rows is not None else ends
+        return Offset(end, view.topics.ids, begin)
+
+    def stop_at_now(self) -> None:
+        """From now on, no batch goes beyond the present ends."""
+        self._target = self._cluster.ends(self._look(afresh=True).topics.partitions)
+
+    def latest(self, start: Offset | None = None) -> Offset | None:
+        """The ends as they were last seen, for the report of the lag."""
+        if self._view is None or not self._ends:
+            return start
+        return Offset(self._ends, self._view.topics.ids)
+
+    def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
+        """What each read task of a batch reads. Raises LostOffsetsError where a replay finds its records gone."""
+        begin = end.begin or start.at
+        if any(end.at[at] > begin.get(at, 0) for at in end.at):
+            view = self._look(afresh=True)
+            begin = self._begin(replace(start, at=begin, ids=end.ids), view)
+        return divide(begin, end.at, self._spec.tasks, self._spec.rows_per_task)
+
+    def _begin(self, start: Offset, view: _View) -> dict[At, int]:
+        """The beginning of each partition after `start`: a new one at its beginning, a lost one where the user says."""
+        begin: dict[At, int] = {}
+        for at in view.topics.partitions:
+            policy = self._starts[at[0]].on_lost
+            replaced = start.ids.get(at[0], view.topics.ids[at[0]]) != view.topics.ids[at[0]]
+            if replaced and policy == "fail":
+                raise ReplacedTopicError(
+                    f"Topic {at[0]} was deleted and made anew since the checkpoint was written. Start the job with a "
+                    f"new checkpoint, or set on_lost to earliest or latest to read the new topic into the old state."
+                )
+            wanted = 0 if replaced else start.at.get(at, 0)
+            earliest = view.earliest[at]
+            if wanted < earliest and policy == "fail":
+                raise LostOffsetsError(*at, wanted, earliest)
+            lost = wanted < earliest or replaced
+            begin[at] = self._cluster.ends([at])[at] if lost and policy == "latest" else max(wanted, earliest)
+        return begin
+
+    def _start(self, start: Start, view: _View, partitions: list[At]) -> dict[At, int]:
+        match start.at:
+            case "earliest":
+                return {at: view.earliest[at] for at in partitions}
+            case "latest":
+                return self._cluster.ends(partitions)
+            case "timestamp":
+                assert start.timestamp_ms is not None, "the job's model requires a time"
+                return self._cluster.at_time(partitions, start.timestamp_ms)
+            case "offsets":
+                return {at: start.offsets.get(at[1], view.earliest[at]) for at in partitions}
+
+    def _look(self, *, afresh: bool = False) -> _View:
+        if self._view is None or afresh or self._clock() >= self._view.until:
+            topics = self._cluster.topics(self._starts)
+            self._view = _View(topics, self._cluster.earliest(topics.partitions), self._clock() + _TOPICS_EVERY_SECONDS)
+        return self._view

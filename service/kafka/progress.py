@@ -1,0 +1,97 @@
+"""What a sink's partition has already written, kept in Kafka inside the same transactions as the rows.
+
+Each sink has a compacted progress topic of its own with one partition for every task partition, into which only that
+partition's transactional id writes. That makes it safe: once `init_transactions` has returned, no transaction is open
+on the partition, so that its last stable offset hides nothing. In a partition shared with others, another's open
+transaction would hide our own last record. The last record of the partition is the progress.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Self
+
+from confluent_kafka import KafkaException
+
+from service.kafka.attempt import Attempt
+from service.kafka.clients import Settings, servers
+from service.kafka.errors import MissingTopicError, UnfitTopicError, translate
+from service.kafka.fetch import Fetcher
+from service.kafka.offsets import Range
+from service.kafka.spec import SinkSpec
+
+_FIRST_STEP = 8
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The last batch that a sink's partition has committed."""
+
+    job: str
+    sink: str
+    partition: int
+    checkpoint: str
+    batch: int
+
+    @classmethod
+    def of(cls, spec: SinkSpec, attempt: Attempt) -> Self:
+        """The progress once `attempt` is committed."""
+        return cls(spec.job, spec.sink, attempt.partition, attempt.checkpoint, attempt.batch)
+
+    def covers(self, attempt: Attempt) -> bool:
+        """Whether `attempt` is written already. Batches of another checkpoint are other batches."""
+        return self.checkpoint == attempt.checkpoint and self.batch >= attempt.batch
+
+    @property
+    def key(self) -> bytes:
+        """The record's key, by which compaction keeps the newest."""
+        return f"{self.job}/{self.sink}/{self.partition}".encode()
+
+    def to_bytes(self) -> bytes:
+        """The record's value."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Self:
+        """The progress that `to_bytes` wrote."""
+        return cls(**json.loads(value))
+
+
+def read(kafka: Settings, topic: str, partition: int) -> Progress | None:
+    """The last progress in a partition of a progress topic, None if there is none yet.
+
+    Must be called after `init_transactions` of the one producer that writes there.
+    """
+    fetcher = _fetcher(tuple(sorted(kafka.items())))
+    try:
+        earliest, end = fetcher.watermarks(topic, partition)
+    except KafkaException as error:
+        raise _unfit(topic, partition, error, kafka) from None
+    step = _FIRST_STEP
+    while True:
+        start = max(earliest, end - step)
+        last: bytes | None = None
+        for chunk in fetcher.fetch([Range(topic, partition, start, end)], {topic: "earliest"}) if end > start else ():
+            last = chunk[-1].messages[-1].value()
+        if last is not None:
+            return Progress.from_bytes(last)
+        if start == earliest:
+            return None
+        step *= 16
+
+
+def _unfit(topic: str, partition: int, error: KafkaException, kafka: Settings) -> Exception:
+    meant = translate(error, servers(kafka), f"reading partition {partition} of the progress topic {topic}")
+    if isinstance(meant, MissingTopicError):
+        return UnfitTopicError(
+            f"The progress topic {topic} is not there or has no partition {partition}; it needs one for every task of "
+            f"the query. `rowkind topics create` makes it."
+        )
+    return meant
+
+
+@lru_cache(maxsize=4)
+def _fetcher(kafka: tuple[tuple[str, str], ...]) -> Fetcher:
+    return Fetcher(dict(kafka))

@@ -1,0 +1,119 @@
+"""What a read task does: decode once per table, calc once per scan, blocks for the consumer's shards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from operators.changes import Block, Changes, Counters, Rows
+from service.calc import run
+from service.kafka.dead_letter import as_changes
+from service.kafka.decode import Decoder
+from service.kafka.fetch import Fetcher
+from service.kafka.offsets import Range
+from service.kafka.record import Records
+from service.kafka.spec import OPTION, SourceSpec, from_option
+from service.metrics import add, sample
+from service.plan.physical import Calc, Scan
+from service.spark.blocks import cut
+
+LabelledBlock = tuple[int, Block]
+
+
+@dataclass
+class _Table:
+    """Scans of one topic that read the same columns of it in the same way: decoded once, a calc for each."""
+
+    scan: Scan
+    decoder: Decoder
+    calcs: list[Calc] = field(default_factory=list)
+
+
+class Reading:
+    """Turns offset ranges into blocks; a worker keeps one per source."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+        self._fetcher = Fetcher(spec.kafka)
+        self._on_lost = {scan.topic: scan.start.on_lost for scan in spec.scans}
+        self._tables = _tables(spec)
+
+    def close(self) -> None:
+        """Let go of the brokers."""
+        self._fetcher.close()
+
+    def blocks(self, ranges: Sequence[Range]) -> Iterator[LabelledBlock]:
+        """The blocks of all records in the ranges, each with the label of its shard."""
+        started = time.perf_counter()
+        for chunk in self._fetcher.fetch(ranges, self._on_lost):
+            counters: dict[str, float] = {}
+            _spend(counters, "fetch", started)
+            changes = [part for records in chunk for part in self._changes(records, counters)]
+            started = time.perf_counter()
+            blocks = list(self._packed(Changes.concat(changes)))
+            _spend(counters, "pack", started)
+            yield from _with_counters(blocks, counters, self._spec.placement[0])
+            started = time.perf_counter()
+
+    def _changes(self, records: Records, counters: dict[str, float]) -> Iterator[Changes]:
+        counted: set[str] = set()
+        for table in self._tables[records.topic]:
+            started = time.perf_counter()
+            decoded = table.decoder.decode(records)
+            if table.scan.table not in counted:
+                # A table that is read twice, as in a self join, is counted once and has each dead letter once.
+                counted.add(table.scan.table)
+                add(counters, decoded.counters)
+                if decoded.letters:
+                    yield as_changes(decoded.letters)
+            _spend(counters, "decode", started)
+            started = time.perf_counter()
+            yield from self._calculated(table, decoded.rows)
+            _spend(counters, "calc", started)
+
+    def _calculated(self, table: _Table, rows: Rows) -> list[Changes]:
+        return [run(calc, rows) for calc in table.calcs] if len(rows) else []
+
+    def _packed(self, changes: Changes) -> Iterator[LabelledBlock]:
+        labels = self._spec.placement
+        for label, part in zip(labels, changes.split(len(labels)), strict=True):
+            for piece in cut(part):
+                yield label, Block(piece)
+
+
+def _tables(spec: SourceSpec) -> dict[str, list[_Table]]:
+    tables: dict[str, list[_Table]] = {}
+    for scan in spec.scans:
+        of_topic = tables.setdefault(scan.topic, [])
+        same = next((table for table in of_topic if _reads_alike(table.scan, scan)), None)
+        if same is None:
+            same = _Table(scan, Decoder(scan, spec.registry, tolerate=spec.tolerate))
+            of_topic.append(same)
+        same.calcs.append(scan.calc)
+    return tables
+
+
+def _reads_alike(one: Scan, other: Scan) -> bool:
+    def reads(scan: Scan) -> tuple[object, ...]:
+        return scan.table, scan.mode, scan.calc.input, scan.primary_key, scan.key_record, scan.row_kind
+
+    return reads(one) == reads(other)
+
+
+def _with_counters(blocks: Sequence[LabelledBlock], counters: Counters, label: int) -> Iterator[LabelledBlock]:
+    """The blocks, of which the first carries the counters; an empty one where there is none."""
+    (first, block), *others = blocks or [(label, Block(Changes.empty()))]
+    yield first, Block(block.changes, counters)
+    yield from others
+
+
+def _spend(counters: dict[str, float], stage: str, since: float) -> None:
+    add(counters, {sample("rowkind_read_seconds_total", stage=stage): time.perf_counter() - since})
+
+
+@lru_cache(maxsize=4)
+def worker_reading(option: str) -> Reading:
+    """The reading that this worker process keeps for a spec, with its consumer, schemas and compiled calcs."""
+    return Reading(from_option({OPTION: option}))

@@ -1,0 +1,65 @@
+"""The row kind of a record, from and to its header.
+
+There is no one convention, so that a table names its header and how the kinds are spelled in it; `PRESETS` holds the
+spellings that are in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from operators.changes import Int8s, RowKind
+from service.kafka.record import Headers
+from service.plan.physical import RowKindHeader
+
+MISSING = -1
+UNKNOWN = -2
+
+_WORDS = {b"insert": 0, b"update_before": 1, b"update_after": 2, b"update": 2, b"delete": 3}
+
+PRESETS: Mapping[str, Mapping[bytes, int]] = {
+    "rowkind": {b"+I": 0, b"-U": 1, b"+U": 2, b"-D": 3},
+    "ordinal": {b"0": 0, b"1": 1, b"2": 2, b"3": 3, b"\x00": 0, b"\x01": 1, b"\x02": 2, b"\x03": 3},
+    "words": {**_WORDS, **{word.upper(): kind for word, kind in _WORDS.items()}},
+    "debezium": {b"c": 0, b"r": 0, b"u": 2, b"d": 3},
+    "diff": {b"1": 0, b"+1": 0, b"-1": 3},
+}
+"""Spelling to row kind, by the preset's name; of several spellings of a kind, the first is the one that is written."""
+
+
+def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> Int8s:
+    """The row kind of each record, `MISSING` or `UNKNOWN`; of several headers with the name, the last wins."""
+    name, ordinal = header.header, header.values.get
+
+    def search(record: Headers) -> int:
+        for other, value in reversed(record or ()):
+            if other == name:
+                return ordinal(value, UNKNOWN) if value is not None else UNKNOWN
+        return MISSING
+
+    return np.array(
+        [
+            # Nearly every record has this one header: no call for it.
+            ordinal(record[0][1], UNKNOWN)  # type: ignore[arg-type] # None is in no map
+            if record is not None and len(record) == 1 and record[0][0] == name
+            else search(record)
+            for record in headers
+        ],
+        dtype=np.int8,
+    )
+
+
+def spellings(values: Mapping[bytes, int]) -> tuple[bytes, bytes, bytes, bytes]:
+    """How each of the four kinds is written.
+
+    Where there is no word for +U or -U, they are spelled as the insert and the delete that they also are.
+    """
+    words: dict[int, bytes] = {}
+    for word, kind in values.items():
+        words.setdefault(kind, word)
+    insert, delete = words.get(RowKind.INSERT), words.get(RowKind.DELETE)
+    if insert is None or delete is None:
+        raise ValueError("a row kind header needs a spelling for +I and one for -D")
+    return insert, words.get(RowKind.UPDATE_BEFORE, delete), words.get(RowKind.UPDATE_AFTER, insert), delete

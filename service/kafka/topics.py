@@ -1,0 +1,159 @@
+"""The topics that a job writes to, and their schemas in the registry: made on request, checked at every start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+
+from avro.errors import ResolutionError, UnknownSubjectError
+from avro.registry import Registry
+from avro.resolve import plan as resolution
+from avro.schema import Record
+from operators.emission import Form
+from service.kafka.clients import ANSWER_SECONDS, Settings, reach, servers
+from service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the job wants it. `replication` None leaves it to the brokers."""
+
+    name: str
+    partitions: int = 1
+    replication: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def sink_topic(name: str, form: Form, partitions: int = 1, replication: int | None = None) -> Topic:
+    """A result topic: of an upsert topic only the last row of each key counts, the others keep every change."""
+    return Topic(name, partitions, replication, {"cleanup.policy": "compact" if form == "upsert" else "delete"})
+
+
+def progress_topic(job: str, sink: str, tasks: int, replication: int | None = None) -> Topic:
+    """A sink's progress: one partition for every task of a batch, kept short by eager compaction."""
+    config = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(1 << 20),
+        "segment.ms": "3600000",
+        "min.cleanable.dirty.ratio": "0.1",
+        "delete.retention.ms": "60000",
+    }
+    return Topic(progress_name(job, sink), tasks, replication, config)
+
+
+def progress_name(job: str, sink: str) -> str:
+    """The name of a sink's progress topic."""
+    return f"{job}.{sink}.progress"
+
+
+def dead_letter_topic(name: str, replication: int | None = None) -> Topic:
+    """A dead letter topic; retention is the brokers' default."""
+    return Topic(name, 1, replication, {"cleanup.policy": "delete"})
+
+
+def create(kafka: Settings, topics: Iterable[Topic]) -> list[str]:
+    """Make the topics that are not there yet, and return their names. Raises a ChangelogError."""
+    admin = reach(kafka)
+    wanted = [
+        NewTopic(topic.name, topic.partitions, topic.replication or -1, config=dict(topic.config)) for topic in topics
+    ]
+    made: list[str] = []
+    answers = admin.create_topics(wanted, operation_timeout=ANSWER_SECONDS) if wanted else {}
+    for name, answer in answers.items():
+        try:
+            answer.result(ANSWER_SECONDS + 1)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            if error.args[0].code() in _UNFIT:
+                raise UnfitTopicError(f"Topic {name} cannot be made: {error.args[0].str()}.") from None
+            raise translate(error, servers(kafka), f"making topic {name}") from None
+        made.append(name)
+    return made
+
+
+def check(kafka: Settings, topics: Sequence[Topic]) -> list[str]:
+    """Make sure that the topics are there and fit; return advice on what is unusual but works.
+
+    Raises MissingTopicError, naming all that are missing, or UnfitTopicError.
+    """
+    admin = reach(kafka)
+    present = admin.list_topics(timeout=ANSWER_SECONDS).topics
+    if missing := [topic.name for topic in topics if topic.name not in present]:
+        raise MissingTopicError(
+            f"There is no topic {', '.join(missing)} at {servers(kafka)}. `rowkind topics create` makes the topics of "
+            f"a job."
+        )
+    for topic in topics:
+        count = len(present[topic.name].partitions)
+        if topic.name.endswith(".progress") and count < topic.partitions:
+            raise UnfitTopicError(
+                f"The progress topic {topic.name} has {count} partitions, and the query writes with {topic.partitions} "
+                f"tasks: add partitions to it."
+            )
+    return _advice(kafka, topics)
+
+
+def _advice(kafka: Settings, topics: Sequence[Topic]) -> list[str]:
+    resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
+    answers = reach(kafka).describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
+    advice: list[str] = []
+    for topic, (_, answer) in zip(topics, answers.items(), strict=True):
+        try:
+            actual = answer.result(ANSWER_SECONDS + 1)["cleanup.policy"].value
+        except KafkaException:
+            continue  # No right to look at settings is no reason not to write.
+        wanted = topic.config.get("cleanup.policy", actual)
+        if wanted == "compact" and "compact" not in actual:
+            advice.append(f"topic {topic.name} has cleanup.policy={actual}: rows that do not change will be lost")
+        if wanted == "delete" and "compact" in actual:
+            advice.append(f"topic {topic.name} has cleanup.policy={actual}: compaction will remove changes that count")
+    return advice
+
+
+@dataclass(frozen=True)
+class SchemaIds:
+    """The ids under which a topic's values and keys are written."""
+
+    value: int
+    key: int | None
+
+
+def register(registry: Registry, topic: str, value: Record, key: Record | None) -> SchemaIds:
+    """The ids of a topic's schemas, which are registered under `<topic>-value` and `<topic>-key` if they are new.
+
+    A schema that differs from the registered one becomes its next version if those who read with the present one can
+    read rows of the new one too. Raises UnfitSubjectError if not, or a RegistryError.
+    """
+    return SchemaIds(
+        _register(registry, f"{topic}-value", value),
+        None if key is None else _register(registry, f"{topic}-key", key),
+    )
+
+
+def _register(registry: Registry, subject: str, record: Record) -> int:
+    try:
+        present = registry.latest(subject)
+    except UnknownSubjectError:
+        return registry.register(subject, record)
+    try:
+        resolution(record, present)
+    except ResolutionError as error:
+        raise UnfitSubjectError(
+            f"Subject {subject} holds another schema than the job would write, and whoever reads with it could not "
+            f"read the new rows: {error}. The registry has ({_columns(present)}), the job ({_columns(record)}). Change the "
+            f"query's columns, or write to another topic."
+        ) from None
+    return registry.register(subject, record)
+
+
+def _columns(record: Record) -> str:
+    return ", ".join(
+        f"{field.name} {field.type.sql}{'' if field.type.nullable else ' NOT NULL'}" for field in record.fields
+    )
+
+
+_UNFIT = {KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_CONFIG}

@@ -1,0 +1,155 @@
+"""Exactly once: one Kafka transaction per batch and partition, with the progress inside.
+
+librdkafka cannot tell a late commit of an earlier transaction from one of the present (it has no KIP-890). So after
+any error or timeout the producer is thrown away. Its successor under the same transactional id fences whatever may
+still be under way, aborts a transaction left open, and then reads in the progress topic what has really happened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import tempfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Literal
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from service.kafka import progress
+from service.kafka.attempt import Attempt
+from service.kafka.clients import ANSWER_SECONDS, count_partitions, servers, transactional_settings
+from service.kafka.errors import (
+    ChangelogError,
+    FencedError,
+    MissingTopicError,
+    RefusedError,
+    TransactionError,
+    UnknownOutcomeError,
+    translate,
+)
+from service.kafka.outgoing import Outgoing, send
+from service.kafka.progress import Progress
+from service.kafka.spec import SinkSpec
+
+Outcome = Literal["committed", "skipped"]
+
+_TRIALS = 3
+_MOST_WRITERS = 16
+
+
+class TransactionalWriter:
+    """A producer under one transactional id, and what its partition has committed so far."""
+
+    def __init__(self, spec: SinkSpec, partition: int) -> None:
+        """Fence all earlier producers of this id, end their transaction, read the progress. Raises ChangelogError."""
+        self._spec = spec
+        self._partition = partition
+        transactional_id = spec.transactional_id(partition)
+        self._claim = _Claim(servers(spec.kafka), transactional_id)
+        settings = transactional_settings(spec.kafka, transactional_id, spec.transaction_timeout_ms)
+        self._producer: Any = Producer(settings)
+        try:
+            self._producer.init_transactions(2 * ANSWER_SECONDS)
+            self._partitions = count_partitions(self._producer, spec.topic)
+        except KafkaException as error:
+            raise translate(error, servers(spec.kafka), f"opening transactional id {transactional_id}") from None
+        self._progress = progress.read(spec.kafka, spec.progress_topic, partition)
+        self._claim.take()
+
+    @property
+    def owned(self) -> bool:
+        """Whether no other process of this machine has fenced this producer, as far as can be known without asking."""
+        return self._claim.held
+
+    def write(self, attempt: Attempt, outgoing: Outgoing) -> Outcome:
+        """Commit `outgoing` with its progress, unless it is there already.
+
+        Raises KafkaException, after which this writer must not be used again.
+        """
+        if self._progress is not None and self._progress.covers(attempt):
+            return "skipped"
+        after = Progress.of(self._spec, attempt)
+        self._producer.begin_transaction()
+        send(self._producer, self._spec, outgoing, self._partitions)
+        self._producer.produce(self._spec.progress_topic, after.to_bytes(), after.key, self._partition)
+        self._producer.commit_transaction(self._spec.transaction_timeout_ms / 1000)
+        self._progress = after
+        return "committed"
+
+    def discard(self) -> None:
+        """Forget the producer without a further word to the brokers."""
+        self._producer.purge()
+        self._producer = None
+
+
+_writers: OrderedDict[tuple[str, str], TransactionalWriter] = OrderedDict()
+
+
+def write_once(spec: SinkSpec, attempt: Attempt, outgoing: Outgoing) -> tuple[Outcome, int]:
+    """Write `outgoing` exactly once, whatever became of earlier attempts; also how many retries that took.
+
+    Producers are kept by the worker. Raises TransactionError if several trials failed, other ChangelogErrors at once.
+    """
+    cache = (servers(spec.kafka), spec.transactional_id(attempt.partition))
+    failure: KafkaException | None = None
+    for trial in range(_TRIALS):
+        writer = _writers.pop(cache, None)
+        if writer is not None and not writer.owned:
+            writer.discard()
+            writer = None
+        writer = writer or TransactionalWriter(spec, attempt.partition)
+        try:
+            outcome = writer.write(attempt, outgoing)
+        except KafkaException as error:
+            writer.discard()
+            failure = error
+            meant = _meaning(spec, error)
+            if isinstance(meant, RefusedError | MissingTopicError):
+                raise meant from None
+        else:
+            _writers[cache] = writer
+            if len(_writers) > _MOST_WRITERS:
+                _writers.popitem(last=False)[1].discard()
+            return outcome, trial
+    assert failure is not None, "a trial that did not fail has returned"
+    raise _meaning(spec, failure) from None
+
+
+def _meaning(spec: SinkSpec, failure: KafkaException) -> ChangelogError:
+    doing = f"committing to topic {spec.topic}"
+    meant = translate(failure, servers(spec.kafka), doing)
+    if isinstance(meant, FencedError | RefusedError | MissingTopicError):
+        return meant
+    error: KafkaError = failure.args[0]
+    if error.code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - librdkafka's own codes have an underscore
+        return UnknownOutcomeError(f"While {doing}: the brokers do not say whether it took place: {error.str()}.")
+    return TransactionError(f"While {doing}: {error.str()}.")
+
+
+class _Claim:
+    """A note on local disk of which process used a transactional id last.
+
+    Only a hint, which saves sending a batch that would be fenced: Spark hands a partition to another worker at will.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, cluster: str, transactional_id: str) -> None:
+        folder = Path(tempfile.gettempdir(), f"rowkind-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._path = folder / hashlib.sha256(f"{cluster}\0{transactional_id}".encode()).hexdigest()
+        self._token = f"{os.getpid()}.{next(self._numbers)}"
+
+    def take(self) -> None:
+        part = self._path.with_suffix(f".{self._token}")
+        part.write_text(self._token)
+        part.replace(self._path)
+
+    @property
+    def held(self) -> bool:
+        try:
+            return self._path.read_text() == self._token
+        except FileNotFoundError:
+            return False

@@ -1,0 +1,190 @@
+"""Every metric of the service, in one list, and their exposition for Prometheus.
+
+Readers, operators and writers count into samples named as in the exposition format (`operators.changes.Counters`),
+which ride with the blocks to the writer and come back to the main process with the batch's report. There they go into
+one `Metrics`, beside what only the main process knows. Names follow Prometheus: base units, `_total` for what only
+grows, no label without a bound on its values.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+from operators.changes import Counters
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+Name = Literal[
+    "rowkind_info",
+    "rowkind_up",
+    "rowkind_rows_in_total",
+    "rowkind_bytes_in_total",
+    "rowkind_rows_out_total",
+    "rowkind_bytes_out_total",
+    "rowkind_dead_letters_total",
+    "rowkind_dead_letters_written_total",
+    "rowkind_transactions_total",
+    "rowkind_read_seconds_total",
+    "rowkind_write_seconds_total",
+    "rowkind_operator_rows_in_total",
+    "rowkind_operator_rows_out_total",
+    "rowkind_operator_seconds_total",
+    "rowkind_unmatched_retractions_total",
+    "rowkind_state_rows",
+    "rowkind_state_bytes",
+    "rowkind_state_runs",
+    "rowkind_state_merged_rows_total",
+    "rowkind_batch_id",
+    "rowkind_batch_duration_seconds",
+    "rowkind_last_batch_timestamp_seconds",
+    "rowkind_lag_rows",
+    "rowkind_committed_offset",
+]
+"""The name of a metric; `METRICS` has one entry for each."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: what it is called, what it counts, and which labels its samples carry.
+
+    `shards` says that samples carry the label `shard` on their way, over which the exposition sums them up.
+    """
+
+    name: Name
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    shards: bool = False
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("rowkind_info", "gauge", "Constant 1, with the versions as labels.", ("job", "version", "spark")),
+    Metric("rowkind_up", "gauge", "1 while the query of the sink runs, 0 once it has failed.", ("sink",)),
+    Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic, by row kind.", ("table", "kind")),
+    Metric("rowkind_bytes_in_total", "counter", "Bytes of record values read from a table's topic.", ("table",)),
+    Metric("rowkind_rows_out_total", "counter", "Changes written to a sink's topic, by row kind.", ("sink", "kind")),
+    Metric("rowkind_bytes_out_total", "counter", "Bytes of keys and values written to a sink's topic.", ("sink",)),
+    Metric("rowkind_dead_letters_total", "counter", "Records that were no row of their table.", ("table", "reason")),
+    Metric("rowkind_dead_letters_written_total", "counter", "Records written to a dead letter topic.", ("sink",)),
+    Metric(
+        "rowkind_transactions_total",
+        "counter",
+        "Kafka transactions by outcome: committed, skipped (its batch was there already) or retried.",
+        ("sink", "outcome"),
+    ),
+    Metric(
+        "rowkind_read_seconds_total",
+        "counter",
+        "Seconds of read tasks by stage: fetch, decode, calc, pack.",
+        ("stage",),
+    ),
+    Metric(
+        "rowkind_write_seconds_total",
+        "counter",
+        "Seconds of write tasks by stage: unpack, net, send.",
+        ("sink", "stage"),
+    ),
+    Metric("rowkind_operator_rows_in_total", "counter", "Changes that reached an operator.", ("operator", "kind")),
+    Metric("rowkind_operator_rows_out_total", "counter", "Changes that an operator put out.", ("operator", "kind")),
+    Metric("rowkind_operator_seconds_total", "counter", "Seconds of an operator by stage.", ("operator", "stage")),
+    Metric("rowkind_unmatched_retractions_total", "counter", "Retractions that found no row.", ("operator",)),
+    Metric("rowkind_state_rows", "gauge", "Rows kept by an operator.", ("operator",), shards=True),
+    Metric("rowkind_state_bytes", "gauge", "Bytes kept by an operator, as stored.", ("operator",), shards=True),
+    Metric("rowkind_state_runs", "gauge", "Sorted runs kept by an operator.", ("operator",), shards=True),
+    Metric("rowkind_state_merged_rows_total", "counter", "Rows rewritten by merges of runs.", ("operator",)),
+    Metric("rowkind_batch_id", "gauge", "Number of the last batch that was committed.", ("sink",)),
+    Metric("rowkind_batch_duration_seconds", "histogram", "Seconds from a batch's start to its end.", ("sink",)),
+    Metric("rowkind_last_batch_timestamp_seconds", "gauge", "When the last batch ended, Unix time.", ("sink",)),
+    Metric("rowkind_lag_rows", "gauge", "Offsets still to be read.", ("sink", "topic", "partition")),
+    Metric("rowkind_committed_offset", "gauge", "The next offset to be read.", ("sink", "topic", "partition")),
+)
+
+_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})?")
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+_ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+
+assert {metric.name for metric in METRICS} == set(get_args(Name)), "every metric is named once and described once"
+
+
+def sample(name: Name, **labels: object) -> str:
+    """The name of a sample with its labels, as counters carry it."""
+    inside = ",".join(f'{label}="{_escape(str(value))}"' for label, value in labels.items())
+    return f"{name}{{{inside}}}"
+
+
+def parse(text: str) -> tuple[str, dict[str, str]]:
+    """The metric's name and the labels of a sample that `sample` named."""
+    match = _SAMPLE.fullmatch(text)
+    assert match is not None, f"no sample's name: {text}"
+    return match[1], {label: _unescape(value) for label, value in _LABEL.findall(match[2] or "")}
+
+
+def add(into: dict[str, float], counters: Counters) -> None:
+    """Take `counters` into `into`: what ends in `_total` adds up, gauges replace."""
+    for name, value in counters.items():
+        if name.partition("{")[0].endswith("_total"):
+            into[name] = into.get(name, 0) + value
+        else:
+            into[name] = value
+
+
+class Metrics:
+    """The values of all metrics of this process."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        self._metrics = {metric.name: (metric, _instrument(metric, self._registry)) for metric in METRICS}
+        self._shards: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
+
+    def set(self, name: Name, value: float, **labels: object) -> None:
+        """Set a gauge, add to a counter, observe for a histogram."""
+        metric, instrument = self._metrics[name]
+        child = instrument.labels(*(str(labels[label]) for label in metric.labels)) if metric.labels else instrument
+        match metric.kind:
+            case "counter":
+                child.inc(value)
+            case "gauge":
+                child.set(value)
+            case "histogram":
+                child.observe(value)
+
+    def add(self, counters: Counters) -> None:
+        """Take in the samples of one batch."""
+        for text, value in counters.items():
+            name, labels = parse(text)
+            metric, _ = self._metrics[name]  # type: ignore[index] # a KeyError says that a metric lacks its entry
+            if metric.shards:
+                shard = labels.pop("shard")
+                by_shard = self._shards.setdefault((name, tuple(labels[label] for label in metric.labels)), {})
+                by_shard[shard] = value
+                self.set(metric.name, sum(by_shard.values()), **labels)
+            else:
+                self.set(metric.name, value, **labels)
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return bytes(generate_latest(self._registry))
+
+
+def _instrument(metric: Metric, registry: CollectorRegistry) -> Any:
+    match metric.kind:
+        case "counter":
+            return Counter(metric.name, metric.help, metric.labels, registry=registry)
+        case "gauge":
+            return Gauge(metric.name, metric.help, metric.labels, registry=registry)
+        case "histogram":
+            return Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=_BUCKETS)
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r'\\\\|\\"|\\n', lambda found: _ESCAPES[found[0]], text)

@@ -1,0 +1,24 @@
+"""Fixtures for tests against the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from avro.registry import FolderRegistry
+from service.dev.broker import Broker
+from tests.kafka.tables import Topic
+
+
+@pytest.fixture
+def schemas(tmp_path: Path) -> FolderRegistry:
+    """An empty schema registry."""
+    return FolderRegistry(tmp_path / "schemas")
+
+
+@pytest.fixture
+def orders(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry) -> Topic:
+    """A topic of orders with one partition."""
+    return Topic(new_topic(), broker, schemas)

@@ -1,0 +1,162 @@
+"""Sinks for the tests of the writer: specs, changes, and what a read_committed consumer finds afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from avro.framing import split
+from avro.registry import FolderRegistry
+from operators.changes import SYMBOLS, Block, Changes, Counters, binary, constant
+from operators.hashing import hash64
+from service.dev.broker import Broker
+from service.kafka import attempt, topics
+from service.kafka.attempt import Attempt
+from service.kafka.sink import KafkaStreamWriter, Written
+from service.kafka.source import EDGE
+from service.kafka.spec import SinkSpec
+from tests.kafka.tables import ORDER_KEY, ORDERS, Row, packed, settings, unpacked
+
+Change = tuple[str, Row]
+
+
+def changes(*given: Change, first_seq: int = 0) -> Changes:
+    """Changes of orders, keyed by id as for a Kafka topic, in arrival order."""
+    rows = [row for _, row in given]
+    key = binary(packed(ORDER_KEY, [{"id": row["id"]} for row in rows]))
+    return Changes(
+        np.zeros(len(rows), np.int8),
+        np.array([SYMBOLS.index(kind) for kind, _ in given], np.int8),
+        hash64(key),
+        key,
+        constant(b"", len(rows)),
+        np.arange(first_seq, first_seq + len(rows)),
+        binary(packed(ORDERS, rows)),
+    )
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record of a result topic."""
+
+    partition: int
+    offset: int
+    key: int | None
+    row: Row | None
+    headers: list[tuple[str, bytes | None]] | None
+    raw_key: bytes | None
+
+
+@dataclass
+class Sink:
+    """A result topic, its spec, and a writer for it."""
+
+    spec: SinkSpec
+
+    def write(
+        self,
+        *parts: Changes,
+        batch: int = 0,
+        partition: int = 0,
+        checkpoint: str = "c",
+        counters: Counters | None = None,
+        monkeypatch: Any = None,
+    ) -> Written:
+        """Write as the task of `partition` in `batch` would."""
+        blocks = [Block(part, (counters or {}) if number == 0 else {}).to_bytes() for number, part in enumerate(parts)]
+        batches = [
+            pa.RecordBatch.from_arrays([pa.array([0], pa.int32()), pa.array([block], pa.binary())], schema=EDGE)
+            for block in blocks
+        ]
+        monkeypatch.setattr(attempt, "current", lambda: Attempt(checkpoint, batch, partition))
+        return KafkaStreamWriter(self.spec).write(iter(batches))
+
+    def messages(self, topic: str | None = None) -> list[Message]:
+        """What a read_committed consumer sees, partition by partition."""
+        return [
+            Message(
+                message.partition(),
+                message.offset(),
+                None if message.key() is None else int(_row(ORDER_KEY, message.key())["id"]),
+                None if message.value() is None else _row(ORDERS, message.value()),
+                message.headers(),
+                message.key(),
+            )
+            for message in committed(self.spec.kafka, topic or self.spec.topic)
+        ]
+
+    def ops(self) -> list[tuple[str, Row]]:
+        """Row kind header and row of each message."""
+        return [(message.headers[0][1].decode(), message.row) for message in self.messages()]
+
+
+def _row(record: Any, value: bytes) -> Row:
+    return unpacked(record, split(binary([value])).payload)[0]
+
+
+def committed(kafka: Any, topic: str) -> list[Any]:
+    """All records of a topic that are committed."""
+    consumer = Consumer(
+        {
+            **kafka,
+            "group.id": "check",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 5,
+        }
+    )
+    try:
+        parts = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
+        found: list[Any] = []
+        for part in parts:
+            consumer.assign([TopicPartition(topic, part, 0)])
+            while True:
+                message = consumer.poll(20)
+                assert message is not None, "nothing came"
+                if message.error() is None:
+                    found.append(message)
+                    continue
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                break
+        return found
+    finally:
+        consumer.close()
+
+
+def make_sink(
+    broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, folder: Path, **changed: Any
+) -> Sink:
+    """A sink over a fresh topic, with its progress topic."""
+    partitions = changed.pop("partitions", 1)
+    topic = new_topic(partitions)
+    form = changed.get("form", "retract")
+    ids = topics.register(schemas, topic, ORDERS, ORDER_KEY)
+    spec = SinkSpec(
+        job="job",
+        sink=topic,
+        topic=topic,
+        form=form,
+        keyed=True,
+        by_seq=False,
+        value_schema=ids.value,
+        key_schema=ids.key,
+        kafka=settings(broker),
+        progress_topic=topics.progress_name("job", topic),
+        report_folder=str(folder / "reports"),
+    )
+    topics.create(spec.kafka, [topics.progress_topic("job", topic, 4)])
+    if form == "upsert":
+        spec = replace(spec, row_kind=None)
+    return Sink(replace(spec, **changed))
+
+
+def symbols(messages: Iterable[Message]) -> list[bytes | None]:
+    """The row kind headers."""
+    return [message.headers[0][1] if message.headers else None for message in messages]

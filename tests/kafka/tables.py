@@ -1,0 +1,187 @@
+"""Tables and topics for the tests of the reader and the writer: schemas, records, and whole reads without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Producer
+
+from avro import codec
+from avro.framing import frame
+from avro.registry import FolderRegistry
+from avro.schema import Record
+from operators.changes import SYMBOLS, Block, Changes, RowKind
+from service.dev.broker import Broker
+from service.kafka.cluster import Cluster
+from service.kafka.dead_letter import DeadLetter
+from service.kafka.offsets import Offset, Range
+from service.kafka.planning import Planner
+from service.kafka.reading import Reading
+from service.kafka.spec import SourceSpec
+from service.plan.physical import Calc, Expression, Key, Scan
+
+ORDERS = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10,2)"}, name="Order")
+ORDER_KEY = Record.of({"id": "BIGINT NOT NULL"}, name="OrderKey")
+
+Row = Mapping[str, Any]
+
+
+def settings(broker: Broker) -> dict[str, str]:
+    """Settings of librdkafka for the test process's broker, without its chatter."""
+    return {"bootstrap.servers": broker.bootstrap_servers, "log_level": "0"}
+
+
+def column(record: Record, name: str) -> Expression:
+    """A bare column as an expression."""
+    return Expression(sql=f'"{name}"', type=record.type(name), columns=(name,), text=name, column=name)
+
+
+def pass_on(record: Record, key: Sequence[str] = ("id",), side: int = 0) -> Calc:
+    """A calc that hands rows on as they are, keyed by some columns."""
+    parts = tuple(column(record, name) for name in key)
+    return Calc(
+        record,
+        record,
+        tuple(column(record, name) for name in record.names),
+        Key(parts, (True,) * len(parts)),
+        side=side,
+    )
+
+
+def scan(topic: str, **changed: Any) -> Scan:
+    """A retract table of orders over a topic, with changes."""
+    record = changed.pop("record", ORDERS)
+    settings: dict[str, Any] = {
+        "node": "scan",
+        "table": "orders",
+        "mode": "retract",
+        "declared": record,
+        "primary_key": ("id",),
+        "calc": pass_on(record),
+        "key_record": ORDER_KEY,
+    }
+    return Scan(topic=topic, **(settings | changed))
+
+
+def packed(record: Record, rows: Iterable[Row]) -> list[bytes]:
+    """Rows as Avro, unframed."""
+    rows = list(rows)
+    columns = {each.name: pa.array([row[each.name] for row in rows], each.type.arrow) for each in record.fields}
+    return codec.encode(record, columns, len(rows)).to_pylist()
+
+
+def unpacked(record: Record, payload: pa.BinaryArray) -> list[Row]:
+    """Packed rows as plain values."""
+    decoded = codec.read(record, payload)
+    columns = {name: decoded.column(name).to_pylist() for name in record.names}
+    return [{name: columns[name][i] for name in record.names} for i in range(len(payload))]
+
+
+@dataclass
+class Topic:
+    """A topic of orders, with what a test needs to write to it."""
+
+    name: str
+    broker: Broker
+    registry: FolderRegistry
+    record: Record = ORDERS
+    header: str = "op"
+    id: int = field(init=False)
+    key_id: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.id = self.registry.register(f"{self.name}-value", self.record)
+        self.key_id = self.registry.register(f"{self.name}-key", ORDER_KEY)
+
+    def value(self, row: Row) -> bytes:
+        """A row as the producer would write it."""
+        return frame(self.id, pa.array(packed(self.record, [row]), pa.binary()))[0].as_py()
+
+    def key(self, number: int) -> bytes:
+        """A key as the producer would write it."""
+        return frame(self.key_id, pa.array(packed(ORDER_KEY, [{"id": number}]), pa.binary()))[0].as_py()
+
+    def send(self, *records: tuple[Any, ...], partition: int = 0, producer: Producer | None = None) -> None:
+        """Write records: (kind, row), or (headers, value, key) to say every byte."""
+        own = producer or Producer(settings(self.broker))
+        for record in records:
+            if len(record) == 2:
+                kind, row = record
+                own.produce(self.name, self.value(row), self.key(row["id"]), partition, headers=[(self.header, kind)])
+            else:
+                headers, value, key = record
+                own.produce(self.name, value, key, partition, headers=headers)
+        if producer is None:
+            assert own.flush(20) == 0
+
+    def spec(self, *scans: Scan, **changed: Any) -> SourceSpec:
+        """A source over some scans, or over the retract table of this topic."""
+        given = {"kafka": settings(self.broker), "registry": self.registry, "tolerate": True}
+        return SourceSpec(scans or (scan(self.name),), **(given | changed))
+
+
+def order(number: int, name: str | None = "n", amount: str | None = None) -> Row:
+    """An order."""
+    from decimal import Decimal  # noqa: PLC0415 - only here
+
+    return {"id": number, "name": name, "amount": None if amount is None else Decimal(amount)}
+
+
+def planner(spec: SourceSpec, clock: Callable[[], float] | None = None) -> Planner:
+    """The driver's half of a source; its view of the topics is never stale."""
+    ticks = iter(range(10**9))
+    return Planner(spec, Cluster(spec.kafka), clock or (lambda: 100.0 * next(ticks)))
+
+
+@dataclass
+class Result:
+    """What a read gave: changes, dead letters, counters."""
+
+    changes: Changes
+    letters: list[DeadLetter]
+    counters: dict[str, float]
+    blocks: list[tuple[int, Block]]
+
+    def rows(self, record: Record = ORDERS) -> list[tuple[str, Row]]:
+        """Row kind and row, by seq."""
+        rows = unpacked(record, self.changes.payload)
+        numbered = zip(self.changes.seq.tolist(), self.changes.kind.tolist(), rows, strict=True)
+        return [(SYMBOLS[kind], row) for _, kind, row in sorted(numbered, key=lambda item: item[0])]
+
+    def ids(self) -> list[int]:
+        """The ids of the rows, by seq."""
+        return [row["id"] for _, row in self.rows()]
+
+
+def read(spec: SourceSpec, ranges: Iterable[Sequence[Range]]) -> Result:
+    """Read ranges as the tasks of one batch would."""
+    reading = Reading(spec)
+    try:
+        blocks = [block for task in ranges for block in reading.blocks(task)]
+    finally:
+        reading.close()
+    counters: dict[str, float] = {}
+    for _, block in blocks:
+        for name, value in block.counters.items():
+            counters[name] = counters.get(name, 0) + value
+    everything = Changes.concat([block.changes for _, block in blocks])
+    dead = everything.kind == RowKind.DEAD_LETTER
+    letters = [DeadLetter.from_bytes(payload) for payload in everything.filter(dead).payload.to_pylist()]
+    return Result(everything.filter(~dead), letters, counters, blocks)
+
+
+def read_all(spec: SourceSpec, start: Offset | None = None) -> Result:
+    """Read one batch without a limit from `start`, or from where the source begins."""
+    plan = planner(spec)
+    begin = start or plan.initial()
+    end = plan.end(begin, None)
+    return read(spec, plan.tasks(begin, end))
+
+
+def registry(path: Path) -> FolderRegistry:
+    """A schema registry in a folder."""
+    return FolderRegistry(path)
