@@ -19,7 +19,8 @@ class BlobStore(Protocol):
 
     - Every name but `MANIFEST` is written at most once with at most one content (names are digests of the content),
       so a store may cache such a blob anywhere and for any length of time.
-    - `get` of a name that was never put, was deleted, or was dropped by the store's own TTL returns None.
+    - `get` of a name that was never put, was deleted, or was dropped by the store's own TTL returns None; where a cache
+      still has the bytes that the name is the digest of, it may return those. Never so for `MANIFEST`.
     - Changes become durable together with the batch, or not at all. A store never sees two batches at once.
     """
 

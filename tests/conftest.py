@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
 
 from service.dev.broker import Broker
+from service.spark.session import session
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +41,13 @@ def new_topic(admin: AdminClient) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the test process: two cores, two partitions, a failed task is tried once more."""
+    running = session(
+        "tests", master="local[2,2]", parallelism=2, checkpoint=str(tmp_path_factory.mktemp("checkpoints"))
+    )
+    yield running
+    running.stop()

@@ -33,7 +33,10 @@ def digest(blob: pa.Buffer | bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """Bytes that each worker keeps mapped or in memory, and bytes of files that an executor keeps on its disk."""
+    """Bytes that each worker keeps mapped or in memory, and bytes of files that an executor keeps on its disk.
+
+    Zero turns either off.
+    """
 
     worker: int = 1 << 30
     disk: int = 8 << 30
@@ -59,7 +62,7 @@ class RunCache:
             self._used.move_to_end(name)
             return blob
         path = self._directory / name
-        blob = _map(path)
+        blob = _map(path) if self._limits.disk else None
         if blob is None:
             return None
         if digest(blob) != name:

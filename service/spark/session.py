@@ -65,7 +65,7 @@ def session(
         ui: serve Spark's own web page.
         settings: further Spark settings, which win over what is set here.
     """
-    local = master.startswith("local")
+    local = master == "local" or master.startswith("local[")
     # Spark starts `python3` from the path unless told otherwise, which has other packages or none.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master)
@@ -105,17 +105,24 @@ def _logging() -> Path:
     return copy
 
 
+def archive(path: Path) -> None:
+    """Write the packages that run here into a zip file at `path`, from which Python can import them."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+        for package in PACKAGES:
+            root = Path(str(resources.files(package)))
+            for file in sorted(root.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    target.write(file, Path(package) / file.relative_to(root))
+
+
 def _ship(spark: SparkSession) -> None:
     """Give the executors the very code that runs here, whatever their image holds.
 
     The libraries that it needs come with the executors' image, which has its interpreter at the same path as the
     driver's (or `spark.pyspark.python` says where).
     """
-    archive = Path(tempfile.mkdtemp(prefix="rowkind-")) / "rowkind.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
-        for package in PACKAGES:
-            root = Path(str(resources.files(package)))
-            for file in sorted(root.rglob("*")):
-                if file.is_file() and "__pycache__" not in file.parts:
-                    target.write(file, Path(package) / file.relative_to(root))
-    spark.sparkContext.addPyFile(str(archive))
+    with tempfile.TemporaryDirectory(prefix="rowkind-") as folder:
+        path = Path(folder) / "rowkind.zip"
+        archive(path)
+        # Spark takes a copy of its own at once.
+        spark.sparkContext.addPyFile(str(path))

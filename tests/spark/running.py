@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ class Query:
     shards: int
     outputs: dict[int, dict[int, list[Block]]] = field(default_factory=dict)
     added: int = 0
+    started: float = field(default_factory=lambda: time.time() - 3600)
 
     def add(self, *batches: Batch) -> None:
         """Put batches in line."""
@@ -48,11 +51,18 @@ class Query:
             )
             draft = self.folder / "draft"
             pq.write_table(table, draft)
+            # Spark takes files in the order of their times.
+            os.utime(draft, (self.started + self.added, self.started + self.added))
             draft.rename(source / f"{self.added:06}.parquet")
             self.added += 1
 
     def run(self) -> None:
         """Run until every batch in line is done; an error of the query is raised as it is."""
+        while len(self.outputs) < self.added:
+            self._run()
+
+    def _run(self) -> None:
+        """Run until Spark says that all is done, which after a failed batch is the case with that batch alone."""
         query = (
             self.spark.readStream.schema(EDGE_SCHEMA)
             .option("maxFilesPerTrigger", 1)

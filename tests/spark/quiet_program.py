@@ -1,0 +1,31 @@
+"""A program that does with Spark what a job does, for the test of what the screen shows then."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+
+from operators.changes import Block
+from service.spark.processor import OperatorProcessor
+from service.spark.session import session
+from tests.spark.distinct import Distinct, by_payload, changes
+from tests.spark.running import Query
+
+
+def main(folder: Path) -> None:
+    """Run a query, let it fail, and stop."""
+    spark = session("quiet", master="local[1]", parallelism=1, checkpoint=str(folder))
+    processor = OperatorProcessor("distinct", Distinct(), by_payload, shards=1, labels=[0], unmatched="fail")
+    query = Query(spark, folder, processor, shards=1)
+    query.add({0: [Block(changes(("+I", "a")))]}, {0: [Block(changes(("-D", "b")))]})
+    try:
+        query.run()
+    except StreamingQueryException:
+        print("failed as it should", file=sys.stderr)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from service.spark.cache import CacheLimits, RunCache, digest, worker_cache
+
+LIMITS = CacheLimits(worker=1 << 20, disk=1 << 20)
+
+
+def blob(seed: int, size: int = 1000) -> pa.Buffer:
+    """Some bytes that no other seed gives."""
+    return pa.py_buffer(seed.to_bytes(8, "big") * (size // 8))
+
+
+def test_a_blob_that_was_put_is_there(tmp_path: Path) -> None:
+    """What one batch puts, the next one gets."""
+    cache = RunCache(tmp_path, LIMITS)
+    cache.put(digest(blob(1)), blob(1))
+    assert cache.get(digest(blob(1))) == blob(1)
+
+
+def test_workers_share_files(tmp_path: Path) -> None:
+    """A blob that one worker put is mapped by another from the same directory."""
+    RunCache(tmp_path / "shared", LIMITS).put(digest(blob(1)), blob(1))
+    assert RunCache(tmp_path / "shared", LIMITS).get(digest(blob(1))) == blob(1)
+
+
+def test_a_missing_file_is_a_miss(tmp_path: Path) -> None:
+    """A worker that has not mapped a blob yet does not find it once its file is gone."""
+    RunCache(tmp_path, LIMITS).put(digest(blob(1)), blob(1))
+    (tmp_path / digest(blob(1))).unlink()
+    assert RunCache(tmp_path, LIMITS).get(digest(blob(1))) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", blob(1).to_pybytes()[:-1], blob(2).to_pybytes()])
+def test_a_file_that_is_not_the_blob_is_a_miss_and_goes(tmp_path: Path, content: bytes) -> None:
+    """An empty, truncated or foreign file under a blob's name is noticed, and the blob takes its place again."""
+    name = digest(blob(1))
+    (tmp_path / name).write_bytes(content)
+    cache = RunCache(tmp_path, LIMITS)
+    assert cache.get(name) is None
+    cache.put(name, blob(1))
+    assert RunCache(tmp_path, LIMITS).get(name) == blob(1)
+
+
+def test_a_mapped_blob_outlives_its_file(tmp_path: Path) -> None:
+    """Files may be removed under a worker that still reads them."""
+    cache = RunCache(tmp_path, LIMITS)
+    kept = cache.put(digest(blob(1)), blob(1))
+    RunCache(tmp_path, LIMITS).drop(digest(blob(1)))
+    assert not list(tmp_path.iterdir())
+    assert kept == blob(1)
+
+
+def test_a_dropped_blob_is_gone(tmp_path: Path) -> None:
+    """What state no longer refers to is neither on disk nor in memory."""
+    cache = RunCache(tmp_path, LIMITS)
+    cache.put(digest(blob(1)), blob(1))
+    cache.drop(digest(blob(1)))
+    assert cache.get(digest(blob(1))) is None
+    cache.drop(digest(blob(1)))
+
+
+def test_the_disk_limit_holds_and_the_oldest_files_go(tmp_path: Path) -> None:
+    """Files stay within their limit but for what one worker adds between two looks, and the last used ones stay."""
+    cache = RunCache(tmp_path, CacheLimits(worker=0, disk=64_000))
+    for seed in range(200):
+        cache.put(digest(blob(seed)), blob(seed))
+        os.utime(tmp_path / digest(blob(seed)), (seed, seed))
+        if seed > 0:
+            assert cache.get(digest(blob(0))) == blob(0), "what is used again and again stays"
+    sizes = [file.stat().st_size for file in tmp_path.iterdir()]
+    assert sum(sizes) <= 64_000 + 64_000 / 16 + 1000
+    assert len(sizes) > 32
+    assert cache.get(digest(blob(199))) == blob(199)
+    assert cache.get(digest(blob(50))) is None
+
+
+def test_the_memory_limit_holds(tmp_path: Path) -> None:
+    """A worker lets go of the blobs that it used longest ago, and maps them again from disk."""
+    cache = RunCache(tmp_path, CacheLimits(worker=10_000, disk=1 << 20))
+    for seed in range(50):
+        cache.put(digest(blob(seed)), blob(seed))
+    assert cache._used_bytes <= 10_000
+    assert sum(kept.size for kept in cache._used.values()) == cache._used_bytes
+    assert cache.get(digest(blob(0))) == blob(0)
+
+
+def test_a_useless_disk_fails_nothing(tmp_path: Path) -> None:
+    """Where no file can be written, the cache is a worker's memory and no more."""
+    (tmp_path / "file").write_text("in the way")
+    cache = RunCache(tmp_path / "file", LIMITS)
+    cache.put(digest(blob(1)), blob(1))
+    assert cache.get(digest(blob(1))) == blob(1)
+    assert cache.get(digest(blob(2))) is None
+
+
+def test_a_worker_has_one_cache_in_the_scratch_directory_of_its_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every batch of a worker gets the same cache, under the directory that Spark removes in the end."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
+    cache = worker_cache(LIMITS)
+    cache.put(digest(blob(1)), blob(1))
+    assert worker_cache(LIMITS) is cache
+    assert (tmp_path / "rowkind" / digest(blob(1))).exists()

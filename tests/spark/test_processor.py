@@ -1,0 +1,171 @@
+"""The processor without a query: what goes in, what comes out, and what rides along."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from operators.changes import Block, Changes, RowKind, binary
+from service.metrics import sample
+from service.spark.blocks import cut
+from service.spark.cache import CacheLimits
+from service.spark.errors import UnmatchedRetractionError
+from service.spark.placement import placement
+from service.spark.processor import OperatorProcessor
+from tests.spark.distinct import Distinct, by_payload, changes
+from tests.spark.running import fold
+
+ROWS_IN = sample("rowkind_operator_rows_in_total", operator="distinct", kind="+I")
+ROWS_OUT = sample("rowkind_operator_rows_out_total", operator="distinct", kind="+I")
+UNMATCHED = sample("rowkind_unmatched_retractions_total", operator="distinct")
+DEAD = changes(("!", "dead letter"))
+
+
+def letters(lost: Changes) -> pa.BinaryArray:
+    """The dead letter of a payload is the payload in brackets."""
+    return binary(b"[" + payload + b"]" for payload in lost.payload.to_pylist())
+
+
+class Running:
+    """A processor over Spark's in-memory double of its state."""
+
+    def __init__(self, labels: Sequence[int] = (0,), *, shards: int = 1, **options: Any) -> None:
+        processor = OperatorProcessor(
+            "distinct", Distinct(), by_payload, shards=shards, labels=labels, limits=CacheLimits(0, 0), **options
+        )
+        self._tester = TwsTester(pickle.loads(pickle.dumps(processor)), timeMode="ProcessingTime")
+        self._tester.setProcessingTime(1000)
+
+    def batch(self, *blocks: Block, label: int = 0) -> list[tuple[int, Block]]:
+        """The blocks that a batch of one shard gives."""
+        frame = pd.DataFrame({"shard": [label] * len(blocks), "block": [block.to_bytes() for block in blocks]})
+        out = self._tester.testInPandas(label, frame)
+        return [(shard, Block.from_bytes(block)) for shard, block in zip(out["shard"], out["block"], strict=True)]
+
+
+def test_blocks_of_a_shard_are_one_batch() -> None:
+    """Rows that come and go in different blocks of one batch are netted by the operator."""
+    running = Running()
+    out = running.batch(Block(changes(("+I", "a"), ("+I", "b"))), Block(changes(("-D", "a"), start=2)))
+    assert fold([block.changes for _, block in out]) == {b"b": 1}
+    out = running.batch(Block(changes(("-D", "b"))))
+    assert [block.changes.kind.tolist() for _, block in out] == [[RowKind.DELETE]]
+
+
+def test_output_goes_to_the_label_of_its_shard() -> None:
+    """Each change leaves in a block for the consumer's shard that its hash names."""
+    labels = placement(5, 2)
+    out = Running(labels).batch(Block(changes(*(("+I", f"row {i}") for i in range(100)))))
+    assert {label for label, _ in out} == set(labels)
+    for label, block in out:
+        assert set((block.changes.hash % np.uint64(5)).tolist()) == {label % 5}
+    assert sum(len(block.changes) for _, block in out) == 100
+
+
+def test_counters_ride_on_once() -> None:
+    """Counters of all blocks add up in a single block of the output, with the operator's own."""
+    one, two = Block(changes(("+I", "a")), {"x_total": 1}), Block(changes(("+I", "b"), start=1), {"x_total": 2, "y": 5})
+    out = Running(placement(4, 2)).batch(one, two)
+    carried = [block.counters for _, block in out if block.counters]
+    assert len(carried) == 1
+    assert carried[0]["x_total"] == 3
+    assert carried[0]["y"] == 5
+    assert carried[0][ROWS_IN] == 2
+    assert carried[0][ROWS_OUT] == 2
+    assert carried[0][UNMATCHED] == 0
+
+
+def test_counters_ride_on_without_changes() -> None:
+    """A batch that puts out no rows still puts out its counters, in an empty block."""
+    running = Running(placement(3, 2), shards=3)
+    running.batch(Block(changes(("+I", "a"))))
+    [(label, block)] = running.batch(Block(changes(("+I", "a")), {"x_total": 7}))
+    assert label in placement(3, 2)
+    assert len(block.changes) == 0
+    assert block.counters["x_total"] == 7
+    assert block.counters[ROWS_IN] == 1
+    assert ROWS_OUT not in block.counters
+
+
+def test_a_block_of_counters_alone_does_not_touch_the_operator() -> None:
+    """Counters that come without changes go on, and the operator counts nothing."""
+    [(_, block)] = Running().batch(Block(Changes.empty(), {"x_total": 7}))
+    assert block.counters == {"x_total": 7}
+
+
+def test_state_gauges_name_the_shard() -> None:
+    """The size of state is told per shard, by its number and not by its label."""
+    labels = placement(3, 2)
+    for shard, label in enumerate(labels):
+        [(_, block)] = Running(shards=3).batch(Block(changes(("+I", "a"), ("+I", "b"))), label=label)
+        assert block.counters[sample("rowkind_state_rows", operator="distinct", shard=shard)] == 2
+        assert block.counters[sample("rowkind_state_runs", operator="distinct", shard=shard)] == 1
+
+
+def test_dead_letters_pass_untouched() -> None:
+    """A dead letter among the changes reaches neither operator nor counters, and leaves with the output."""
+    [(_, block)] = Running().batch(Block(Changes.concat([DEAD, changes(("+I", "a"))])))
+    assert sorted(zip(block.changes.kind.tolist(), block.changes.payload.to_pylist(), strict=True)) == [
+        (RowKind.INSERT, b"a"),
+        (RowKind.DEAD_LETTER, b"dead letter"),
+    ]
+    assert block.counters[ROWS_IN] == 1
+    assert block.counters[ROWS_OUT] == 1
+
+
+def test_dead_letters_pass_alone() -> None:
+    """A batch of dead letters only goes through without the operator."""
+    [(_, block)] = Running().batch(Block(DEAD))
+    assert block.changes.payload.to_pylist() == [b"dead letter"]
+    assert not block.counters
+
+
+@pytest.mark.parametrize("policy", ["ignore", "dead_letter"])
+def test_unmatched_retractions_are_counted(policy: Literal["ignore", "dead_letter"]) -> None:
+    """A retraction that finds no row is counted under either lenient policy and changes no state."""
+    running = Running(unmatched=policy, wrap=letters)
+    [(_, block)] = running.batch(Block(changes(("-D", "never there"), ("+I", "a"))))
+    assert block.counters[UNMATCHED] == 1
+    [(_, block)] = running.batch(Block(changes(("+I", "never there"))))
+    assert block.changes.payload.to_pylist() == [b"never there"]
+
+
+def test_unmatched_retractions_become_dead_letters() -> None:
+    """With that policy, each lost retraction leaves as a dead letter that the given function makes."""
+    [(_, block)] = Running(unmatched="dead_letter", wrap=letters).batch(Block(changes(("-D", "lost"))))
+    assert block.changes.kind.tolist() == [RowKind.DEAD_LETTER]
+    assert block.changes.payload.to_pylist() == [b"[lost]"]
+
+
+def test_unmatched_retractions_fail() -> None:
+    """With that policy, the message says which operator, which record, and what to do."""
+    lost = changes(("+I", "a"), ("-D", "lost"), start=(7 << 16) + 1)
+    with pytest.raises(UnmatchedRetractionError, match=r"distinct: 1 retraction.*offset 7 of partition 2.*unmatched"):
+        Running(unmatched="fail").batch(Block(lost))
+
+
+def test_large_output_is_cut() -> None:
+    """Blocks stay near their limit, whatever their rows weigh, and hold every change in order."""
+    large = changes(*(("+I", "x" * (i % 700)) for i in range(1000)))
+    pieces = list(cut(large, limit=10_000))
+    assert 10 < len(pieces) < 200
+    assert max(len(Block(piece).to_bytes()) for piece in pieces) < 25_000
+    back = Changes.concat([Block.from_bytes(Block(piece).to_bytes()).changes for piece in pieces])
+    assert back.payload == large.payload
+    assert back.seq.tolist() == large.seq.tolist()
+    assert list(cut(Changes.empty())) == []
+    assert [len(piece) for piece in cut(changes(("+I", "x" * 100)), limit=10)] == [1]
+
+
+def test_a_processor_is_pickled_by_the_name_of_its_module() -> None:
+    """What Spark ships of the processor are names and values, and no code."""
+    processor = OperatorProcessor("distinct", Distinct(), by_payload, shards=1, labels=[0])
+    assert b"service.spark.processor" in pickle.dumps(processor)
+    assert len(pickle.dumps(processor)) < 1000

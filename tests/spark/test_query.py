@@ -1,0 +1,196 @@
+"""The processor in real queries, on RocksDB: results, restarts, failures, expiry, errors."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from operators.changes import Block, Changes
+from operators.operator import Output
+from operators.store import BlobStore, MemoryStore
+from service.metrics import sample
+from service.spark.errors import surfaced
+from service.spark.placement import placement
+from service.spark.processor import OperatorProcessor
+from service.spark.store import backstop
+from tests.spark.distinct import Distinct, by_payload, changes
+from tests.spark.running import Query, fold
+
+pytestmark = pytest.mark.spark
+
+SHARDS = 3
+LABELS = placement(SHARDS, 2)
+UNMATCHED = sample("rowkind_unmatched_retractions_total", operator="distinct")
+
+
+def query(spark: SparkSession, folder: Path, operator: Distinct | None = None, **options: object) -> Query:
+    """A query of the test operator."""
+    processor = OperatorProcessor(
+        "distinct",
+        operator or Distinct(),
+        by_payload,
+        shards=SHARDS,
+        labels=LABELS,
+        **options,  # type: ignore[arg-type]
+    )
+    return Query(spark, folder, processor, SHARDS)
+
+
+def random_batches(seed: int, batches: int) -> list[dict[int, list[Changes]]]:
+    """Batches of random changes by shard, with duplicates, retractions, and retractions of nothing."""
+    print("seed", seed)
+    dice = random.Random(seed)
+    result = []
+    for batch in range(batches):
+        rows = [(dice.choice(["+I", "+I", "-D"]), f"row {dice.randrange(30)}") for _ in range(dice.randrange(1, 60))]
+        parts = changes(*rows, start=batch * 100).split(SHARDS)
+        result.append({shard: [part] for shard, part in enumerate(parts) if len(part)})
+    return result
+
+
+def as_blocks(batch: Mapping[int, list[Changes]]) -> dict[int, list[Block]]:
+    """The batch with its changes in blocks."""
+    return {shard: [Block(part) for part in parts] for shard, parts in batch.items()}
+
+
+def in_memory(batches: list[dict[int, list[Changes]]], operator: Distinct | None = None) -> list[Output]:
+    """What the operator puts out over memory stores, in order of batches and shards."""
+    operator = operator or Distinct()
+    stores = [{"rows": MemoryStore()} for _ in range(SHARDS)]
+    return [
+        operator.process(Changes.concat(parts), stores[shard], now)
+        for now, batch in enumerate(batches, start=1)
+        for shard, parts in sorted(batch.items())
+    ]
+
+
+def test_memory_and_rocksdb_agree_and_a_restart_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Every batch puts out the same rows over RocksDB as over memory, with the query stopped in the middle."""
+    batches = random_batches(seed=20_261, batches=6)
+    expected = in_memory(batches)
+    running = query(spark, tmp_path)
+    running.add(*map(as_blocks, batches[:3]))
+    running.run()
+    running.add(*map(as_blocks, batches[3:]))
+    running.run()
+    assert len(running.outputs) == 6
+    assert running.folded() == fold([by_payload(output.rows) for output in expected])
+    unmatched = sum(block.counters.get(UNMATCHED, 0) for block in running.blocks())
+    assert unmatched == sum(len(output.unmatched) for output in expected) > 0
+    for label, block in (
+        (label, block) for out in running.outputs.values() for label, blocks in out.items() for block in blocks
+    ):
+        assert label in LABELS
+        assert len(block.changes) == 0 or set((block.changes.hash % SHARDS).tolist()) == {label % SHARDS}
+
+
+@dataclass(frozen=True)
+class Failing(Distinct):
+    """Fails after its work is done, while a file is there; `once` removes the file with the first failure."""
+
+    flag: str = ""
+    once: bool = False
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Work, write state, and then fail."""
+        output = super().process(changes, stores, now)
+        flag = Path(self.flag)
+        if b"poison" in changes.payload.to_pylist() and flag.exists():
+            if self.once:
+                flag.unlink()
+            raise RuntimeError("failed on purpose")
+        return output
+
+
+@pytest.mark.parametrize("once", [True, False], ids=["the task is tried again", "the query is started again"])
+def test_a_batch_that_failed_leaves_no_trace(spark: SparkSession, tmp_path: Path, once: bool) -> None:
+    """State and output after a failure in the middle of a batch are those of a run without one."""
+    flag = tmp_path / "fail"
+    flag.touch()
+    rows = [("+I", "a"), ("+I", "a"), ("+I", "poison"), ("-D", "b")]
+    batches: list[dict[int, list[Changes]]] = [
+        {0: [changes(("+I", "b"), ("+I", "c"))], 1: [changes(("+I", "d"))]},
+        {0: [changes(*rows)], 1: [changes(("-D", "d"), ("+I", "e"))]},
+        {0: [changes(("-D", "a"), ("-D", "poison"))], 1: [changes(("-D", "e"))]},
+    ]
+    running = query(spark, tmp_path, Failing(flag=str(flag), once=once))
+    running.add(*map(as_blocks, batches))
+    if once:
+        running.run()
+    else:
+        with pytest.raises(StreamingQueryException, match="failed on purpose"):
+            running.run()
+        assert sorted(running.outputs) == [0]
+        flag.unlink()
+        running.run()
+    assert not flag.exists()
+    assert running.folded() == fold([by_payload(output.rows) for output in in_memory(batches)]) == {b"a": 1, b"c": 1}
+    assert sum(block.counters.get(UNMATCHED, 0) for block in running.blocks()) == 0
+
+
+def test_blobs_that_nobody_touches_expire_in_the_state_store(spark: SparkSession, tmp_path: Path) -> None:
+    """Once its backstop is over, a shard's state is gone from RocksDB, though no batch deleted it."""
+    ttl = (1500 - backstop(0)) // 2
+    assert backstop(ttl) in {1499, 1500, 1501}
+    running = query(spark, tmp_path, Distinct(ttl_ms=ttl))
+    running.add({0: [Block(changes(("+I", "a")))], 1: [Block(changes(("+I", "b")))]})
+    running.run()
+    assert stored(spark, tmp_path) == 4
+    written = time.time()
+    while time.time() < written + 1.6:
+        time.sleep(0.1)
+    running.add({0: [Block(changes(("+I", "a")))], 1: [Block(changes(("+I", "z")))]})
+    running.run()
+    assert [block.changes.payload.to_pylist() for block in running.outputs[1][LABELS[0]]] != [[]]
+    assert running.folded()[b"a"] == 2, "the row that expired is new again"
+    assert stored(spark, tmp_path) == 4, "the old runs are gone although nobody knew of them any more"
+
+
+def stored(spark: SparkSession, folder: Path) -> int:
+    """How many entries the state store holds."""
+    reader = spark.read.format("statestore").option("stateVarName", "rows")
+    return reader.load(str(folder / "checkpoint")).count()
+
+
+def test_rows_that_all_went_leave_nothing_in_the_state_store(spark: SparkSession, tmp_path: Path) -> None:
+    """Blobs that were replaced are deleted from RocksDB, and only the last manifest and run of a shard are there."""
+    running = query(spark, tmp_path)
+    running.add(*({0: [Block(changes(("+I", f"row {i}"), start=i))]} for i in range(4)))
+    running.run()
+    assert stored(spark, tmp_path) == 2
+
+
+def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    """The message of a failure in a worker comes out of the query's exception as it was raised."""
+    running = query(spark, tmp_path, unmatched="fail")
+    running.add({0: [Block(changes(("-D", "never there"), start=(12 << 16) + 3))]})
+    with pytest.raises(StreamingQueryException) as failure:
+        running.run()
+    found = surfaced(failure.value)
+    assert found is not None
+    assert found.name == "UnmatchedRetractionError"
+    assert found.message.startswith("distinct: 1 retraction(s) of one batch found no row")
+    assert "offset 12 of partition 3" in found.message
+    assert found.message.endswith("or set `unmatched: dead_letter` or `ignore`.")
+    assert surfaced(ValueError("something else")) is None
+
+
+def test_a_query_says_nothing_on_the_screen(tmp_path: Path) -> None:
+    """A session that starts, runs a stateful query, fails in a task and stops prints only what the program prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.quiet_program", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "failed as it should\n")

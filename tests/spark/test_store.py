@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from operators.changes import Block
+from operators.store import MemoryStore
+from service.spark.cache import CacheLimits, RunCache, digest
+from service.spark.errors import StateDamagedError
+from service.spark.processor import OperatorProcessor
+from service.spark.store import SparkStore, backstop, open_map
+from tests.spark.distinct import by_payload, changes
+from tests.spark.running import Query
+from tests.spark.store_contract import CHECKS, NOISE, SMALL, RunChecks
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_memory_store_keeps_the_contract(name: str) -> None:
+    """Every check of the contract passes over a dict, with a restart between the steps."""
+    store = MemoryStore()
+    for step in CHECKS[name]:
+        step(store, False)
+        store = store.copy()
+
+
+def run_on_rocksdb(spark: SparkSession, folder: Path, limits: CacheLimits, cached: bool) -> dict[str, list[str]]:
+    """What came of each step of each check, every check on a shard of its own."""
+    processor = OperatorProcessor(
+        "checks", RunChecks(cached), by_payload, shards=len(CHECKS), labels=[0], limits=limits
+    )
+    query = Query(spark, folder, processor, shards=len(CHECKS))
+    for step in range(max(map(len, CHECKS.values()))):
+        query.add(
+            {
+                shard: [Block(changes(("+I", f"{name}|{step}")))]
+                for shard, (name, steps) in enumerate(CHECKS.items())
+                if step < len(steps)
+            }
+        )
+    query.run()
+    results: dict[str, list[str]] = {name: [] for name in CHECKS}
+    for block in query.blocks():
+        for payload in block.changes.payload.to_pylist():
+            name, result = payload.decode().split("|", 1)
+            results[name].append(result)
+    return results
+
+
+@pytest.fixture(scope="module")
+def with_cache(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The checks over RocksDB and the cache."""
+    return run_on_rocksdb(spark, tmp_path_factory.mktemp("cached"), CacheLimits(), cached=True)
+
+
+@pytest.fixture(scope="module")
+def without_cache(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The checks over RocksDB alone."""
+    return run_on_rocksdb(spark, tmp_path_factory.mktemp("uncached"), CacheLimits(worker=0, disk=0), cached=False)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_spark_store_keeps_the_contract(name: str, with_cache: dict[str, list[str]]) -> None:
+    """Every check of the contract passes inside a worker, over RocksDB and the cache."""
+    assert with_cache[name] == ["passed"] * len(CHECKS[name])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_spark_store_keeps_the_contract_without_a_cache(name: str, without_cache: dict[str, list[str]]) -> None:
+    """Every check of the contract passes inside a worker that has to read each blob from RocksDB."""
+    assert without_cache[name] == ["passed"] * len(CHECKS[name])
+
+
+class Nothing(StatefulProcessor):
+    """A processor that a tester of Spark's wants."""
+
+    def init(self, handle: object) -> None:
+        """Open no state."""
+
+    def handleInputRows(self, *_: object) -> None:  # type: ignore[override] # noqa: N802 -- Spark's name
+        """Do nothing."""
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> tuple[SparkStore, dict[tuple[str, int], tuple[int, int, str, bytes]], RunCache]:
+    """A store over Spark's in-memory double of a map, the map's content, and the store's cache."""
+    tester = TwsTester(Nothing(), timeMode="ProcessingTime")
+    tester.handle.setGroupingKey(1)
+    state = open_map(tester.handle, "rows", None)
+    cache = RunCache(tmp_path, CacheLimits())
+    state.updateValue(("first", 0), (1, 0, "", b""))
+    state.removeKey(("first", 0))
+    return SparkStore(state, cache), state.state[1], cache
+
+
+def test_a_file_lost_from_the_cache_is_fetched_again(parts: tuple, tmp_path: Path) -> None:
+    """A blob whose file is missing, cut short or foreign comes from the state store and is cached anew."""
+    store, content, _ = parts
+    store.put(digest(NOISE), NOISE)
+    path = tmp_path / digest(NOISE)
+    state = open_state(content)
+    for damage in (path.unlink, lambda: path.write_bytes(b"x"), lambda: path.write_bytes(NOISE.to_pybytes()[:-1])):
+        damage()
+        cold = SparkStore(state, RunCache(tmp_path, CacheLimits()))
+        assert cold.get(digest(NOISE)) == NOISE
+        assert cold.seconds > 0, "the state store was asked"
+        assert path.read_bytes() == NOISE.to_pybytes()
+
+
+def test_other_bytes_in_the_state_store_are_noticed(parts: tuple) -> None:
+    """A blob that is not the one its name stands for stops the query with what to do about it."""
+    store, content, cache = parts
+    store.put(digest(SMALL), SMALL)
+    cache.drop(digest(SMALL))
+    content[digest(SMALL), 0] = (1, 3, "", b"bad")
+    with pytest.raises(StateDamagedError, match="restore the checkpoint"):
+        store.get(digest(SMALL))
+
+
+def test_large_blobs_leave_no_part_behind(parts: tuple) -> None:
+    """A blob of several parts is gone from the state store in all of them."""
+    store, content, _ = parts
+    store.put(digest(NOISE), NOISE)
+    assert len(content) > 1
+    store.delete(digest(NOISE))
+    assert not content
+
+
+@pytest.mark.parametrize("ttl", [1, 60_000, 90 * 24 * 3_600_000])
+def test_the_backstop_is_later_than_the_ttl(ttl: int) -> None:
+    """Spark's own TTL never takes a blob that an arrangement may still read."""
+    assert backstop(ttl) > ttl + 3_600_000
+    assert backstop(None) > 100 * 365 * 24 * 3_600_000
+
+
+def open_state(content: dict) -> object:
+    """Another handle on a map's content, as the next batch gets it."""
+    tester = TwsTester(Nothing(), timeMode="ProcessingTime")
+    tester.handle.setGroupingKey(1)
+    state = open_map(tester.handle, "rows", None)
+    state.state[1] = content
+    return state
