@@ -25,6 +25,7 @@ from pydantic import (
 from avro.errors import SchemaError
 from avro.schema import Record
 from service.job import duration
+from service.job.errors import JobError, Problem
 from service.job.substitution import Settings
 from service.kafka.row_kind import PRESETS, spellings
 from service.plan.physical import ChangelogMode, RowKindHeader, Start, Unmatched
@@ -305,6 +306,17 @@ class Job(_Part):
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 0)
+
+    def check_runnable(self) -> None:
+        """Raise JobError if something is missing that only a job that runs needs."""
+        wanted = {
+            "kafka": (self.kafka, "where Kafka is, as `{bootstrap.servers: …}`"),
+            "registry": (self.registry, "where schemas are, as `{url: …}` or `{folder: …}`"),
+            "checkpoint": (self.checkpoint, "the folder that keeps offsets and state"),
+        }
+        missing = [f"{name} is missing: {what}" for name, (value, what) in wanted.items() if value is None]
+        if missing:
+            raise JobError(str(self._file), [Problem(self.line(), "", text) for text in missing])
 
     def read_from(self, file: Path, lines: dict[tuple[str | int, ...], int]) -> Job:
         """This job, knowing where it was read from."""

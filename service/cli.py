@@ -1,0 +1,213 @@
+"""The command line: `rowkind run | try | check | explain | topics create | dev | version`.
+
+Commands load what they need when they run, so that `rowkind try` starts in well under a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from service.job.model import Job
+    from service.plan.physical import Sink
+
+FAILED, REFUSED, UNREACHABLE = 1, 2, 3
+
+_EPILOG = """
+\b
+Exit codes:
+  0  it went well, or was asked to stop
+  1  a query failed while it ran; nothing is lost, the next start does the batch again
+  2  the job or other input is refused; the message says where and why
+  3  the broker or the registry cannot be reached
+"""
+
+_JOB = click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False))
+
+
+@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def main() -> None:
+    """Keep the results of streaming SQL up to date, from Kafka changelogs to Kafka changelogs."""
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """What a user can mend ends as one message and an exit code, without a stack trace."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except Exception as error:
+            code = _exit_code(error)
+            if code is None:
+                raise
+            _fail(str(error), code)
+
+    return run
+
+
+def _exit_code(error: Exception) -> int | None:
+    """By the error's class, looked up in what the command has loaded; None for a fault of our own."""
+    codes = {
+        "service.job.errors.JobError": REFUSED,
+        "service.plan.errors.PlanError": REFUSED,
+        "service.run.trial.InputError": REFUSED,
+        "service.run.errors.CheckpointMismatchError": REFUSED,
+        "service.kafka.errors.UnreachableError": UNREACHABLE,
+        "avro.errors.RegistryUnreachableError": UNREACHABLE,
+        "avro.errors.RegistryError": REFUSED,
+        "service.expressions.ExpressionError": FAILED,
+        "service.run.errors.RunError": FAILED,
+        "service.kafka.errors.ChangelogError": FAILED,
+    }
+    for each in type(error).__mro__:
+        if (code := codes.get(f"{each.__module__}.{each.__qualname__}")) is not None:
+            return code
+    return None
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"rowkind: {message}", err=True)
+    sys.exit(code)
+
+
+def _load(file: Path) -> Job:
+    from service.job.load import load  # noqa: PLC0415 -- see the module's docstring
+
+    return load(file)
+
+
+def _plan(job: Job, only: str | None) -> list[Sink]:
+    from service.job.errors import JobError, Problem  # noqa: PLC0415 -- as above
+    from service.plan.pipeline import plan  # noqa: PLC0415 -- as above
+
+    if only is not None and only not in job.sinks:
+        text = f"there is no sink {only!r}; sinks are {', '.join(job.sinks)}"
+        raise JobError(str(job.file), [Problem(job.line("sinks"), "sinks", text)])
+    return [plan(job, name) for name in job.sinks if only in (None, name)]
+
+
+@main.command()
+@_JOB
+@_guarded
+def check(job_file: Path) -> None:
+    """Read the job and plan its queries, without touching a broker."""
+    sinks = _plan(_load(job_file), None)
+    click.echo(
+        f"{job_file}: {len(sinks)} {'query' if len(sinks) == 1 else 'queries'} planned, nothing to complain about"
+    )
+
+
+@main.command()
+@_JOB
+@click.option("--sink", metavar="NAME", help="Only this sink.")
+@_guarded
+def explain(job_file: Path, sink: str | None) -> None:
+    """Show the plan of every query: keys, changelog modes, state, and advice."""
+    from service.plan.explain import explain as show  # noqa: PLC0415 -- see the module's docstring
+
+    click.echo("\n\n".join(show(each) for each in _plan(_load(job_file), sink)))
+
+
+@main.command("try")
+@_JOB
+@click.option(
+    "--changes",
+    metavar="FILE",
+    required=True,
+    type=click.File(encoding="utf-8"),
+    help='JSON lines, {"table": "orders", "op": "+I", "row": {…}}; - for standard input.',
+)
+@click.option("--sink", metavar="NAME", help="The sink whose query to run; needed where a job has several.")
+@click.option("--batch-rows", metavar="N", default=1, show_default=True, type=click.IntRange(min=1))
+@click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
+@click.option("--fold", is_flag=True, help="Print the rows that are left in the end instead of the changes.")
+@_guarded
+def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine: str, *, fold: bool) -> None:
+    """Run a query over a file of changes, without Kafka.
+
+    The changes are taken in order, in batches of N lines. Decimals are written as text, timestamps as ISO-8601 (UTC)
+    or milliseconds since the epoch. Prints one JSON object for each change of the result, or row with --fold.
+    """
+    from service.run import trial  # noqa: PLC0415 -- see the module's docstring
+
+    job = _load(job_file)
+    if sink is None and len(job.sinks) > 1:
+        _fail(f"{job_file} has several sinks: choose one with --sink ({', '.join(job.sinks)})", REFUSED)
+    (plan,) = _plan(job, sink or next(iter(job.sinks)))
+    batches = trial.read(job, changes, changes.name, batch_rows)
+    for table in trial.unread(plan, batches):
+        _warn(f"the query of sink {plan.name} does not read table {table}")
+    if engine == "memory":
+        run = trial.in_memory(_warn)
+    else:
+        from service.run.trial_on_spark import on_spark  # noqa: PLC0415 -- loads Spark
+
+        run = on_spark(_warn)
+    for line in trial.results(job, plan, batches, run, fold=fold):
+        sys.stdout.write(line + "\n")
+
+
+def _warn(message: str) -> None:
+    click.echo(f"rowkind: {message}", err=True)
+
+
+@main.command()
+@_JOB
+@click.option("--master", metavar="URL", help="A Spark master instead of this process.")
+@click.option(
+    "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Status and metrics; 0: any."
+)
+@click.option("--reset-state", is_flag=True, help="Forget the checkpoint and start over from the topics.")
+@_guarded
+def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> None:
+    """Run the job until SIGTERM or SIGINT; the batch in progress is finished."""
+    job = _load(job_file)
+    job.check_runnable()
+    sinks = _plan(job, None)
+    from service.run.life import run as live  # noqa: PLC0415 -- see the module's docstring
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    live(job, sinks, master=master, port=port, reset=reset_state)
+
+
+@main.group()
+def topics() -> None:
+    """The job's topics."""
+
+
+@topics.command("create")
+@_JOB
+@_guarded
+def topics_create(job_file: Path) -> None:
+    """Make the job's topics that are not there, and register the schemas of its sinks."""
+    job = _load(job_file)
+    job.check_runnable()
+    sinks = _plan(job, None)
+    from service.run.topics import connect, create, register  # noqa: PLC0415 -- see the module's docstring
+
+    connection = connect(job)
+    for name in create(job, sinks, connection, sources=True):
+        click.echo(f"made topic {name}")
+    for sink in sinks:
+        register(sink, connection)
+        click.echo(f"registered the schemas of topic {sink.topic}")
+
+
+@main.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed  # noqa: PLC0415 -- see the module's docstring
+
+    click.echo(installed("rowkind"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The in-memory engine: a physical plan run batch by batch in this process, with state in dicts.
+
+It executes the same calcs, operators and netting as Spark does, in one shard, which makes it the quick way to try a
+query and the plain way to test one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from avro import codec
+from operators.changes import Changes, RowKind, Rows
+from operators.emission import net
+from operators.operator import Operator, StateSize
+from operators.store import MemoryStore
+from service import calc
+from service.plan.physical import Join, Node, Scan, Sink, walk
+from service.run.operators import operator
+
+Unmatched = Callable[[str, Changes], None]
+"""Told the node and the retractions that found no row to take back."""
+
+
+class MemoryEngine:
+    """Keeps the state of one sink's query between batches.
+
+    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy.
+    """
+
+    def __init__(self, sink: Sink, unmatched: Unmatched | None = None) -> None:
+        self.sink = sink
+        self.state: dict[str, StateSize] = {}
+        self._unmatched = unmatched or (lambda _node, _changes: None)
+        self._operators: dict[str, Operator] = {
+            node.node: operator(node) for node in walk(sink) if isinstance(node, Join)
+        }
+        self._stores = {
+            name: {arrangement: MemoryStore() for arrangement in each.arrangements}
+            for name, each in self._operators.items()
+        }
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that the query reads."""
+        return tuple(dict.fromkeys(node.table for node in walk(self.sink) if isinstance(node, Scan)))
+
+    def batch(self, inputs: Mapping[str, Rows], now: int) -> Changes:
+        """The net changes of the result after one more batch at time `now`, in ms since the epoch.
+
+        `inputs` are the changes of each table, under the table's declared record.
+        """
+        changes = self._run(self.sink.input, inputs, now)
+        dead = changes.kind == RowKind.DEAD_LETTER
+        assert not dead.any(), "rows that cannot be read never enter the in-memory engine"
+        sink = self.sink
+        return net(changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
+
+    def _run(self, node: Node, inputs: Mapping[str, Rows], now: int) -> Changes:
+        match node:
+            case Scan():
+                return calc.run(node.calc, _pruned(node, inputs.get(node.table, Rows.empty())))
+            case Join():
+                changes = Changes.concat([self._run(node.left, inputs, now), self._run(node.right, inputs, now)])
+                if not len(changes):
+                    return changes
+                output = self._operators[node.node].process(changes, self._stores[node.node], now)
+                self.state[node.node] = output.state
+                if len(output.unmatched):
+                    self._unmatched(node.node, output.unmatched)
+                return calc.run(node.calc, output.rows)
+
+
+def _pruned(scan: Scan, rows: Rows) -> Rows:
+    """The rows of a table with the columns that the scan reads."""
+    if scan.calc.input.names == scan.declared.names or not len(rows):
+        return rows
+    payload = codec.read(scan.declared, rows.payload).assemble(scan.calc.input, scan.calc.input.names)
+    return Rows(rows.kind, rows.seq, payload)
+
+
+class Fold:
+    """The rows that a changelog stands for, kept up to date: a multiset, or by key for an upsert stream."""
+
+    def __init__(self, *, keyed: bool) -> None:
+        self._keyed = keyed
+        self._rows: Counter[bytes] = Counter()
+        self._by_key: dict[bytes, bytes] = {}
+
+    def apply(self, changes: Changes) -> None:
+        """Add the changes of one batch."""
+        payloads: Sequence[bytes] = changes.payload.to_pylist()
+        weights = changes.weight.tolist()
+        if self._keyed:
+            for key, payload, weight in zip(changes.key.to_pylist(), payloads, weights, strict=True):
+                if weight > 0:
+                    self._by_key[key] = payload
+                else:
+                    self._by_key.pop(key, None)
+            return
+        for payload, weight in zip(payloads, weights, strict=True):
+            self._rows[payload] += weight
+            if not self._rows[payload]:
+                del self._rows[payload]
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """Every row as often as it is there."""
+        if self._keyed:
+            return list(self._by_key.values())
+        assert all(count > 0 for count in self._rows.values()), "a result never takes back a row that it did not give"
+        return list(self._rows.elements())

@@ -1,0 +1,145 @@
+"""`rowkind try`: a sink's query over a file of changes, with no Kafka.
+
+One JSON object a line, `{"table": "orders", "op": "+I", "row": {…}}`, taken in order in batches of so many lines. What
+comes out is JSON lines too: the net changes of each batch, or with `fold` the rows that are left in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from avro.schema import Record
+from operators.changes import SYMBOLS, Changes, RowKind, Rows
+from service.job.columns import declared
+from service.job.model import Job
+from service.plan.physical import Scan, Sink, walk
+from service.plan.scope import near
+from service.run.errors import RunError
+from service.run.json_rows import ValueProblem, check_row, decode, encode, parse_line
+from service.run.memory import Fold, MemoryEngine
+
+Batch = Mapping[str, Rows]
+"""The changes of each table, under the record that the job declares for it."""
+
+Engine = Callable[[Job, Sink, Sequence[Batch]], Iterator[Changes]]
+"""Runs a plan over batches and gives the net changes of each, under the sink's value record, keyed by its key."""
+
+_ALLOWED = {"append": ("+I",), "retract": ("+I", "-U", "+U", "-D"), "upsert": ("+I", "+U", "-D")}
+
+
+class InputError(Exception):
+    """A line of the input that is no change; the message begins with file and line."""
+
+
+class UnmatchedError(RunError):
+    """A retraction found no row, and the job says `unmatched: fail`."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    kind: RowKind
+    row: Mapping[str, Any]
+
+
+def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Batch]:
+    """The changes in the lines of a file, in batches. Raises InputError for the first line that is none."""
+    records: dict[str, Record] = {}
+    tables: list[tuple[int, str, _Line]] = []
+    taken = 0
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            table, line = _line(job, records, number, text)
+        except ValueProblem as problem:
+            raise InputError(f"{name}:{number}: {problem}") from None
+        tables.append((taken // batch_rows, table, line))
+        taken += 1
+    batches: list[dict[str, Rows]] = [{} for _ in range(-(-taken // batch_rows))]
+    for table, record in records.items():
+        own = [(batch, line) for batch, other, line in tables if other == table]
+        payload = encode(record, [line.row for _, line in own])
+        kinds = np.array([line.kind for _, line in own], np.int8)
+        seqs = np.array([line.number << 16 for _, line in own], np.int64)
+        numbers = np.array([batch for batch, _ in own])
+        for batch in np.unique(numbers):
+            first, last = np.searchsorted(numbers, [batch, batch + 1])
+            batches[batch][table] = Rows(kinds[first:last], seqs[first:last], payload[first:last])
+    return list(batches)
+
+
+def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple[str, _Line]:
+    try:
+        change = parse_line(text)
+    except ValueError as error:
+        raise ValueProblem(f"this is not JSON: {error}") from None
+    expected = 'expected {"table": "…", "op": "+I", "row": {…}}'
+    if not isinstance(change, dict) or not isinstance(change.get("row"), dict):
+        raise ValueProblem(expected)
+    if extra := [each for each in change if each not in ("table", "op", "row")]:
+        raise ValueProblem(f"{extra[0]!r} is not known here: {expected}")
+    table, symbol = change.get("table"), change.get("op")
+    if table not in job.tables:
+        raise ValueProblem(f"there is no table {table!r}{near(str(table), job.tables)}")
+    mode = job.tables[table].mode
+    if symbol not in _ALLOWED[mode]:
+        raise ValueProblem(f"op {symbol!r} in a table of mode {mode}: expected {' or '.join(_ALLOWED[mode])}")
+    if table not in records:
+        records[table] = declared(job, table)
+    row = change["row"]
+    if mode == "upsert" and symbol == "-D":
+        # As in Kafka, where a delete is a key without a value.
+        row = {column: value for column, value in row.items() if column in job.tables[table].primary_key}
+    return table, _Line(number, RowKind(SYMBOLS.index(symbol)), check_row(records[table], row))
+
+
+def in_memory(warn: Callable[[str], None]) -> Engine:
+    """The in-memory engine; `warn` is told of retractions that found no row."""
+
+    def run(job: Job, sink: Sink, batches: Sequence[Batch]) -> Iterator[Changes]:
+        def unmatched(node: str, changes: Changes) -> None:
+            text = f"{node}: {len(changes)} retraction(s) found no row to take back"
+            if job.unmatched == "fail":
+                raise UnmatchedError(f"{text}, and the job says `unmatched: fail`")
+            warn(text)
+
+        engine = MemoryEngine(sink, unmatched)
+        for batch in batches:
+            yield engine.batch(batch, time.time_ns() // 1_000_000)
+
+    return run
+
+
+def results(job: Job, sink: Sink, batches: Sequence[Batch], engine: Engine, *, fold: bool) -> Iterator[str]:
+    """The lines to print: each change of the result, or with `fold` each row that is left, in order."""
+    if fold:
+        folded = Fold(keyed=sink.mode == "upsert")
+        for changes in engine(job, sink, batches):
+            folded.apply(changes)
+        rows = decode(sink.value, pa.array(folded.payloads, pa.binary()))
+        for row in sorted(rows, key=_order):
+            yield json.dumps({"row": row}, ensure_ascii=False)
+        return
+    for number, changes in enumerate(engine(job, sink, batches)):
+        for kind, row in zip(changes.kind.tolist(), decode(sink.value, changes.payload), strict=True):
+            yield json.dumps({"batch": number, "op": SYMBOLS[kind], "row": row}, ensure_ascii=False)
+
+
+def unread(sink: Sink, batches: Sequence[Batch]) -> list[str]:
+    """Tables that the batches bring changes of and the query does not read."""
+    read_ = {node.table for node in walk(sink) if isinstance(node, Scan)}
+    return sorted({table for batch in batches for table in batch} - read_)
+
+
+def _order(row: Mapping[str, Any]) -> tuple[tuple[bool, bool, Any], ...]:
+    """Rows by their columns from the left, NULL first."""
+    plain = (json.dumps(value) if isinstance(value, list | dict) else value for value in row.values())
+    return tuple((value is not None, isinstance(value, str), 0 if value is None else value) for value in plain)
