@@ -55,6 +55,24 @@ def mix(first: Uint64s, second: Uint64s) -> Uint64s:
     return _avalanche((_rotate(first, 31) * _PRIME_1) ^ (second * _PRIME_2))
 
 
+def sketch64(values: pa.BinaryArray) -> Uint64s:
+    """A code that equal values share, from their length and 24 of their bytes; for use within a batch, never stored.
+
+    It costs a quarter of a hash. Values that differ elsewhere share it too, so what it finds must be looked at again.
+    """
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    codes = lengths.astype(np.uint64) * _PRIME_5
+    rows = _where(lengths >= 8)
+    if rows is None:
+        return codes
+    words = _at_every_byte(values.buffers()[2], "<u8")
+    room = lengths[rows] - 8
+    for place in (starts[rows], starts[rows] + room // 2, starts[rows] + room):
+        codes[rows] = _round(codes[rows], words[place])
+    return codes
+
+
 def _with_long_values_digested(values: pa.BinaryArray) -> pa.BinaryArray:
     if values.nbytes <= LONGEST or len(values) == 0:
         return values

@@ -40,7 +40,8 @@ from operators.arrangement import Arrangement, Layout
 from operators.changes import Changes, Int8s, Mask, Uint64s
 from operators.entries import Entries
 from operators.grouping import distinct, is_in
-from operators.join_rows import Emission, Pairs, SideRows, hashes, number_keys, pads, put_out
+from operators.join_output import Emission, Parents, put_out
+from operators.join_rows import Pairs, SideRows, hashes, number_keys, pads
 from operators.operator import Output
 from operators.resolving import Resolved, resolve
 from operators.store import BlobStore
@@ -122,7 +123,11 @@ class Join:
         left.append(left_rows, left_marks)
         right.append(right_rows, right_marks)
         return Output(
-            put_out(Emission.concat(emissions), left_rows, right_rows, spec.left_pad, spec.right_pad),
+            put_out(
+                Emission.concat(emissions),
+                Parents.of(left_rows.payload, left_rows.seq, spec.left_pad),
+                Parents.of(right_rows.payload, right_rows.seq, spec.right_pad),
+            ),
             Changes.concat([left.unmatched, right.unmatched]),
             left.arrangement.finish().state + right.arrangement.finish().state,
         )

@@ -1,6 +1,6 @@
-"""The arithmetic of a join over the rows of the touched keys: pairs, pads and what they put out.
+"""The arithmetic of a join over the rows of the touched keys: pairs and pads.
 
-Everything here is indices into the rows of the two sides; payloads are touched only by the condition and at the end.
+Everything here is indices into the rows of the two sides; payloads are touched only by the condition.
 """
 
 from __future__ import annotations
@@ -14,19 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.changes import Indices, Int8s, Int64s, Mask, RowKind, Rows, Uint64s, binary, concat_binary
+from operators.changes import Indices, Int8s, Int64s, Mask, Uint64s, concat_binary
 from operators.entries import Entries
-from operators.errors import BatchTooLarge
 from operators.grouping import Groups, group, members, to_mask
-from operators.hashing import hash64, mix
+from operators.join_output import PAD, Emission
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs that the condition is asked about at a time."""
 
 Condition = Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
-
-_PAD = -1
-_LARGEST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,33 +76,6 @@ class SideRows:
         # NULL keys have the number -1, hence the shift.
         counts = np.bincount(self.keys[first:stop] + 1, self.weight[first:stop], self.key_count + 1)
         return counts[1:].astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Emission:
-    """Signed output rows: a row of each side, -1 for the pad."""
-
-    left: Indices
-    right: Indices
-    weight: Int64s
-
-    @property
-    def mirrored(self) -> Emission:
-        """The same with the sides exchanged."""
-        return Emission(self.right, self.left, self.weight)
-
-    @classmethod
-    def concat(cls, parts: Sequence[Self]) -> Self:
-        """All parts, one after the other."""
-        return cls(
-            np.concatenate([part.left for part in parts]),
-            np.concatenate([part.right for part in parts]),
-            np.concatenate([part.weight for part in parts]),
-        )
-
-    def take(self, indices: Indices) -> Emission:
-        """The output rows at `indices`."""
-        return Emission(self.left[indices], self.right[indices], self.weight[indices])
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +143,7 @@ def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tup
     step = padded_after.astype(np.int64) - padded_before
     rows = np.flatnonzero(step)
     return (
-        Emission(rows, np.full(len(rows), _PAD), (step * outer.weight)[rows]),
+        Emission(rows, np.full(len(rows), PAD), (step * outer.weight)[rows]),
         padded_after.astype(np.int8),
     )
 
@@ -262,61 +231,3 @@ def _matcher(left: SideRows, right: SideRows, condition: Condition) -> Callable[
         return condition(left.payload.take(pa.array(left_rows)), right.payload.take(pa.array(right_rows)))
 
     return matches
-
-
-def put_out(emission: Emission, left: SideRows, right: SideRows, left_pad: bytes, right_pad: bytes) -> Rows:
-    """The output rows: what is left of the emission when equal rows of opposite sign have cancelled."""
-    left_payload = concat_binary([left.payload, binary([left_pad])])
-    right_payload = concat_binary([right.payload, binary([right_pad])])
-    # The pad stands at the end, where the index -1 finds it; Arrow wants it spelled out.
-    emission = Emission(
-        np.where(emission.left == _PAD, len(left), emission.left),
-        np.where(emission.right == _PAD, len(right), emission.right),
-        emission.weight,
-    )
-    emission = _cancel(emission, left_payload, right_payload)
-    size = int((_lengths(left_payload)[emission.left] + _lengths(right_payload)[emission.right]) @ abs(emission.weight))
-    if size > _LARGEST:
-        raise BatchTooLarge(int(abs(emission.weight).sum()), size)
-    if (abs(emission.weight) != 1).any():
-        emission = emission.take(np.repeat(np.arange(len(emission.weight)), abs(emission.weight)))
-    first = np.iinfo(np.int64).min
-    left_seq, right_seq = np.append(left.seq, first), np.append(right.seq, first)
-    return Rows(
-        np.where(emission.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
-        np.maximum(left_seq[emission.left], right_seq[emission.right]),
-        pc.binary_join_element_wise(
-            left_payload.take(pa.array(emission.left)), right_payload.take(pa.array(emission.right)), b""
-        ),
-    )
-
-
-def _cancel(emission: Emission, left_payload: pa.BinaryArray, right_payload: pa.BinaryArray) -> Emission:
-    """The same emission without pairs of equal output rows of opposite sign."""
-    negative = emission.weight < 0
-    if not negative.any() or negative.all():
-        return emission
-    codes = mix(hash64(left_payload)[emission.left], hash64(right_payload)[emission.right])
-    ascending = np.argsort(codes)
-    ordered = codes[ascending]
-    ties = ordered[1:] == ordered[:-1]
-    rows = ascending[np.concatenate((ties, [False])) | np.concatenate(([False], ties))]
-    if len(rows) == 0:
-        return emission
-    groups = group(
-        codes[rows],
-        (left_payload.take(pa.array(emission.left[rows])), right_payload.take(pa.array(emission.right[rows]))),
-    )
-    sums = np.zeros(groups.count, np.int64)
-    np.add.at(sums, groups.ids, emission.weight[rows])
-    firsts = np.empty(groups.count, np.int64)
-    firsts[groups.ids[::-1]] = rows[::-1]
-    weight = emission.weight.copy()
-    weight[rows] = 0
-    weight[firsts] = sums
-    return Emission(emission.left, emission.right, weight).take(np.flatnonzero(weight))
-
-
-def _lengths(values: pa.BinaryArray) -> Int64s:
-    lengths: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
-    return lengths

@@ -1,0 +1,126 @@
+"""What a join puts out: signed pairs of rows become output rows, after equal ones of opposite sign have cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.changes import Indices, Int64s, RowKind, Rows, Uint64s, binary, concat_binary
+from operators.errors import BatchTooLarge
+from operators.grouping import group
+from operators.hashing import hash64, mix, sketch64
+
+PAD = -1
+"""The index that stands for the missing row of a side."""
+
+_LARGEST = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Signed output rows: a row of each side, -1 for the pad."""
+
+    left: Indices
+    right: Indices
+    weight: Int64s
+
+    @property
+    def mirrored(self) -> Emission:
+        """The same with the sides exchanged."""
+        return Emission(self.right, self.left, self.weight)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All parts, one after the other."""
+        return cls(
+            np.concatenate([part.left for part in parts]),
+            np.concatenate([part.right for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+        )
+
+    def take(self, indices: Indices) -> Emission:
+        """The output rows at `indices`."""
+        return Emission(self.left[indices], self.right[indices], self.weight[indices])
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """The rows of one side that output rows are made of, with the pad as the last one."""
+
+    payload: pa.BinaryArray
+    seq: Int64s
+
+    @classmethod
+    def of(cls, payload: pa.BinaryArray, seq: Int64s, pad: bytes) -> Self:
+        """These rows, and the pad, which comes before all others in time."""
+        return cls(concat_binary([payload, binary([pad])]), np.append(seq, np.iinfo(np.int64).min))
+
+    def find(self, rows: Indices) -> Indices:
+        """The indices with the pad's spelled out, as Arrow wants them."""
+        return np.where(rows == PAD, len(self.seq) - 1, rows)
+
+
+def put_out(emission: Emission, left: Parents, right: Parents) -> Rows:
+    """The output rows: what is left of the emission when equal rows of opposite sign have cancelled."""
+    left_payload, right_payload = left.payload, right.payload
+    emission = Emission(left.find(emission.left), right.find(emission.right), emission.weight)
+    emission = _cancel(emission, left, right)
+    size = int((_lengths(left_payload)[emission.left] + _lengths(right_payload)[emission.right]) @ abs(emission.weight))
+    if size > _LARGEST:
+        raise BatchTooLarge(int(abs(emission.weight).sum()), size)
+    if (abs(emission.weight) != 1).any():
+        emission = emission.take(np.repeat(np.arange(len(emission.weight)), abs(emission.weight)))
+    return Rows(
+        np.where(emission.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
+        np.maximum(left.seq[emission.left], right.seq[emission.right]),
+        pc.binary_join_element_wise(
+            left_payload.take(pa.array(emission.left)), right_payload.take(pa.array(emission.right)), b""
+        ),
+    )
+
+
+def _cancel(emission: Emission, left: Parents, right: Parents) -> Emission:
+    """The same emission without pairs of equal output rows of opposite sign; what is left is the latest by seq."""
+    negative = emission.weight < 0
+    if not negative.any() or negative.all():
+        return emission
+    rows = _tied(mix(sketch64(left.payload)[emission.left], sketch64(right.payload)[emission.right]))
+    if not negative[rows].any() or negative[rows].all():
+        return emission
+    # Rows that look alike at a glance: now by all of their bytes.
+    lefts, rights = (
+        side.payload.take(pa.array(indices[rows])) for side, indices in ((left, emission.left), (right, emission.right))
+    )
+    groups = group(mix(hash64(lefts), hash64(rights)), (lefts, rights))
+    contested = (np.bincount(groups.ids[negative[rows]], minlength=groups.count) > 0)[groups.ids]
+    contested &= (np.bincount(groups.ids[~negative[rows]], minlength=groups.count) > 0)[groups.ids]
+    rows, ids = rows[contested], groups.ids[contested]
+    sums = np.zeros(groups.count, np.int64)
+    np.add.at(sums, ids, emission.weight[rows])
+    of_the_sign = (emission.weight[rows] > 0) == (sums > 0)[ids]
+    seq = np.maximum(left.seq[emission.left[rows]], right.seq[emission.right[rows]])
+    order = np.lexsort((seq, of_the_sign))
+    latest = np.full(groups.count, -1)
+    latest[ids[order]] = rows[order]
+    weight = emission.weight.copy()
+    weight[rows] = 0
+    weight[latest[latest >= 0]] = sums[latest >= 0]
+    return Emission(emission.left, emission.right, weight).take(np.flatnonzero(weight))
+
+
+def _tied(codes: Uint64s) -> Indices:
+    """The rows that share their code with another row."""
+    ascending = np.argsort(codes)
+    ordered = codes[ascending]
+    ties = ordered[1:] == ordered[:-1]
+    return ascending[np.concatenate((ties, [False])) | np.concatenate(([False], ties))]
+
+
+def _lengths(values: pa.BinaryArray) -> Int64s:
+    lengths: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths
