@@ -78,9 +78,10 @@ class Decoder:
         headers = [message.headers() for message in messages]
         values = pa.array([message.value() for message in messages], pa.binary())
         faults = _Faults(len(messages))
-        kind = self._kinds(headers, values, records, faults)
+        kind, others = row_kinds(headers, self._scan.row_kind)
+        kind = self._kinds(kind, headers, values, records, faults)
         dead_key = values.is_null().to_numpy(zero_copy_only=False) & (self._scan.mode == "upsert")
-        payload = self._payloads(values, _schema_headers(headers, self._scan.row_kind.header), dead_key, faults)
+        payload = self._payloads(values, _schema_headers(headers) if others else None, dead_key, faults)
         if dead_key.any():
             payload = self._with_deleted(payload, np.flatnonzero(dead_key), records, faults)
         offsets = np.array([message.offset() for message in messages], np.int64)
@@ -89,8 +90,10 @@ class Decoder:
         good = rows.filter(~faults.bad)
         return Decoded(good, letters, self._count(good, letters, values))
 
-    def _kinds(self, headers: list[Headers], values: pa.Array, records: Records, faults: _Faults) -> Int8s:
-        kind = row_kinds(headers, self._scan.row_kind)
+    def _kinds(
+        self, kind: Int8s, headers: Sequence[Headers], values: pa.Array, records: Records, faults: _Faults
+    ) -> Int8s:
+        """The kinds that the table's mode makes of what the headers say."""
         if self._scan.mode == "upsert":
             taken_back = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
             taken_back |= values.is_null().to_numpy(zero_copy_only=False)
@@ -105,7 +108,7 @@ class Decoder:
                 )
         return kind
 
-    def _apply_policy(self, kind: Int8s, headers: list[Headers], records: Records, faults: _Faults) -> None:
+    def _apply_policy(self, kind: Int8s, headers: Sequence[Headers], records: Records, faults: _Faults) -> None:
         header = self._scan.row_kind
         for code, policy in ((MISSING, header.missing), (UNKNOWN, header.unknown)):
             where = np.flatnonzero(kind == code)
@@ -169,7 +172,7 @@ class Decoder:
             return payload
         keys = [records.messages[at].key() for at in where]
         headers = [records.messages[at].headers() for at in where]
-        schemas = _schema_headers(headers, "", framing.KEY_HEADER)
+        schemas = _schema_headers(headers, framing.KEY_HEADER)
         framed = framing.split(pa.array(keys, pa.binary()), schemas)
         packed = self._unframed(framed, where, self._scan.key_record, faults)
         rows = codec.read(self._scan.key_record, packed).assemble(self._reader, self._deleted)
@@ -215,13 +218,8 @@ class Decoder:
         return counters
 
 
-def _schema_headers(headers: Sequence[Headers], usual: str, wanted: str = framing.VALUE_HEADER) -> pa.Array | None:
-    """The content of each record's header with the schema's id, null for none; None where no record has one.
-
-    Nearly all records have one header, the row kind, called `usual`: then nothing else is looked at.
-    """
-    if all(not record or (len(record) == 1 and record[0][0] == usual) for record in headers):
-        return None
+def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEADER) -> pa.Array | None:
+    """The content of each record's header with the schema's id, null for none; None where no record has one."""
     found = [
         next((value for name, value in reversed(record) if name == wanted), None) if record else None
         for record in headers

@@ -72,12 +72,11 @@ class Fetcher:
         self, events: list[Any], left: dict[At, Range], position: dict[At, int], on_lost: OnLost
     ) -> dict[At, list[Message]]:
         """The records among the events that belong to what is left, by partition; takes out of `left` what is done."""
-        chunk: dict[At, list[Message]] = {}
-        for event in events:
+        failed = [event for event in events if event.error() is not None]
+        chunk = _by_partition(events if not failed else [e for e in events if e.error() is None], list(position))
+        for event in failed:
             at: At = (event.topic(), event.partition())
-            if event.error() is None:
-                chunk.setdefault(at, []).append(event)
-            elif at in left and self._is_end(event, position, left[at], on_lost):
+            if at in left and self._is_end(event, position, left[at], on_lost):
                 position[at] = left[at].end
         for at in list(chunk):
             if at not in left:
@@ -127,6 +126,24 @@ class Fetcher:
 
     def _complain(self, error: KafkaError) -> None:
         self._complaint = f"The last complaint was: {error.str()}."
+
+
+def _by_partition(messages: list[Message], partitions: Sequence[At]) -> dict[At, list[Message]]:
+    """The messages by partition, of which `partitions` are all that there can be; each method call counts here."""
+    if len(partitions) == 1 or not messages:
+        return {partitions[0]: messages} if messages else {}
+    number = np.array([message.partition() for message in messages])
+    names = sorted({topic for topic, _ in partitions})
+    name = np.zeros(len(messages), np.int64)
+    if len(names) > 1:
+        index = {topic: i for i, topic in enumerate(names)}
+        name = np.array([index[message.topic()] for message in messages])
+    found: dict[At, list[Message]] = {}
+    for topic, partition in partitions:
+        members = np.flatnonzero((number == partition) & (name == names.index(topic)))
+        if len(members):
+            found[topic, partition] = [messages[i] for i in members.tolist()]
+    return found
 
 
 def _by_topic(chunk: Mapping[At, list[Message]]) -> list[Records]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -46,16 +48,21 @@ class Reading:
 
     def blocks(self, ranges: Sequence[Range]) -> Iterator[LabelledBlock]:
         """The blocks of all records in the ranges, each with the label of its shard."""
-        started = time.perf_counter()
-        for chunk in self._fetcher.fetch(ranges, self._on_lost):
-            counters: dict[str, float] = {}
-            _spend(counters, "fetch", started)
-            changes = [part for records in chunk for part in self._changes(records, counters)]
-            started = time.perf_counter()
-            blocks = list(self._packed(Changes.concat(changes)))
-            _spend(counters, "pack", started)
-            yield from _with_counters(blocks, counters, self._spec.placement[0])
-            started = time.perf_counter()
+        chunks = self._fetcher.fetch(ranges, self._on_lost)
+        more = True
+        while more:
+            with _no_cycles():
+                counters: dict[str, float] = {}
+                started = time.perf_counter()
+                chunk = next(chunks, [])
+                more = bool(chunk)
+                _spend(counters, "fetch", started)
+                changes = [part for records in chunk for part in self._changes(records, counters)]
+                started = time.perf_counter()
+                blocks = list(self._packed(Changes.concat(changes)))
+                _spend(counters, "pack", started)
+            if chunk:
+                yield from _with_counters(blocks, counters, self._spec.placement[0])
 
     def _changes(self, records: Records, counters: dict[str, float]) -> Iterator[Changes]:
         counted: set[str] = set()
@@ -107,6 +114,18 @@ def _with_counters(blocks: Sequence[LabelledBlock], counters: Counters, label: i
     (first, block), *others = blocks or [(label, Block(Changes.empty()))]
     yield first, Block(block.changes, counters)
     yield from others
+
+
+@contextmanager
+def _no_cycles() -> Iterator[None]:
+    """Without the collector of cycles: a chunk's objects make none, and looking for them took a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _spend(counters: dict[str, float], stage: str, since: float) -> None:

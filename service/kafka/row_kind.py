@@ -29,17 +29,23 @@ PRESETS: Mapping[str, Mapping[bytes, int]] = {
 """Spelling to row kind, by the preset's name; of several spellings of a kind, the first is the one that is written."""
 
 
-def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> Int8s:
-    """The row kind of each record, `MISSING` or `UNKNOWN`; of several headers with the name, the last wins."""
+def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> tuple[Int8s, bool]:
+    """The row kind of each record, `MISSING` or `UNKNOWN`; and whether any record has other headers.
+
+    Of several headers with the name, the last wins.
+    """
     name, ordinal = header.header, header.values.get
+    others = False
 
     def search(record: Headers) -> int:
+        nonlocal others
+        others = others or bool(record)
         for other, value in reversed(record or ()):
             if other == name:
                 return ordinal(value, UNKNOWN) if value is not None else UNKNOWN
         return MISSING
 
-    return np.array(
+    kinds = np.array(
         [
             # Nearly every record has this one header: no call for it.
             ordinal(record[0][1], UNKNOWN)  # type: ignore[arg-type] # None is in no map
@@ -49,6 +55,7 @@ def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> Int8s:
         ],
         dtype=np.int8,
     )
+    return kinds, others
 
 
 def spellings(values: Mapping[bytes, int]) -> tuple[bytes, bytes, bytes, bytes]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, but not by `__all__`
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from avro.errors import ResolutionError, UnknownSubjectError
 from avro.registry import Registry
@@ -72,7 +78,15 @@ def create(kafka: Settings, topics: Iterable[Topic]) -> list[str]:
                 raise UnfitTopicError(f"Topic {name} cannot be made: {error.args[0].str()}.") from None
             raise translate(error, servers(kafka), f"making topic {name}") from None
         made.append(name)
+    _await(admin, made)
     return made
+
+
+def _await(admin: AdminClient, names: Sequence[str]) -> None:
+    """Wait until every broker's metadata has the topics that were just made; it follows the controller's in a moment."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while set(names) - admin.list_topics(timeout=ANSWER_SECONDS).topics.keys() and time.monotonic() < deadline:
+        admin.poll(0.05)
 
 
 def check(kafka: Settings, topics: Sequence[Topic]) -> list[str]:
@@ -94,12 +108,12 @@ def check(kafka: Settings, topics: Sequence[Topic]) -> list[str]:
                 f"The progress topic {topic.name} has {count} partitions, and the query writes with {topic.partitions} "
                 f"tasks: add partitions to it."
             )
-    return _advice(kafka, topics)
+    return _advice(admin, topics)
 
 
-def _advice(kafka: Settings, topics: Sequence[Topic]) -> list[str]:
+def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
-    answers = reach(kafka).describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
+    answers = admin.describe_configs(resources, request_timeout=ANSWER_SECONDS) if resources else {}
     advice: list[str] = []
     for topic, (_, answer) in zip(topics, answers.items(), strict=True):
         try:
@@ -144,8 +158,8 @@ def _register(registry: Registry, subject: str, record: Record) -> int:
     except ResolutionError as error:
         raise UnfitSubjectError(
             f"Subject {subject} holds another schema than the job would write, and whoever reads with it could not "
-            f"read the new rows: {error}. The registry has ({_columns(present)}), the job ({_columns(record)}). Change the "
-            f"query's columns, or write to another topic."
+            f"read the new rows: {error}. The registry has ({_columns(present)}), the job ({_columns(record)}). Change "
+            f"the query's columns, or write to another topic."
         ) from None
     return registry.register(subject, record)
 
