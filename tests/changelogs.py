@@ -21,11 +21,15 @@ Hash = Callable[[list[bytes]], Uint64s]
 
 @dataclass(frozen=True)
 class Table:
-    """Which columns of a row make its key and its sub-key; `width` is the number of columns."""
+    """Which columns of a row make its key and its sub-key, and which are in the payload."""
 
     key: tuple[int, ...]
     sub: tuple[int, ...] = ()
-    width: int = 3
+    payload: tuple[int, ...] = (0, 1, 2)
+
+    def project(self, row: Row) -> Row:
+        """The columns of the row that are in the payload."""
+        return tuple(row[column] for column in self.payload)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = str
         sub = pack(tuple(change.row[column] for column in table.sub))
         keys.append(None if None in key else pack(tuple(key)))
         subs.append(sub)
-        hash_of.append(keys[-1] if keys[-1] is not None else sub or pack(change.row))
+        hash_of.append(keys[-1] if keys[-1] is not None else sub or pack(table.project(change.row)))
     return Changes(
         np.array([change.side for change in batch], np.int8),
         np.array([change.kind for change in batch], np.int8),
@@ -99,7 +103,7 @@ def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = str
         binary(keys),
         binary(subs),
         np.array([change.seq for change in batch], np.int64),
-        binary(pack(change.row) for change in batch),
+        binary(pack(tables[change.side].project(change.row)) for change in batch),
     )
 
 

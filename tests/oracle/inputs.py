@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from operators.arrangement import Layout
 from operators.changes import RowKind
@@ -27,11 +27,15 @@ class Input:
 
     layout: Layout
     by_seq: bool
+    key_in_payload: bool = True
 
     @property
     def table(self) -> Table:
-        """Which columns are key and sub-key."""
-        return TABLES[self.layout]
+        """Which columns are key, sub-key and payload."""
+        table = TABLES[self.layout]
+        if self.key_in_payload:
+            return table
+        return replace(table, payload=tuple(column for column in table.payload if column not in table.key))
 
 
 class Materialised:

@@ -60,8 +60,8 @@ class Condition:
 
 CONDITIONS: tuple[Condition | None, ...] = (
     None,
-    Condition("l.v < r.v", lambda left, right: None not in (left[2], right[2]) and left[2] < right[2]),  # type: ignore[operator]
-    Condition("l.v IS NULL OR r.id = 1", lambda left, right: left[2] is None or right[0] == 1),
+    Condition("l.v < r.v", lambda left, right: None not in (left[-1], right[-1]) and left[-1] < right[-1]),  # type: ignore[operator]
+    Condition("l.v IS NULL OR r.v = 1", lambda left, right: left[-1] is None or right[-1] == 1),
 )
 
 
@@ -87,7 +87,7 @@ def test_the_result_is_what_sql_says_after_every_batch(
         generator = random.Random(seed)
         case = Case(
             kind,
-            (Input(left_layout, generator.random() < 0.5), Input(right_layout, generator.random() < 0.5)),
+            (_random_input(generator, left_layout), _random_input(generator, right_layout)),
             condition,
             generator.choice([changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash]),
         )
@@ -102,6 +102,10 @@ def test_the_result_is_what_sql_says_after_every_batch(
                 pytest.fail(f"seed '{seed}', {case}\n{show(least)}\n{_difference(database, case, least)}")
 
 
+def _random_input(generator: random.Random, layout: Layout) -> Input:
+    return Input(layout, by_seq=generator.random() < 0.5, key_in_payload=generator.random() < 0.6)
+
+
 def _fails(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> bool:
     return _difference(database, case, batches) is not None
 
@@ -109,7 +113,8 @@ def _fails(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) ->
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
     """What is wrong with the join on these batches; None if nothing is."""
     left, right = (Side(of.layout, by_seq=of.by_seq) for of in case.inputs)
-    join = Join(JoinSpec(case.kind, left, right, case.condition, pack(NULLS), pack(NULLS)))
+    left_pad, right_pad = (pack(of.table.project(NULLS)) for of in case.inputs)
+    join = Join(JoinSpec(case.kind, left, right, case.condition, left_pad, right_pad))
     stores = {name: MemoryStore() for name in join.arrangements}
     folded = [Materialised(of) for of in case.inputs]
     tables: list[list[tuple[int | None, ...]]] = [[], []]
@@ -148,9 +153,12 @@ def _sql(
         arrays = [pa.array([row[at] for row in rows], pa.int64()) for at in range(4)]
         database.register(name, pa.table(dict(zip(columns, arrays, strict=True))))
     keys = [columns[1:][of.table.key[0]] for of in case.inputs]
+    selected = [
+        f"{name}.{columns[1:][at]}" for name, of in zip("lr", case.inputs, strict=True) for at in of.table.payload
+    ]
     extra = "" if case.condition is None else f"AND ({case.condition.sql})"
     found = database.sql(
-        f"SELECT coalesce(l.batch, r.batch), l.id, l.k, l.v, r.id, r.k, r.v FROM l {case.kind} JOIN r "
+        f"SELECT coalesce(l.batch, r.batch), {', '.join(selected)} FROM l {case.kind} JOIN r "
         f"ON l.batch = r.batch AND l.{keys[0]} = r.{keys[1]} {extra}"
     ).fetchall()
     views: dict[int, Counter[Row]] = {}
