@@ -19,7 +19,7 @@ $(READY): requirements.lock pyproject.toml
 setup: $(READY) ## make the virtual environment
 
 demo: $(READY) ## run the main job on an embedded Kafka broker and watch it
-	$(BIN)/rowkind dev demo
+	$(BIN)/rowkind dev demo examples/orders-payments/job.yaml
 
 test: lint ## static checks and all tests
 	$(BIN)/pytest -n 2 --dist loadgroup

@@ -65,6 +65,8 @@ def _exit_code(error: Exception) -> int | None:
         "avro.errors.RegistryError": REFUSED,
         "service.expressions.ExpressionError": FAILED,
         "service.run.errors.RunError": FAILED,
+        "service.dev.jars.BrokerError": FAILED,
+        "service.dev.demo.show.DemoError": FAILED,
         "service.kafka.errors.ChangelogError": FAILED,
     }
     for each in type(error).__mro__:
@@ -199,6 +201,35 @@ def topics_create(job_file: Path) -> None:
     for sink in sinks:
         register(sink, connection)
         click.echo(f"registered the schemas of topic {sink.topic}")
+
+
+@main.group(invoke_without_command=True)
+@click.option("--port", default=9092, show_default=True, type=click.IntRange(1, 65535), help="The broker's port.")
+@click.option(
+    "--data",
+    default=Path(".rowkind"),
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keeps the topics and the folder of schemas between runs.",
+)
+@click.pass_context
+@_guarded
+def dev(context: click.Context, port: int, data: Path) -> None:
+    """Run a Kafka broker and keep a folder of schemas, for trying jobs on this machine. Ends with Ctrl-C."""
+    if context.invoked_subcommand is None:
+        from service.dev.serve import serve  # noqa: PLC0415 -- see the module's docstring
+
+        serve(port, data)
+
+
+@dev.command()
+@_JOB
+@_guarded
+def demo(job_file: Path) -> None:
+    """Run JOB over a changing order book, on a broker of its own, and check its results against DuckDB."""
+    from service.dev.demo.show import demo as show  # noqa: PLC0415 -- see the module's docstring
+
+    show(job_file)
 
 
 @main.command()

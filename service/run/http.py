@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
     job: str
     status: Status
 
-    def do_GET(self) -> None:  # noqa: N802 - the base class names it
+    def do_GET(self) -> None:
         match self.path.partition("?")[0]:
             case "/metrics":
                 self._answer(200, "text/plain; version=0.0.4; charset=utf-8", self.status.exposition())

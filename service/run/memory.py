@@ -59,7 +59,7 @@ class MemoryEngine:
     def _run(self, node: Node, inputs: Mapping[str, Rows], now: int) -> Changes:
         match node:
             case Scan():
-                return calc.run(node.calc, _pruned(node, inputs.get(node.table, Rows.empty())))
+                return calc.run(node.calc, pruned(node, inputs))
             case Join():
                 changes = Changes.concat([self._run(node.left, inputs, now), self._run(node.right, inputs, now)])
                 if not len(changes):
@@ -71,8 +71,9 @@ class MemoryEngine:
                 return calc.run(node.calc, output.rows)
 
 
-def _pruned(scan: Scan, rows: Rows) -> Rows:
-    """The rows of a table with the columns that the scan reads."""
+def pruned(scan: Scan, inputs: Mapping[str, Rows]) -> Rows:
+    """The rows of a scan's table, with the columns that the scan reads."""
+    rows = inputs.get(scan.table, Rows.empty())
     if scan.calc.input.names == scan.declared.names or not len(rows):
         return rows
     payload = codec.read(scan.declared, rows.payload).assemble(scan.calc.input, scan.calc.input.names)

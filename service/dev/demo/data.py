@@ -34,8 +34,8 @@ class Event:
 
 
 def order_book(changes: int, seed: int) -> Iterator[Event]:
-    """At least `changes` changes of all four kinds over both tables; never an update's first half without its second."""
-    book = _OrderBook(random.Random(seed))
+    """At least `changes` changes of all four kinds over both tables; both halves of every update."""
+    book = _OrderBook(random.Random(seed))  # noqa: S311 - nobody is to be surprised by the demo
     count = 0
     while count < changes:
         for event in book.step():

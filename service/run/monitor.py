@@ -1,0 +1,138 @@
+"""What is known of a running job: fed with Spark's progress and the sinks' reports, asked by the status server.
+
+A report is what a sink leaves per batch: the counters that rode with the blocks (`service/kafka/sink.py`). Progress
+is Spark's own record of a batch: its number, durations and offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from service.kafka.offsets import At, Offset, lag
+from service.metrics import Metrics, parse
+from service.run.http import QueryStatus
+
+State = Literal["starting", "running", "idle", "failed", "stopped"]
+
+
+@dataclass
+class _Query:
+    sink: str
+    plan: str
+    reports: Path
+    state: State = "starting"
+    batch: int = -1
+    seconds: float = 0.0
+    lag: dict[At, int] = field(default_factory=dict)
+    rows_in: int = 0
+    rows_out: int = 0
+
+
+class Monitor:
+    """The status of one job; all methods may be called from any thread."""
+
+    def __init__(self, job: str, version: str, spark: str) -> None:
+        self._lock = threading.Lock()
+        self._queries: dict[str, _Query] = {}
+        self._metrics = Metrics()
+        self._metrics.set("rowkind_info", 1, job=job, version=version, spark=spark)
+
+    def add(self, sink: str, plan: str, reports: Path) -> None:
+        """A query for `sink` has started, with this plan, and leaves its reports in this folder."""
+        with self._lock:
+            self._queries[sink] = _Query(sink, plan, reports)
+            self._metrics.set("rowkind_up", 1, sink=sink)
+
+    def collect(self, sink: str) -> None:
+        """Take in, and remove, the reports that are there."""
+        with self._lock:
+            query = self._queries[sink]
+            for path in sorted(query.reports.glob("*.json"), key=lambda path: int(path.name.partition(".")[0])):
+                counters: Mapping[str, float] = json.loads(path.read_text("utf-8"))["counters"]
+                self._metrics.add(counters)
+                for sample, value in counters.items():
+                    match parse(sample)[0]:
+                        case "rowkind_rows_in_total":
+                            query.rows_in += int(value)
+                        case "rowkind_rows_out_total":
+                            query.rows_out += int(value)
+                path.unlink()
+
+    def progress(self, sink: str, progress: Mapping[str, Any]) -> None:
+        """Take in Spark's progress of one trigger, whether it ran a batch or found nothing to do."""
+        with self._lock:
+            query = self._queries[sink]
+            ran = "addBatch" in progress["durationMs"]
+            query.state = "running" if ran else "idle"
+            for source in progress["sources"]:
+                self._offsets(query, source)
+            if ran and progress["batchId"] > query.batch:
+                query.batch = progress["batchId"]
+                query.seconds = progress["durationMs"]["triggerExecution"] / 1000
+                self._metrics.set("rowkind_batch_id", query.batch, sink=sink)
+                self._metrics.set("rowkind_batch_duration_seconds", query.seconds, sink=sink)
+                self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), sink=sink)
+
+    def ended(self, sink: str, state: Literal["failed", "stopped"]) -> None:
+        """The query of `sink` runs no more."""
+        with self._lock:
+            self._queries[sink].state = state
+            self._metrics.set("rowkind_up", 0, sink=sink)
+
+    def healthy(self) -> bool:
+        """Whether no query has failed."""
+        with self._lock:
+            return all(query.state != "failed" for query in self._queries.values())
+
+    def ready(self) -> bool:
+        """Whether every query has finished a batch, or found nothing to do."""
+        with self._lock:
+            return bool(self._queries) and all(query.state in {"running", "idle"} for query in self._queries.values())
+
+    def exposition(self) -> bytes:
+        """The metrics in Prometheus text format."""
+        with self._lock:
+            return self._metrics.exposition()
+
+    def queries(self) -> Sequence[QueryStatus]:
+        """Every query, for the status page."""
+        with self._lock:
+            return [
+                QueryStatus(
+                    query.sink,
+                    query.plan,
+                    query.state,
+                    (
+                        ("rows read", f"{query.rows_in:,}"),
+                        ("changes written", f"{query.rows_out:,}"),
+                        ("still to read", f"{sum(query.lag.values()):,}"),
+                        ("batches", f"{query.batch + 1:,}"),
+                        ("last batch", f"{query.seconds:.2f} s"),
+                    ),
+                )
+                for query in self._queries.values()
+            ]
+
+    def _offsets(self, query: _Query, source: Mapping[str, Any]) -> None:
+        """Position and lag per partition."""
+        end, latest = (_read(source.get(name)) for name in ("endOffset", "latestOffset"))
+        if end is None or latest is None:
+            return
+        for (topic, partition), offset in Offset.from_json(end).at.items():
+            query.lag[topic, partition] = behind = lag(end, latest)[topic, partition]
+            labels = {"sink": query.sink, "topic": topic, "partition": partition}
+            self._metrics.set("rowkind_lag_rows", behind, **labels)
+            self._metrics.set("rowkind_committed_offset", offset, **labels)
+
+
+def _read(offsets: Any) -> Mapping[str, Any] | None:
+    """Offsets as Spark reports them, which is JSON text in JSON text."""
+    while isinstance(offsets, str):
+        offsets = json.loads(offsets)
+    return offsets or None

@@ -1,0 +1,147 @@
+"""A physical plan as a Spark streaming query.
+
+    scans of one operator ─▶ one Kafka source ─┐
+    operators below it ────────────────────────┴▶ shuffle by shard ─▶ operator + calc ─▶ … ─▶ [shuffle] ─▶ Kafka sink
+
+Every edge is the pair (shard, block). All scans that feed one operator are one source, so that a stage of their own
+is all they cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from operators.changes import Changes, RowKind, binary
+from service import calc
+from service.job.model import Job
+from service.kafka.dead_letter import DeadLetter
+from service.kafka.sink import SINK, KafkaSink
+from service.kafka.source import SOURCE, KafkaSource
+from service.kafka.spec import OPTION, SinkSpec, SourceSpec, to_option
+from service.kafka.topics import SchemaIds, progress_name
+from service.plan.physical import Join, Node, Scan, Sink
+from service.run.operators import operator
+from service.run.topics import Connection
+from service.spark.placement import placement
+from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
+
+Source = Callable[[Sequence[Scan], Sequence[int]], DataFrame]
+"""Makes the one source of all scans that feed an operator: their blocks, under the labels of the operator's shards."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a query needs beside its plan.
+
+    - `reports`: the folder on the driver in which the sink leaves a report per batch.
+    - `drain`: a file on the driver; once it exists, sources offer nothing new.
+    """
+
+    job: Job
+    connection: Connection
+    reports: Path
+    drain: Path
+
+
+def register(spark: SparkSession) -> None:
+    """Make source and sink known to a session."""
+    for source in (KafkaSource, KafkaSink):
+        spark.dataSource.register(source)
+
+
+def start(spark: SparkSession, sink: Sink, ids: SchemaIds, checkpoint: str, at: Deployment) -> StreamingQuery:
+    """Start the query of one sink; it runs until it is stopped or fails."""
+    blocks = assemble(sink, at.job, partial(_source, spark, at))
+    writer = blocks.writeStream.format(SINK).option(OPTION, to_option(_sink_spec(sink, ids, at)))
+    return writer.queryName(sink.name).outputMode("append").option("checkpointLocation", checkpoint).start()
+
+
+def assemble(sink: Sink, job: Job, source: Source) -> DataFrame:
+    """The blocks that reach the sink, all of one shard of its key in one partition where that matters."""
+    labels = placement(job.parallelism, job.parallelism) if sink.exchange else [0]
+    blocks = _blocks(sink.input, labels, job, source)
+    return blocks.repartition(job.parallelism, "shard") if sink.exchange else blocks
+
+
+def _blocks(node: Node, labels: Sequence[int], job: Job, source: Source) -> DataFrame:
+    """The blocks that a node puts out, each labelled for one of the consumer's shards."""
+    if isinstance(node, Scan):
+        return source([node], labels)
+    shards = placement(job.parallelism, job.parallelism)
+    inputs = (node.left, node.right)
+    frames = [_blocks(child, shards, job, source) for child in inputs if not isinstance(child, Scan)]
+    if scans := [child for child in inputs if isinstance(child, Scan)]:
+        frames.append(source(scans, shards))
+    processor = OperatorProcessor(
+        node.node,
+        operator(node),
+        partial(calc.run, node.calc),
+        shards=job.parallelism,
+        labels=labels,
+        unmatched=job.unmatched,
+        wrap=partial(_unmatched, node) if job.unmatched == "dead_letter" else None,
+    )
+    blocks = reduce(DataFrame.union, frames).groupBy("shard")
+    return blocks.transformWithStateInPandas(processor, EDGE_SCHEMA, "Append", "ProcessingTime")
+
+
+def _source(spark: SparkSession, at: Deployment, scans: Sequence[Scan], labels: Sequence[int]) -> DataFrame:
+    spec = SourceSpec(
+        scans=tuple(scans),
+        kafka=at.connection.kafka,
+        registry=at.connection.registry,
+        placement=tuple(labels),
+        tasks=at.job.parallelism,
+        rows_per_batch=at.job.batch.max_rows,
+        tolerate=at.job.dead_letters.tolerance == "all",
+        drain_file=str(at.drain),
+    )
+    return spark.readStream.format(SOURCE).option(OPTION, to_option(spec)).load()
+
+
+def _sink_spec(sink: Sink, ids: SchemaIds, at: Deployment) -> SinkSpec:
+    return SinkSpec(
+        job=at.job.name,
+        sink=sink.name,
+        topic=sink.topic,
+        form=sink.mode,
+        keyed=bool(sink.key),
+        by_seq=sink.by_seq,
+        value_schema=ids.value,
+        key_schema=ids.key,
+        kafka=at.connection.kafka,
+        progress_topic=progress_name(at.job.name, sink.name),
+        report_folder=str(at.reports),
+        dead_letter_topic=at.job.dead_letters.topic,
+        row_kind=None if sink.mode == "upsert" else sink.row_kind,
+        transactions=sink.delivery == "exactly_once",
+    )
+
+
+def _unmatched(node: Join, lost: Changes) -> pa.BinaryArray:
+    """The dead letters of retractions that found no row to take back in `node`."""
+    return binary(
+        DeadLetter(
+            table=_input_name(node.right if side else node.left),
+            stage=node.node,
+            error="UnmatchedRetraction",
+            message=f"{RowKind(kind).symbol} of a row that is not there (never inserted, already gone, or expired)",
+            partition=seq & 0xFFFF,
+            offset=seq >> 16,
+            value=payload,
+        ).to_bytes()
+        for side, kind, seq, payload in zip(
+            lost.side.tolist(), lost.kind.tolist(), lost.seq.tolist(), lost.payload.to_pylist(), strict=True
+        )
+    )
+
+
+def _input_name(node: Node) -> str:
+    return node.table if isinstance(node, Scan) else node.node

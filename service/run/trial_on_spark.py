@@ -1,0 +1,101 @@
+"""`rowkind try --engine spark`: the same query with its state on RocksDB, fed from files instead of Kafka.
+
+The blocks that the scans give are written as one file per batch and source before the query starts, so that every
+trigger takes exactly one batch of every source.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+from operators.changes import Block, Changes, RowKind
+from operators.emission import net
+from service import calc
+from service.job.model import Job
+from service.metrics import parse
+from service.plan.physical import Scan, Sink
+from service.run.errors import QueryFailedError
+from service.run.memory import pruned
+from service.run.streaming import assemble
+from service.run.trial import Batch, Engine
+from service.spark.errors import surfaced
+from service.spark.processor import EDGE_SCHEMA
+from service.spark.session import session
+
+
+def on_spark(warn: Callable[[str], None]) -> Engine:
+    """The Spark engine in this process; `warn` is told of retractions that found no row."""
+
+    def run(job: Job, sink: Sink, batches: Sequence[Batch]) -> Iterator[Changes]:
+        with tempfile.TemporaryDirectory(prefix="rowkind-try-") as scratch:
+            yield from _run(job, sink, batches, Path(scratch), warn)
+
+    return run
+
+
+def _run(
+    job: Job, sink: Sink, batches: Sequence[Batch], scratch: Path, warn: Callable[[str], None]
+) -> Iterator[Changes]:
+    """The net changes of each batch. Raises QueryFailedError."""
+    spark = session(job.name, master=f"local[{job.parallelism}]", parallelism=job.parallelism, checkpoint=str(scratch))
+    outputs: dict[int, list[Block]] = defaultdict(list)
+
+    def collect(frame: DataFrame, batch: int) -> None:
+        outputs[batch] = [Block.from_bytes(bytes(row["block"])) for row in frame.collect()]
+
+    def source(scans: Sequence[Scan], labels: Sequence[int]) -> DataFrame:
+        folder = scratch / "sources" / "-".join(scan.node for scan in scans)
+        folder.mkdir(parents=True)
+        for number, batch in enumerate(batches):
+            _write(
+                folder / f"{number:08}.parquet", [calc.run(scan.calc, pruned(scan, batch)) for scan in scans], labels
+            )
+        return spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+    try:
+        query = (
+            assemble(sink, job, source)
+            .writeStream.foreachBatch(collect)
+            .option("checkpointLocation", str(scratch / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        found = surfaced(error)
+        reason = found.message if found else str(error).partition("\n")[0]
+        raise QueryFailedError(sink.name, reason, found.name if found else None) from None
+    finally:
+        spark.stop()
+    for number in range(len(batches)):
+        blocks = outputs.get(number, [])
+        _report(blocks, warn)
+        changes = Changes.concat([block.changes for block in blocks])
+        live = changes.filter(changes.kind != RowKind.DEAD_LETTER)
+        yield net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
+
+
+def _write(path: Path, sides: Sequence[Changes], labels: Sequence[int]) -> None:
+    parts = Changes.concat(sides).split(len(labels))
+    rows = [(label, Block(part).to_bytes()) for label, part in zip(labels, parts, strict=True) if len(part)]
+    columns = {
+        "shard": pa.array([label for label, _ in rows], pa.int32()),
+        "block": pa.array([block for _, block in rows], pa.binary()),
+    }
+    pq.write_table(pa.table(columns), path)
+
+
+def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:
+    for block in blocks:
+        for sample, count in block.counters.items():
+            name, labels = parse(sample)
+            if name == "rowkind_unmatched_retractions_total" and count:
+                warn(f"{labels['operator']}: {count:.0f} retraction(s) found no row to take back")
