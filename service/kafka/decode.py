@@ -118,7 +118,7 @@ class Decoder:
             for at in where:
                 reason = f"there is no header {header.header!r} with the row kind"
                 if code == UNKNOWN:
-                    value = [value for name, value in headers[at] or () if name == header.header][-1]
+                    value = [value for name, value in headers[int(at)] or () if name == header.header][-1]
                     reason = f"the header {header.header!r} has the unknown row kind {value!r}"
                 if policy == "fail":
                     raise self._error(records, int(at), reason)

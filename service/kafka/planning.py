@@ -60,7 +60,9 @@ class Planner:
         if self._target is not None:
             ends = {at: min(end, self._target.get(at, 0)) for at, end in ends.items()}
         ends = {at: max(end, begin[at]) for at, end in ends.items()}
-        if ends == begin and start.ids == view.topics.ids:
+        # A reset after a loss moves the offset even where no record comes of it, or the next batch would reset again.
+        moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
+        if ends == begin and not moved:
             return start
         end = admit(begin, ends, rows) if rows is not None else ends
         return Offset(end, view.topics.ids, begin)

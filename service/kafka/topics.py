@@ -83,7 +83,7 @@ def create(kafka: Settings, topics: Iterable[Topic]) -> list[str]:
 
 
 def _await(admin: AdminClient, names: Sequence[str]) -> None:
-    """Wait until every broker's metadata has the topics that were just made; it follows the controller's in a moment."""
+    """Wait until the brokers' metadata has the topics that were just made; it follows the controller's in a moment."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while set(names) - admin.list_topics(timeout=ANSWER_SECONDS).topics.keys() and time.monotonic() < deadline:
         admin.poll(0.05)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import time
+from collections.abc import Callable
 
-from tests.kafka.tables import Topic, order, read_all
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from avro.registry import FolderRegistry
+from service.dev.broker import Broker
+from service.kafka.cluster import Cluster
+from service.kafka.errors import LostOffsetsError, MissingTopicError, ReplacedTopicError, UnreachableError
+from service.kafka.offsets import Offset, Range
+from service.plan.physical import Start
+from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings
 
 pytestmark = pytest.mark.kafka
+
+ON_LOST_SKIPS = ("earliest", "latest")
 
 
 def test_rows_come_with_their_kinds_values_and_arrival_numbers(orders: Topic) -> None:
@@ -23,3 +36,262 @@ def test_rows_come_with_their_kinds_values_and_arrival_numbers(orders: Topic) ->
     ]
     assert sorted(result.changes.seq.tolist()) == [0, 1 << 16, 2 << 16, 3 << 16]
     assert result.letters == []
+
+
+def test_batches_go_on_where_the_last_one_ended(orders: Topic) -> None:
+    """The end of one batch is the start of the next, and without new records the offset stays what it is."""
+    orders.send(*((b"+I", order(i)) for i in range(10)))
+    plan = planner(orders.spec())
+    first = plan.end(plan.initial(), 4)
+    second = plan.end(Offset.from_json(first.to_json()), 100)
+    assert read(orders.spec(), plan.tasks(plan.initial(), first)).ids() == [0, 1, 2, 3]
+    assert read(orders.spec(), plan.tasks(first, second)).ids() == [4, 5, 6, 7, 8, 9]
+    assert plan.end(second, 100) is second
+
+
+def test_a_batch_takes_from_each_partition_in_proportion_to_its_lag(
+    broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry
+) -> None:
+    """Rows per batch bound the batch over all partitions; the longer queue gives more."""
+    topic = Topic(new_topic(2), broker, schemas)
+    topic.send(*((b"+I", order(i)) for i in range(60)), partition=0)
+    topic.send(*((b"+I", order(i)) for i in range(20)), partition=1)
+    plan = planner(topic.spec())
+    assert plan.end(plan.initial(), 40).at == {(topic.name, 0): 30, (topic.name, 1): 10}
+
+
+def test_a_new_partition_is_read_from_its_beginning(orders: Topic, admin: AdminClient) -> None:
+    """Partitions added while the query runs join the next batch with all their records."""
+    orders.send((b"+I", order(1)))
+    plan = planner(orders.spec())
+    first = plan.end(plan.initial(), None)
+    admin.create_partitions([NewPartitions(orders.name, 2)])[orders.name].result()
+    _until(lambda: len(admin.list_topics(orders.name, timeout=10).topics[orders.name].partitions) == 2)
+    orders.send((b"+I", order(2)), (b"+I", order(3)), partition=1)
+    second = plan.end(first, None)
+    assert second.at == {(orders.name, 0): 1, (orders.name, 1): 2}
+    assert read(orders.spec(), plan.tasks(first, second)).ids() == [2, 3]
+
+
+def test_offsets_that_transactions_left_unused_are_no_records_to_wait_for(orders: Topic) -> None:
+    """Markers and aborted records take offsets; a read ends all the same, and skips what was aborted."""
+    producer = Producer({**settings(orders.broker), "transactional.id": orders.name})
+    producer.init_transactions(20)
+    for number, commit in enumerate((True, False, True, False)):
+        producer.begin_transaction()
+        orders.send((b"+I", order(number)), producer=producer)
+        if commit:
+            producer.commit_transaction()
+        else:
+            producer.flush(20)
+            producer.abort_transaction()
+    plan = planner(orders.spec())
+    end = plan.end(plan.initial(), None)
+    assert end.at[orders.name, 0] == 8
+    assert read(orders.spec(), plan.tasks(plan.initial(), end)).ids() == [0, 2]
+
+
+def test_records_of_an_open_transaction_wait_until_it_ends(orders: Topic) -> None:
+    """The end of a batch is the last stable offset, also for records behind it that are committed already."""
+    orders.send((b"+I", order(1)))
+    open_one = Producer({**settings(orders.broker), "transactional.id": orders.name})
+    open_one.init_transactions(20)
+    open_one.begin_transaction()
+    orders.send((b"+I", order(2)), producer=open_one)
+    open_one.flush(20)
+    orders.send((b"+I", order(3)))
+    plan = planner(orders.spec())
+    first = plan.end(plan.initial(), None)
+    assert first.at[orders.name, 0] == 1
+    open_one.commit_transaction()
+    _until(lambda: plan.end(first, None).at[orders.name, 0] == 4)
+    assert read(orders.spec(), plan.tasks(first, plan.end(first, None))).ids() == [2, 3]
+
+
+def test_records_that_compaction_took_out_are_not_waited_for(
+    broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry
+) -> None:
+    """A compacted topic whose old records are gone is read to its end, over the gaps."""
+    name = new_topic(
+        1, cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.01, max_compaction_lag_ms=100
+    )
+    topic = Topic(name, broker, schemas)
+
+    def compacted() -> bool:
+        # Only closed segments are compacted, and a segment closes when a record comes after its time.
+        topic.send((b"+I", order(1)))
+        return len(read_all(topic.spec()).ids()) < _end(topic)
+
+    for number in range(20):
+        topic.send((b"+I", order(number % 3)))
+    _until(compacted, seconds=60)
+    assert sorted(set(read_all(topic.spec()).ids())) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("policy", ["fail", *ON_LOST_SKIPS])
+def test_a_start_that_retention_has_eaten_is_an_error_or_the_reset_that_the_job_says(
+    orders: Topic, admin: AdminClient, policy: str
+) -> None:
+    """With `fail` the error names topic, partition and both offsets; else reading goes on where it is told."""
+    orders.send(*((b"+I", order(i)) for i in range(6)))
+    spec = orders.spec(scan(orders.name, start=Start(on_lost=policy)))
+    checkpoint = planner(spec).end(planner(spec).initial(), 2)
+    admin.delete_records([TopicPartition(orders.name, 0, 4)])[TopicPartition(orders.name, 0)].result()
+    plan = planner(spec)
+    if policy == "fail":
+        with pytest.raises(LostOffsetsError, match=rf"{orders.name}, partition 0: offset 2 .* offset 4") as lost:
+            plan.end(checkpoint, None)
+        assert (lost.value.topic, lost.value.partition, lost.value.wanted, lost.value.earliest) == (
+            orders.name,
+            0,
+            2,
+            4,
+        )
+        return
+    orders.send((b"+I", order(6)))
+    end = plan.end(checkpoint, None)
+    if policy == "latest":
+        assert end.at == {(orders.name, 0): 7}
+        orders.send((b"+I", order(7)))
+        assert read(spec, plan.tasks(end, plan.end(end, None))).ids() == [7]
+    else:
+        assert read(spec, plan.tasks(checkpoint, end)).ids() == [4, 5, 6]
+
+
+@pytest.mark.parametrize("policy", ["fail", "earliest"])
+def test_retention_that_overtakes_a_task_is_noticed_by_the_task(orders: Topic, admin: AdminClient, policy: str) -> None:
+    """A range whose beginning went away after it was planned fails, or is read from what is left."""
+    orders.send(*((b"+I", order(i)) for i in range(6)))
+    admin.delete_records([TopicPartition(orders.name, 0, 4)])[TopicPartition(orders.name, 0)].result()
+    spec = orders.spec(scan(orders.name, start=Start(on_lost=policy)))
+    task = [Range(orders.name, 0, 1, 6)]
+    if policy == "fail":
+        with pytest.raises(LostOffsetsError, match="offset 1 "):
+            read(spec, [task])
+    else:
+        assert read(spec, [task]).ids() == [4, 5]
+
+
+def test_each_start_begins_where_it_says(orders: Topic) -> None:
+    """Earliest, latest, a time and given offsets."""
+    orders.send((b"+I", order(0)), (b"+I", order(1)))
+    between = int(time.time() * 1000) + 1000
+    producer = Producer(settings(orders.broker))
+    producer.produce(orders.name, orders.value(order(2)), headers=[("op", b"+I")], timestamp=between + 1000)
+    producer.flush(20)
+    starts = [
+        (Start(), 0),
+        (Start("latest"), 3),
+        (Start("timestamp", timestamp_ms=between), 2),
+        (Start("timestamp", timestamp_ms=between + 60_000), 3),
+        (Start("offsets", offsets={0: 1}), 1),
+    ]
+    for start, offset in starts:
+        assert planner(orders.spec(scan(orders.name, start=start))).initial().at == {(orders.name, 0): offset}
+
+
+def test_a_first_batch_that_is_read_again_begins_where_it_began(orders: Topic) -> None:
+    """A crash before the first commit must not move a start that depends on the clock: the end offset names it."""
+    orders.send((b"+I", order(0)))
+    spec = orders.spec(scan(orders.name, start=Start("latest")))
+    plan = planner(spec)
+    start = plan.initial()
+    orders.send((b"+I", order(1)), (b"+I", order(2)))
+    logged = plan.end(start, None).to_json()
+    restarted = planner(spec)
+    begin_anew = restarted.initial()
+    assert begin_anew.at == {(orders.name, 0): 3}
+    assert read(spec, restarted.tasks(begin_anew, Offset.from_json(logged))).ids() == [1, 2]
+
+
+def test_a_topic_that_was_made_anew_is_noticed(orders: Topic, admin: AdminClient) -> None:
+    """Same name, another topic: the checkpoint's offsets mean nothing there."""
+    orders.send((b"+I", order(1)), (b"+I", order(2)))
+    spec = orders.spec()
+    checkpoint = planner(spec).end(planner(spec).initial(), None)
+    admin.delete_topics([orders.name])[orders.name].result()
+    _until(lambda: orders.name not in admin.list_topics(timeout=10).topics)
+    with pytest.raises(MissingTopicError, match=orders.name):
+        planner(spec).end(checkpoint, None)
+    admin.create_topics([NewTopic(orders.name, 1, 1)])[orders.name].result()
+    _until(lambda: orders.name in admin.list_topics(timeout=10).topics)
+    with pytest.raises(ReplacedTopicError, match="new checkpoint"):
+        planner(spec).end(checkpoint, None)
+    orders.send((b"+I", order(3)))
+    lenient = orders.spec(scan(orders.name, start=Start(on_lost="earliest")))
+    plan = planner(lenient)
+    assert read(lenient, plan.tasks(checkpoint, plan.end(checkpoint, None))).ids() == [3]
+
+
+def test_available_now_stops_at_the_ends_of_its_start(orders: Topic) -> None:
+    """Records that come later are left for the next run."""
+    orders.send((b"+I", order(1)))
+    plan = planner(orders.spec())
+    start = plan.initial()
+    plan.stop_at_now()
+    orders.send((b"+I", order(2)))
+    end = plan.end(start, None)
+    assert end.at == {(orders.name, 0): 1}
+    assert plan.end(end, None) is end
+    assert plan.latest(end).at == {(orders.name, 0): 2}
+
+
+def test_a_task_may_read_several_topics_and_a_piece_of_a_partition(
+    broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry
+) -> None:
+    """Ranges are exact at both ends, whatever else the consumer has fetched of the partitions."""
+    one, other = (Topic(new_topic(2), broker, schemas) for _ in range(2))
+    for topic, first in ((one, 0), (other, 1000)):
+        for partition in (0, 1):
+            topic.send(*((b"+I", order(first + 100 * partition + i)) for i in range(50)), partition=partition)
+    spec = one.spec(scan(one.name), scan(other.name, table="others", calc=pass_on(ORDERS, side=1)))
+    result = read(spec, [[Range(one.name, 0, 10, 12), Range(one.name, 1, 48, 50), Range(other.name, 1, 0, 3)]])
+    assert sorted(result.ids()) == [10, 11, 148, 149, 1100, 1101, 1102]
+    assert sorted(result.changes.side.tolist()) == [0, 0, 0, 0, 1, 1, 1]
+
+
+def test_a_self_join_consumes_its_topic_once(orders: Topic) -> None:
+    """Two scans of one table give each row to both sides, count it once and have each dead letter once."""
+    orders.send((b"+I", order(1)), (b"??", order(2)))
+    left, right = (scan(orders.name, calc=pass_on(ORDERS, side=side)) for side in (0, 1))
+    result = read_all(orders.spec(left, right))
+    assert sorted(zip(result.changes.side.tolist(), result.ids(), strict=True)) == [(0, 1), (1, 1)]
+    assert len(result.letters) == 1
+    assert result.counters['rowkind_rows_in_total{table="orders",kind="+I"}'] == 1
+    assert result.counters['rowkind_dead_letters_total{table="orders",reason="row kind"}'] == 1
+
+
+def test_rows_go_to_the_shard_of_their_hash_under_its_label(orders: Topic) -> None:
+    """A block holds rows of one shard and carries the label that the placement gives to it."""
+    orders.send(*((b"+I", order(i)) for i in range(50)))
+    labels = (7, 3, 12)
+    result = read_all(orders.spec(placement=labels))
+    assert {label for label, _ in result.blocks} == set(labels)
+    for label, block in result.blocks:
+        assert {labels[hash_ % 3] for hash_ in block.changes.hash.tolist()} == {label}
+
+
+def test_an_unreachable_broker_is_a_message_within_seconds() -> None:
+    """The message has the address that was tried and what to check."""
+    cluster = Cluster({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"})
+    started = time.monotonic()
+    with pytest.raises(UnreachableError, match=r"127.0.0.1:1: .*refused.* Check that Kafka runs"):
+        cluster.topics(["orders"])
+    assert time.monotonic() - started < 15
+
+
+def test_a_missing_topic_is_named_with_what_makes_it(broker: Broker) -> None:
+    """The message has the topic and the command."""
+    with pytest.raises(MissingTopicError, match=r"Topic nowhere is not there.*rowkind topics create"):
+        Cluster(settings(broker)).topics(["nowhere"])
+
+
+def _end(topic: Topic) -> int:
+    return Cluster(settings(topic.broker)).ends([(topic.name, 0)])[topic.name, 0]
+
+
+def _until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.1)
