@@ -1,0 +1,137 @@
+"""The arrangement against a plain dict of multisets: random batches, merges, TTL, restarts and lost batches.
+
+After every batch all live rows, the blobs in the store and the merge work are compared. These tests see rows lost or
+doubled in a merge, in particular one that rests between batches; blobs deleted too early or never; work beyond the
+fuel; and rows that stay visible after their time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from operators import merging, segment
+from operators.arrangement import Arrangement, Finished, Layout, places
+from operators.changes import binary
+from operators.entries import Entries
+from operators.hashing import hash64
+from operators.manifest import Manifest
+from operators.store import MANIFEST, MemoryStore
+
+LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
+BATCHES = 60
+
+Entry = tuple[bytes | None, bytes, bytes, int, int, int]
+"""Key, sub-key, payload, written_at, seq, mark."""
+
+
+@pytest.mark.parametrize("ttl_ms", [None, 3, 40])
+@pytest.mark.parametrize("segment_rows", [4, 16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
+    layout: Layout, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live rows equal the dict's after every batch, the store holds what is needed, and no batch merges too much."""
+    for module in (segment, merging):
+        monkeypatch.setattr(module, "SEGMENT_ROWS", segment_rows)
+    monkeypatch.setattr(merging, "SMALL_RUN", 2)
+    monkeypatch.setattr(merging, "FUEL", 2)
+    seed = f"{layout}, {segment_rows}, {ttl_ms}"
+    print(f"seed '{seed}'")
+    generator = random.Random(seed)
+    keys: list[bytes | None] = [None, *(b"key %d" % number for number in range(generator.choice([1, 4, 40])))]
+    store, live, now, seq, rested = MemoryStore(), Counter[Entry](), 0, 0, 0
+    for number in range(BATCHES):
+        now += generator.choice([0, 1, 1, 2])
+        live = Counter({entry: count for entry, count in live.items() if ttl_ms is None or entry[3] + ttl_ms > now})
+        before, live_before = store.copy(), live.copy()
+        lost = generator.random() < 0.1
+        shrinks = number > BATCHES * 2 // 3 or generator.random() < 0.2
+        while True:
+            step: Counter[Entry] = Counter()
+            for _ in range(generator.choice([0, 1, 3, 12])):
+                if live and generator.random() < (0.8 if shrinks else 0.3):
+                    entry = generator.choice(list((live + step).elements()))
+                    step[entry] -= 1
+                else:
+                    seq += 1
+                    entry = _random_entry(generator, keys, now, generator.choice([seq, max(1, seq - 2)]))
+                    step[entry] += 1
+                live = Counter({one: count for one, count in (live_before + step).items() if count})
+            finished = _finish(store, layout, ttl_ms, now, step)
+            appended = sum(1 for count in step.values() if count)
+            assert finished.merged_rows <= merging.FUEL * appended + segment_rows, "merged beyond the fuel"
+            _assert_state(Arrangement(store, "test", layout, ttl_ms, now), store, live)
+            rested += bool(_manifest(store).merges)
+            if not lost:
+                break
+            # The batch did not commit: the store is as it was, and the batch comes again, in another form.
+            store, live, lost = before.copy(), live_before.copy(), False
+    assert rested or ttl_ms == 3 or segment_rows > 4, "no merge rested between batches: the test shows nothing about resuming"
+    everything = Counter({entry: -count for entry, count in live.items()})
+    _finish(store, layout, ttl_ms, now, everything)
+    if ttl_ms is None:
+        assert list(store) == [], "blobs are left although all rows were retracted"
+    _finish(store, layout, ttl_ms, now + (ttl_ms or 0), Counter())
+    assert list(store) == [], "blobs are left although all rows have expired"
+
+
+def _assert_state(arrangement: Arrangement, store: MemoryStore, live: Counter[Entry]) -> None:
+    named = {info.name for info in _manifest(store).segments}
+    assert set(store) - {MANIFEST} == named, "the store does not hold just what the manifest names"
+    hashes = _hashes([key for key, *_ in live], [entry[2] for entry in live])
+    assert _read(arrangement.lookup(hashes)) == live
+    some = Counter({entry: count for entry, count in live.items() if entry[2].endswith((b"0", b"1"))})
+    at_places = _read(arrangement.at(_entries(some, arrangement.layout).place))
+    assert all(at_places[entry] == count for entry, count in some.items())
+
+
+def _finish(store: MemoryStore, layout: Layout, ttl_ms: int | None, now: int, step: Counter[Entry]) -> Finished:
+    arrangement = Arrangement(store, "test", layout, ttl_ms, now)
+    arrangement.append(_entries(step, layout))
+    return arrangement.finish()
+
+
+def _manifest(store: MemoryStore) -> Manifest:
+    blob = store.get(MANIFEST)
+    return Manifest() if blob is None else Manifest.from_blob(blob, "test")
+
+
+def _random_entry(generator: random.Random, keys: list[bytes | None], now: int, seq: int) -> Entry:
+    payload = b"row %d" % generator.randint(0, 3)
+    return generator.choice(keys), b"sub %d" % generator.randint(0, 2), payload, now, seq, generator.randint(0, 1)
+
+
+def _hashes(keys: list[bytes | None], payloads: list[bytes]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    values = [payload if key is None else key for key, payload in zip(keys, payloads, strict=True)]
+    return hash64(binary(values))
+
+
+def _entries(step: Counter[Entry], layout: Layout) -> Entries:
+    keys, subs, payloads, written_at, seq, mark = ([entry[column] for entry in step] for column in range(6))
+    hashes = _hashes(keys, payloads)
+    return Entries(
+        places(layout, hashes, binary(subs), binary(payloads)),
+        hashes,
+        binary(keys),
+        binary(subs),
+        binary(payloads),
+        np.array(list(step.values()), np.int64),
+        np.array(written_at, np.int64),
+        np.array(seq, np.int64),
+        np.array(mark, np.int8),
+    )
+
+
+def _read(entries: Entries) -> Counter[Entry]:
+    columns = (entries.key, entries.sub, entries.payload)
+    numbers = (entries.written_at, entries.seq, entries.mark)
+    rows = zip(*(column.to_pylist() for column in columns), *(column.tolist() for column in numbers), strict=True)
+    found: Counter[Entry] = Counter()
+    for row, weight in zip(rows, entries.weight.tolist(), strict=True):
+        assert weight > 0
+        found[row] += weight
+    return found

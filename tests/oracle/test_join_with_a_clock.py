@@ -1,0 +1,75 @@
+"""The join against its naive form under a driven clock: TTL on either side, refreshes, rows that come back too late.
+
+SQL knows no expiry, so here the definition is `naive_join`. These tests see a pad that is taken back though it is not
+out or put out twice, marks that go astray in merges, and rows that stay visible too long or not long enough.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from operators import merging, segment
+from operators.arrangement import Layout
+from operators.join import Join, JoinKind, JoinSpec, Side
+from operators.store import MemoryStore
+from tests import changelogs
+from tests.changelogs import Row, fold, pack, show, unpack
+from tests.oracle.inputs import Batches, Input, random_batches, shrink
+from tests.oracle.naive_join import NaiveJoin, NaiveSide
+
+CASES_EACH = 60
+KINDS: tuple[JoinKind, ...] = ("inner", "left", "right", "full")
+LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
+TTLS = (None, 2, 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_each_batch_puts_out_is_what_the_definition_says(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch puts out what the naive join does, and no row goes from the output that is not there."""
+    for number in range(CASES_EACH):
+        seed = f"clock, {kind}, {number}"
+        generator = random.Random(seed)
+        inputs = (
+            Input(generator.choice(LAYOUTS), generator.random() < 0.5),
+            Input(generator.choice(LAYOUTS), generator.random() < 0.5),
+        )
+        ttls = (generator.choice(TTLS), generator.choice(TTLS))
+        with monkeypatch.context() as patch:
+            rows = generator.choice([2, segment.SEGMENT_ROWS])
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SMALL_RUN", 2)
+            batches = random_batches(inputs, seed, batches=14, changes=6)
+            if _difference(kind, inputs, ttls, batches) is not None:
+                least = shrink(batches, lambda smaller: _difference(kind, inputs, ttls, smaller) is not None)  # noqa: B023 - called at once
+                pytest.fail(
+                    f"seed '{seed}', {inputs}, TTLs {ttls}\n{show(least)}\n{_difference(kind, inputs, ttls, least)}"
+                )
+
+
+def _difference(
+    kind: JoinKind, inputs: tuple[Input, Input], ttls: tuple[int | None, int | None], batches: Batches
+) -> str | None:
+    """What is wrong with the join on these batches, of which one comes every millisecond; None if nothing is."""
+    sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(inputs, ttls, strict=True)]
+    nulls = [pack(of.table.project((None, None, None))) for of in inputs]
+    join = Join(JoinSpec(kind, sides[0], sides[1], None, nulls[0], nulls[1]))
+    naive = NaiveJoin(kind, *(NaiveSide(of, ttl) for of, ttl in zip(inputs, ttls, strict=True)))
+    stores = {name: MemoryStore() for name in join.arrangements}
+    view: Counter[Row] = Counter()
+    for now, batch in enumerate(batches):
+        expected = naive.process(batch, now)
+        try:
+            output = join.process(changelogs.changes(batch, [of.table for of in inputs]), stores, now)
+            fold(view, output.rows)
+        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
+            return f"batch {now}: {error!r}"
+        found: Counter[Row] = Counter()
+        for sign, payload in zip(1 - output.rows.kind // 3 * 2, output.rows.payload.to_pylist(), strict=True):
+            found[unpack(payload)] += int(sign)
+        if found != expected:
+            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+    return None
