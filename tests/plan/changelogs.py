@@ -1,0 +1,159 @@
+"""Random changelogs for the tables of a job, as each kind of table writes them, and the rows that they stand for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from avro import codec
+from avro.schema import Record, Type
+from operators.changes import RowKind, Rows
+from service.job.columns import declared
+from service.job.model import Job
+
+Row = dict[str, Any]
+
+
+def random_value(rng: random.Random, type_: Type) -> Any:
+    """A value from a small range, so that keys meet; now and then NULL."""
+    if type_.nullable and rng.random() < 0.15:
+        return None
+    match type_.sql:
+        case "INT" | "BIGINT":
+            return rng.randint(1, 6)
+        case "DOUBLE":
+            return rng.choice([0.0, -0.0, 1.0, 2.0, 2.5, float("nan")])
+        case "STRING":
+            return rng.choice(["", "a", "b", "A%", "é_"])
+        case "DATE":
+            return date(2026, 1, rng.randint(1, 4))
+        case "TIMESTAMP":
+            return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=rng.randint(0, 72))
+        case "BOOLEAN":
+            return rng.random() < 0.5
+        case sql if sql.startswith("DECIMAL"):
+            return Decimal(rng.randint(0, 60)).scaleb(-1)
+    raise AssertionError(type_.sql)
+
+
+@dataclass
+class TableModel:
+    """One table: its live rows, and random changes of them. `bare_updates` leaves out some -U."""
+
+    record: Record
+    mode: str
+    primary_key: tuple[str, ...]
+    bare_updates: bool
+    rows: list[Row] = field(default_factory=list)
+
+    def step(self, rng: random.Random) -> list[tuple[RowKind, Row]]:
+        """The changes of one random event."""
+        row = {each.name: random_value(rng, each.type) for each in self.record.fields}
+        old = self._same_key(row) if self.primary_key else None
+        if self.mode == "append":
+            return [] if old else [self._add(RowKind.INSERT, row)]
+        if old is None and self.rows and rng.random() < 0.55:
+            old = rng.choice(self.rows)
+            if self.primary_key:
+                row |= {column: old[column] for column in self.primary_key}
+        if old is None:
+            if not self.primary_key and self.rows and rng.random() < 0.3:
+                row = dict(rng.choice(self.rows))
+            return [self._add(RowKind.INSERT, row)]
+        self.rows.remove(old)
+        if rng.random() < 0.4:
+            return [(RowKind.DELETE, self._told(old))]
+        after = self._add(RowKind.UPDATE_AFTER, row)
+        if self.mode == "upsert" or (self.bare_updates and rng.random() < 0.3):
+            return [after]
+        return [(RowKind.UPDATE_BEFORE, old), after]
+
+    def _add(self, kind: RowKind, row: Row) -> tuple[RowKind, Row]:
+        self.rows.append(row)
+        return kind, row
+
+    def _same_key(self, row: Row) -> Row | None:
+        for other in self.rows:
+            if all(other[column] == row[column] for column in self.primary_key):
+                return other
+        return None
+
+    def _told(self, row: Row) -> Row:
+        """What a delete says of its row."""
+        if self.mode != "upsert":
+            return row
+        return {column: value if column in self.primary_key else None for column, value in row.items()}
+
+
+@dataclass
+class World:
+    """All tables of a job that a query reads, changing together."""
+
+    tables: Mapping[str, TableModel]
+    rng: random.Random
+    _seq: int = 0
+    _left: list[tuple[str, RowKind, Row]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, job: Job, names: Mapping[str, bool], seed: int) -> World:
+        """Tables by name, and whether each may leave out -U."""
+        models = {
+            name: TableModel(declared(job, name), job.tables[name].mode, job.tables[name].primary_key, bare)
+            for name, bare in names.items()
+        }
+        return cls(models, random.Random(seed))
+
+    def batches(self, count: int) -> Iterator[tuple[dict[str, Rows], dict[str, pa.Table]]]:
+        """Batches of changes with the tables as they stand after each; updates are now and then torn apart."""
+        for _ in range(count):
+            changes = self._left
+            while len(changes) < self.rng.choice((1, 2, 7, 25)):
+                name = self.rng.choice(list(self.tables))
+                changes += [(name, kind, row) for kind, row in self.tables[name].step(self.rng)]
+            torn = changes[-1][1] == RowKind.UPDATE_AFTER and self.rng.random() < 0.3
+            self._left = []
+            if torn and len(changes) > 1 and changes[-2][1] == RowKind.UPDATE_BEFORE:
+                name, _, row = changes[-1]
+                self._left, changes = [changes[-1]], changes[:-1]
+                state = self._snapshot(without=(name, row))
+            else:
+                state = self._snapshot()
+            yield self._encode(changes), state
+
+    def _encode(self, changes: list[tuple[str, RowKind, Row]]) -> dict[str, Rows]:
+        found: dict[str, Rows] = {}
+        numbered = [(self._seq + number, *change) for number, change in enumerate(changes)]
+        self._seq += len(changes)
+        for name, model in self.tables.items():
+            own = [(seq, kind, row) for seq, other, kind, row in numbered if other == name]
+            if own:
+                found[name] = Rows(
+                    np.array([kind for _, kind, _ in own], np.int8),
+                    np.array([seq << 16 for seq, _, _ in own], np.int64),
+                    codec.encode(model.record, table_of(model.record, [row for *_, row in own])),
+                )
+        return found
+
+    def _snapshot(self, without: tuple[str, Row] | None = None) -> dict[str, pa.Table]:
+        state = {}
+        for name, model in self.tables.items():
+            rows = list(model.rows)
+            if without is not None and without[0] == name:
+                rows.remove(without[1])
+            state[name] = table_of(model.record, rows)
+        return state
+
+
+def table_of(record: Record, rows: list[Row]) -> pa.Table:
+    """Rows as an Arrow table under the record's columns."""
+    return pa.table(
+        {each.name: pa.array([row[each.name] for row in rows], each.type.arrow) for each in record.fields},
+        schema=record.arrow,
+    )

@@ -1,0 +1,104 @@
+"""Every case in `cases/`: the plan is the one written there, and run on random changes it gives what DuckDB gives."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+import sqlglot
+
+from avro import codec
+from avro.schema import Record
+from operators.changes import Changes
+from service.plan.physical import Scan, Sink, walk
+from service.plan.pipeline import plan
+from service.run.json_rows import decode
+from service.run.memory import Fold, MemoryEngine
+from tests.plan.cases import Case, cases
+from tests.plan.changelogs import World
+
+CASES = cases()
+RUN = [case for case in CASES if not case.expected.startswith("refused:")]
+SEEDS = range(3)
+BATCHES = 25
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.path.stem)
+def test_the_plan_is_the_one_in_the_file(case: Case, tmp_path: Path) -> None:
+    """A query is planned, or refused, exactly as its file says; `python -m tests.plan` writes the files anew."""
+    assert case.outcome(tmp_path) == case.expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("case", RUN, ids=lambda case: case.path.stem)
+def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int, tmp_path: Path) -> None:
+    """Folding the changes of a plan gives what the same SQL gives on the folded inputs, after every batch."""
+    print(f"seed {seed}")
+    job = case.job(tmp_path)
+    sink = plan(job, "result")
+    engine = MemoryEngine(sink, unmatched)
+    fold = Fold(keyed=sink.mode == "upsert")
+    world = World.of(job, _tables(sink), seed)
+    oracle = Oracle(case, job.views)
+    for number, (batch, tables) in enumerate(world.batches(BATCHES)):
+        changes = engine.batch(batch, now=number)
+        _check_form(sink, changes)
+        fold.apply(changes)
+        found = _bag(sink.value, pa.array(fold.payloads, pa.binary()))
+        assert found == oracle.rows(sink.value, tables), f"batch {number}"
+
+
+def unmatched(node: str, changes: Changes) -> None:
+    """Well-formed changelogs take back nothing that is not there."""
+    raise AssertionError(f"{node}: {len(changes)} unmatched of kinds {changes.kind.tolist()}")
+
+
+def _tables(sink: Sink) -> dict[str, bool]:
+    """The tables of a plan, and whether each may leave out the -U of updates."""
+    scans = [node for node in walk(sink) if isinstance(node, Scan)]
+    return {
+        scan.table: all(not each.traits.needs_before for each in scans if each.table == scan.table) for scan in scans
+    }
+
+
+def _check_form(sink: Sink, changes: Changes) -> None:
+    """No change that the sink's mode does not have, and at most one per key."""
+    kinds = set(changes.kind.tolist())
+    assert kinds <= {"append": {0}, "retract": {0, 1, 2, 3}, "upsert": {0, 2, 3}}[sink.mode]
+    if sink.mode == "upsert":
+        assert len(set(changes.key.to_pylist())) == len(changes)
+
+
+class Oracle:
+    """The same SQL in DuckDB over finished tables."""
+
+    def __init__(self, case: Case, views: Mapping[str, str]) -> None:
+        self._connection = duckdb.connect(config={"threads": 1})
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._views = {name: _in_duckdb(sql) for name, sql in views.items()}
+        self._sql = _in_duckdb(case.sql)
+
+    def rows(self, value: Record, tables: Mapping[str, pa.Table]) -> Counter[str]:
+        """The rows of the result under the record `value`."""
+        for name, table in tables.items():
+            self._connection.register(name, table)
+        for name, sql in self._views.items():
+            self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {sql}")
+        found = self._connection.sql(self._sql).to_arrow_table()
+        columns = [found.column(number).combine_chunks() for number in range(found.num_columns)]
+        typed = {field.name: column.cast(field.type.arrow) for field, column in zip(value.fields, columns, strict=True)}
+        return _bag(value, codec.encode(value, typed, found.num_rows))
+
+
+def _in_duckdb(sql: str) -> str:
+    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+
+
+def _bag(value: Record, payloads: pa.BinaryArray) -> Counter[str]:
+    # -0.0 and 0.0 are equal in SQL, so that either may stand for both.
+    return Counter(json.dumps(row).replace("-0.0", "0.0") for row in decode(value, payloads))
