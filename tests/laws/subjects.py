@@ -1,0 +1,96 @@
+"""What the laws are shown for: operators with the random changelogs that they take. A new operator adds a line here."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from operators.arrangement import Layout
+from operators.changes import Changes, RowKind
+from operators.join import Join, JoinKind, JoinSpec, Side
+from operators.operator import Operator
+from tests import changelogs
+from tests.changelogs import Change, pack
+from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An operator and its inputs, which say what changelogs it takes."""
+
+    name: str
+    operator: Operator
+    inputs: tuple[Input, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
+        """A random changelog as an operator upstream or a source would send it."""
+        return self._regroup([[batch] for batch in random_batches(self.inputs, seed, batches, changes)])
+
+    def in_one_batch(self, batches: Batches) -> Batches:
+        """The same changelog as a single batch."""
+        return self._regroup([batches])
+
+    def in_single_changes(self, batches: Batches) -> Batches:
+        """The same changelog with each change in a batch of its own, in an order in which they may come."""
+        return [[change] for batch in batches for change in sorted(batch, key=self._order)]
+
+    def retracting(self, batches: Batches) -> list[Change]:
+        """A batch that takes away every row that is there after these."""
+        return retractions(self.inputs, batches)
+
+    def columns(self, batch: Sequence[Change]) -> Changes:
+        """A batch as the operator takes it."""
+        return changelogs.changes(batch, [of.table for of in self.inputs])
+
+    def _order(self, change: Change) -> tuple[int, int]:
+        return (change.seq, 0) if self.inputs[change.side].by_seq else (-1, change.sign)
+
+    def _regroup(self, groups: Sequence[Batches]) -> Batches:
+        """Each group of batches as one, net where an input has no order: no operator sends a row and its retraction."""
+        states = [Materialised(of) for of in self.inputs]
+        seq = max((change.seq for batches in groups for batch in batches for change in batch), default=0)
+        result: Batches = []
+        for batches in groups:
+            sent: list[Change] = []
+            before = [Counter(state.rows) for state in states]
+            for batch, (side, state) in itertools.product(batches, enumerate(states)):
+                changes = [change for change in batch if change.side == side]
+                state.apply(changes)
+                sent += changes if self.inputs[side].by_seq else []
+            for side, state in enumerate(states):
+                if not self.inputs[side].by_seq:
+                    after = Counter(state.rows)
+                    gone, come = (before[side] - after).elements(), (after - before[side]).elements()
+                    for row, kind in [*((r, RowKind.DELETE) for r in gone), *((r, RowKind.INSERT) for r in come)]:
+                        seq += 1
+                        sent.append(Change(side, kind, row, seq))
+            result.append(sent)
+        return result
+
+
+def _join(kind: JoinKind, left: Input, right: Input) -> Subject:
+    sides = (Side(of.layout, by_seq=of.by_seq) for of in (left, right))
+    pads = (pack(of.table.project((None, None, None))) for of in (left, right))
+    name = f"{kind} join of {', '.join(f'{of.layout} {_ORDER[of.by_seq]}' for of in (left, right))}"
+    return Subject(name, Join(JoinSpec(kind, *sides, None, *pads)), (left, right))
+
+
+_ORDER = {True: "by seq", False: "net"}
+_LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
+_KINDS: tuple[JoinKind, ...] = ("inner", "left", "right", "full")
+
+SUBJECTS: tuple[Subject, ...] = tuple(
+    _join(
+        kind,
+        Input(left, by_seq=by_seq, key_in_payload=by_seq),
+        Input(right, by_seq=(left == right) != by_seq),
+    )
+    for kind in _KINDS
+    for left, right in itertools.product(_LAYOUTS, repeat=2)
+    for by_seq in (True, False)
+)
