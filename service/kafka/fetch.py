@@ -7,7 +7,7 @@ at or behind its end was seen, or when the partition's end was reported from the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -47,7 +47,7 @@ class Fetcher:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), ANSWER_SECONDS, cached=False)
         return int(low), int(high)
 
-    def fetch(self, ranges: Sequence[Range], on_lost: OnLost) -> Iterator[list[Records]]:
+    def fetch(self, ranges: Sequence[Range], on_lost: OnLost) -> Generator[list[Records], None, None]:
         """All records of the ranges, by topic, chunk after chunk. Raises a ChangelogError."""
         left = {(part.topic, part.partition): part for part in ranges}
         position = {at: part.start for at, part in left.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -48,21 +48,22 @@ class Reading:
 
     def blocks(self, ranges: Sequence[Range]) -> Iterator[LabelledBlock]:
         """The blocks of all records in the ranges, each with the label of its shard."""
-        chunks = self._fetcher.fetch(ranges, self._on_lost)
-        more = True
-        while more:
-            with _no_cycles():
-                counters: dict[str, float] = {}
-                started = time.perf_counter()
-                chunk = next(chunks, [])
-                more = bool(chunk)
-                _spend(counters, "fetch", started)
-                changes = [part for records in chunk for part in self._changes(records, counters)]
-                started = time.perf_counter()
-                blocks = list(self._packed(Changes.concat(changes)))
-                _spend(counters, "pack", started)
-            if chunk:
-                yield from _with_counters(blocks, counters, self._spec.placement[0])
+        # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.
+        with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
+            more = True
+            while more:
+                with _no_cycles():
+                    counters: dict[str, float] = {}
+                    started = time.perf_counter()
+                    chunk = next(chunks, [])
+                    more = bool(chunk)
+                    _spend(counters, "fetch", started)
+                    changes = [part for records in chunk for part in self._changes(records, counters)]
+                    started = time.perf_counter()
+                    blocks = list(self._packed(Changes.concat(changes)))
+                    _spend(counters, "pack", started)
+                if chunk:
+                    yield from _with_counters(blocks, counters, self._spec.placement[0])
 
     def _changes(self, records: Records, counters: dict[str, float]) -> Iterator[Changes]:
         counted: set[str] = set()
