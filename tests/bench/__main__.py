@@ -1,0 +1,13 @@
+"""All benchmarks, one after the other: `make bench`. Each is a module of its own with options of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+MODULES = ("operator_join", "state_store", "kafka_join")
+
+if __name__ == "__main__":
+    for module in MODULES:
+        print(f"\n== {module}", flush=True)
+        subprocess.run([sys.executable, "-m", f"tests.bench.{module}"], check=True)
