@@ -6,19 +6,29 @@ What only tunes stands beneath the user's settings and can be changed by them; w
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from service.kafka.errors import RefusedError, refuses, translate
 
+Answer = TypeVar("Answer")
+
 Settings = Mapping[str, str]
 """librdkafka settings by their own names, as the job has them."""
 
 ANSWER_SECONDS = 10.0
 """How long a broker may take to answer a question before it counts as unreachable."""
+
+_PAUSE_SECONDS = 0.05
+_LEADERLESS = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
 
 _CONSUMER = {
     # A fetch at the end of a partition must not hold up the others on the same connection.
@@ -95,6 +105,18 @@ def reach(kafka: Settings, seconds: float = ANSWER_SECONDS) -> AdminClient:
                 raise translate(KafkaException(said), servers(kafka), "connecting") from None
         else:
             return client
+
+
+def patiently(ask: Callable[[], Answer]) -> Answer:
+    """The answer to a question that is asked again while partitions change their leader, as new ones do too."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _LEADERLESS or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_SECONDS)
 
 
 def count_partitions(client: Any, topic: str) -> int:

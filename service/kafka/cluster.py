@@ -6,12 +6,14 @@ The end of a partition is its last stable offset: what lies behind it belongs to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # it is exported by a name
 
-from service.kafka.clients import ANSWER_SECONDS, Settings, reach, servers
+from service.kafka.clients import ANSWER_SECONDS, Settings, patiently, reach, servers
 from service.kafka.errors import MissingTopicError, translate
 from service.kafka.offsets import At
 
@@ -37,7 +39,7 @@ class Cluster:
         partitions: list[At] = []
         for name, answer in self._admin.describe_topics(TopicCollection(sorted(names)), **_PATIENCE).items():
             try:
-                topic = answer.result(ANSWER_SECONDS)
+                topic = _result(answer)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise MissingTopicError(
@@ -68,15 +70,16 @@ class Cluster:
         question = {TopicPartition(*at): wanted for at in partitions}
         if not question:
             return {}
-        answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
-        offsets: dict[At, int] = {}
-        for at, answer in answers.items():
-            try:
-                offsets[at.topic, at.partition] = answer.result(ANSWER_SECONDS + 1).offset
-            except KafkaException as error:
-                doing = f"asking for the offsets of topic {at.topic}, partition {at.partition}"
-                raise translate(error, servers(self._kafka), doing) from None
-        return offsets
+        names = ", ".join(sorted({at.topic for at in question}))
+
+        def ask() -> dict[At, int]:
+            answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
+            return {(at.topic, at.partition): _result(answer).offset for at, answer in answers.items()}
+
+        try:
+            return patiently(ask)
+        except KafkaException as error:
+            raise translate(error, servers(self._kafka), f"asking for the offsets of topic {names}") from None
 
     @property
     def _admin(self) -> AdminClient:
@@ -86,3 +89,11 @@ class Cluster:
 
 
 _PATIENCE = {"request_timeout": ANSWER_SECONDS}
+
+
+def _result(answer: Future[Any]) -> Any:
+    """What a future holds in the end; one that never ends counts as an answer that did not come."""
+    try:
+        return answer.result(ANSWER_SECONDS + 1)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001 - librdkafka's own code

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from service.kafka.clients import ANSWER_SECONDS, Settings, consumer_settings, servers
+from service.kafka.clients import ANSWER_SECONDS, Settings, consumer_settings, patiently, servers
 from service.kafka.errors import LostOffsetsError, StalledReadError, translate
 from service.kafka.offsets import At, Range
 from service.kafka.record import Message, Records
@@ -44,7 +44,8 @@ class Fetcher:
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         """The earliest offset of a partition and its end. Raises KafkaException."""
-        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), ANSWER_SECONDS, cached=False)
+        at = TopicPartition(topic, partition)
+        low, high = patiently(lambda: self._consumer.get_watermark_offsets(at, ANSWER_SECONDS, cached=False))
         return int(low), int(high)
 
     def fetch(self, ranges: Sequence[Range], on_lost: OnLost) -> Generator[list[Records], None, None]:

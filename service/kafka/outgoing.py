@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,19 +99,19 @@ def send(producer: Producer, spec: SinkSpec, outgoing: Outgoing, partitions: int
         _send_letter(producer, spec, letter)
 
 
-def _send_letter(producer: Producer, spec: SinkSpec, letter: DeadLetter) -> None:
-    assert spec.dead_letter_topic is not None, "only a job with a dead letter topic makes dead letters"
-    timestamp = int(time.time() * 1000) if letter.timestamp is None else letter.timestamp
+def push(producer: Producer, *message: Any, **more: Any) -> None:
+    """Hand one message to the producer, waiting where its queue is full. Raises KafkaException."""
     while True:
         try:
-            producer.produce(
-                spec.dead_letter_topic,
-                letter.value,
-                letter.key,
-                timestamp=timestamp,
-                headers=cast("Any", letter.written_headers(spec.job, spec.sink)),
-            )
+            producer.produce(*message, **more)
         except BufferError:
             producer.poll(_ROOM_SECONDS)
         else:
             return
+
+
+def _send_letter(producer: Producer, spec: SinkSpec, letter: DeadLetter) -> None:
+    assert spec.dead_letter_topic is not None, "only a job with a dead letter topic makes dead letters"
+    timestamp = int(time.time() * 1000) if letter.timestamp is None else letter.timestamp
+    headers = letter.written_headers(spec.job, spec.sink)
+    push(producer, spec.dead_letter_topic, letter.value, letter.key, timestamp=timestamp, headers=headers)

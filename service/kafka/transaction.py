@@ -29,7 +29,7 @@ from service.kafka.errors import (
     UnknownOutcomeError,
     translate,
 )
-from service.kafka.outgoing import Outgoing, send
+from service.kafka.outgoing import Outgoing, push, send
 from service.kafka.progress import Progress
 from service.kafka.spec import SinkSpec
 
@@ -73,7 +73,7 @@ class TransactionalWriter:
         after = Progress.of(self._spec, attempt)
         self._producer.begin_transaction()
         send(self._producer, self._spec, outgoing, self._partitions)
-        self._producer.produce(self._spec.progress_topic, after.to_bytes(), after.key, self._partition)
+        push(self._producer, self._spec.progress_topic, after.to_bytes(), after.key, self._partition)
         self._producer.commit_transaction(self._spec.transaction_timeout_ms / 1000)
         self._progress = after
         return "committed"

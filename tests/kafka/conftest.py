@@ -9,6 +9,7 @@ import pytest
 
 from avro.registry import FolderRegistry
 from service.dev.broker import Broker
+from tests.kafka.sinks import MakeSink, fresh_sink
 from tests.kafka.tables import Topic
 
 
@@ -22,3 +23,9 @@ def schemas(tmp_path: Path) -> FolderRegistry:
 def orders(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry) -> Topic:
     """A topic of orders with one partition."""
     return Topic(new_topic(), broker, schemas)
+
+
+@pytest.fixture
+def make_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, tmp_path: Path) -> MakeSink:
+    """Makes sinks over fresh topics."""
+    return lambda **changed: fresh_sink(broker, new_topic, schemas, tmp_path, **changed)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from avro.framing import split
@@ -66,7 +67,6 @@ class Sink:
         partition: int = 0,
         checkpoint: str = "c",
         counters: Counters | None = None,
-        monkeypatch: Any = None,
     ) -> Written:
         """Write as the task of `partition` in `batch` would."""
         blocks = [Block(part, (counters or {}) if number == 0 else {}).to_bytes() for number, part in enumerate(parts)]
@@ -74,8 +74,9 @@ class Sink:
             pa.RecordBatch.from_arrays([pa.array([0], pa.int32()), pa.array([block], pa.binary())], schema=EDGE)
             for block in blocks
         ]
-        monkeypatch.setattr(attempt, "current", lambda: Attempt(checkpoint, batch, partition))
-        return KafkaStreamWriter(self.spec).write(iter(batches))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(attempt, "current", lambda: Attempt(checkpoint, batch, partition))
+            return KafkaStreamWriter(self.spec).write(iter(batches))
 
     def messages(self, topic: str | None = None) -> list[Message]:
         """What a read_committed consumer sees, partition by partition."""
@@ -130,7 +131,11 @@ def committed(kafka: Any, topic: str) -> list[Any]:
         consumer.close()
 
 
-def make_sink(
+MakeSink = Callable[..., Sink]
+"""Makes a sink over a fresh topic; keyword arguments change its spec, and `partitions` the topic's."""
+
+
+def fresh_sink(
     broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, folder: Path, **changed: Any
 ) -> Sink:
     """A sink over a fresh topic, with its progress topic."""

@@ -17,7 +17,7 @@ from service.kafka.offsets import lag
 from service.kafka.sink import SINK, KafkaSink
 from service.kafka.source import SOURCE, KafkaSource
 from service.kafka.spec import OPTION, to_option
-from tests.kafka.sinks import make_sink
+from tests.kafka.sinks import fresh_sink
 from tests.kafka.tables import ORDER_KEY, ORDERS, Topic, order, pass_on, scan
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -32,7 +32,7 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
 ) -> None:
     """Offsets, lag, counters and rows come through Spark; a second run goes on where the first one stopped."""
     source = Topic(new_topic(2), broker, schemas)
-    sink = make_sink(broker, new_topic, schemas, tmp_path, partitions=2)
+    sink = fresh_sink(broker, new_topic, schemas, tmp_path, partitions=2)
     calc = pass_on(ORDERS)
     calc = replace(calc, key=replace(calc.key, record=ORDER_KEY))
     spec = source.spec(scan(source.name, calc=calc), rows_per_batch=40, rows_per_task=1, placement=(0, 1))

@@ -1,0 +1,208 @@
+"""Exactly once: retries, replays, zombies and kills, as a read_committed consumer sees them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from service.kafka import progress, transaction
+from service.kafka.attempt import Attempt
+from service.kafka.errors import TransactionError, fences
+from service.kafka.outgoing import Outgoing, prepare
+from service.kafka.transaction import TransactionalWriter, write_once
+from tests.kafka.sinks import MakeSink, Sink, changes, committed
+from tests.kafka.tables import order
+
+pytestmark = pytest.mark.kafka
+
+FIRST = Attempt("checkpoint", 0, 0)
+
+
+def some(sink: Sink, *numbers: int) -> Outgoing:
+    """A batch of insertions."""
+    return prepare(sink.spec, changes(*(("+I", order(number)) for number in numbers)))
+
+
+def ids(sink: Sink) -> list[int]:
+    """The rows of the topic."""
+    return [message.row["id"] for message in sink.messages()]
+
+
+def another_worker() -> None:
+    """Forget the producers that this process keeps, as if the next task ran in another one."""
+    transaction._writers.clear()
+
+
+def test_a_replayed_batch_writes_nothing_twice(make_sink: MakeSink) -> None:
+    """In the same worker and in another one, a batch that is committed is skipped."""
+    sink = make_sink()
+    assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("committed", 0)
+    assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("skipped", 0)
+    another_worker()
+    assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("skipped", 0)
+    assert write_once(sink.spec, Attempt("checkpoint", 1, 0), some(sink, 3)) == ("committed", 0)
+    assert ids(sink) == [1, 2, 3]
+
+
+def test_partitions_and_checkpoints_keep_their_own_progress(make_sink: MakeSink) -> None:
+    """Another partition's batch, and the same batch number under a new checkpoint, are other batches."""
+    sink = make_sink()
+    for number, attempt in enumerate((FIRST, Attempt("checkpoint", 0, 1), Attempt("another", 0, 0))):
+        assert write_once(sink.spec, attempt, some(sink, number)) == ("committed", 0)
+    assert ids(sink) == [0, 1, 2]
+
+
+def test_progress_is_found_behind_many_transactions_that_were_aborted(make_sink: MakeSink) -> None:
+    """Offsets of aborted attempts and markers stand between the end of the partition and the last progress."""
+    sink = make_sink()
+    write_once(sink.spec, FIRST, some(sink, 1))
+    another_worker()
+    producer = Producer({**sink.spec.kafka, "transactional.id": sink.spec.transactional_id(0)})
+    producer.init_transactions(20)
+    for _ in range(30):
+        producer.begin_transaction()
+        producer.produce(sink.spec.progress_topic, b"never", b"k", partition=0)
+        producer.flush(20)
+        producer.abort_transaction()
+    assert write_once(sink.spec, FIRST, some(sink, 1)) == ("skipped", 0)
+    found = progress.read(sink.spec.kafka, sink.spec.progress_topic, 0)
+    assert found is not None
+    assert found.covers(FIRST)
+    assert progress.read(sink.spec.kafka, sink.spec.progress_topic, 3) is None
+
+
+def test_a_zombie_is_fenced_and_its_rows_never_show(make_sink: MakeSink) -> None:
+    """An attempt that hangs between produce and commit loses to the one that was started in its place."""
+    sink = make_sink()
+    zombie = TransactionalWriter(sink.spec, 0)
+    zombie._producer.begin_transaction()
+    zombie._producer.produce(sink.spec.topic, b"", b"z")
+    zombie._producer.flush(20)
+    assert write_once(sink.spec, FIRST, some(sink, 1)) == ("committed", 0)
+    with pytest.raises(KafkaException) as fenced:
+        zombie._producer.commit_transaction(20)
+    assert fences(fenced.value.args[0])
+    assert ids(sink) == [1]
+
+
+def test_a_kept_producer_that_was_fenced_is_replaced_and_asks_what_happened(
+    make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that wrote batch 0 meets batch 2 after another machine wrote batch 1: it recovers by itself."""
+    monkeypatch.setattr(transaction._Claim, "held", True)
+    sink = make_sink()
+    write_once(sink.spec, FIRST, some(sink, 1))
+    elsewhere = TransactionalWriter(sink.spec, 0)
+    assert elsewhere.write(Attempt("checkpoint", 1, 0), some(sink, 2)) == "committed"
+    assert write_once(sink.spec, Attempt("checkpoint", 2, 0), some(sink, 3)) == ("committed", 1)
+    again = TransactionalWriter(sink.spec, 0)
+    assert again.write(Attempt("checkpoint", 3, 0), some(sink, 4)) == "committed"
+    assert write_once(sink.spec, Attempt("checkpoint", 3, 0), some(sink, 4)) == ("skipped", 1)
+    assert ids(sink) == [1, 2, 3, 4]
+
+
+def test_a_producer_that_another_process_of_this_machine_took_over_is_not_tried(make_sink: MakeSink) -> None:
+    """The note on local disk saves the round that would be fenced."""
+    sink = make_sink()
+    write_once(sink.spec, FIRST, some(sink, 1))
+    TransactionalWriter(sink.spec, 0).write(Attempt("checkpoint", 1, 0), some(sink, 2))
+    assert write_once(sink.spec, Attempt("checkpoint", 2, 0), some(sink, 3)) == ("committed", 0)
+    assert ids(sink) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("took_place", [False, True])
+def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
+    make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch, took_place: bool
+) -> None:
+    """A time-out before or after the commit: the next producer finds out, and the rows are there once."""
+    sink = make_sink()
+    write = TransactionalWriter.write
+    trials = []
+
+    def lost_answer(writer: TransactionalWriter, attempt: Attempt, outgoing: Outgoing) -> Any:
+        trials.append(attempt)
+        if len(trials) == 1:
+            if took_place:
+                write(writer, attempt, outgoing)
+            else:
+                writer._producer.begin_transaction()
+                writer._producer.produce(sink.spec.topic, b"", b"k")
+                writer._producer.flush(20)
+            raise KafkaException(transaction.KafkaError(transaction.KafkaError._TIMED_OUT))
+        return write(writer, attempt, outgoing)
+
+    monkeypatch.setattr(TransactionalWriter, "write", lost_answer)
+    assert write_once(sink.spec, FIRST, some(sink, 1)) == ("skipped" if took_place else "committed", 1)
+    assert ids(sink) == [1]
+
+
+def test_a_message_that_kafka_refuses_fails_the_task_in_words(make_sink: MakeSink) -> None:
+    """Nothing of the batch shows, and the error names the topic."""
+    sink = make_sink()
+    huge = prepare(sink.spec, changes(("+I", order(1)), ("+I", order(2, "x" * 2_000_000))))
+    with pytest.raises(TransactionError, match=f"{sink.spec.topic}.*too large"):
+        write_once(sink.spec, FIRST, huge)
+    assert write_once(sink.spec, FIRST, some(sink, 3)) == ("committed", 0)
+    assert ids(sink) == [3]
+
+
+def test_a_kill_between_produce_and_commit_leaves_nothing_visible(make_sink: MakeSink, tmp_path: Path) -> None:
+    """SIGKILL with rows and progress sent, not committed: the next attempt aborts them and writes its own."""
+    sink = make_sink()
+    (tmp_path / "spec").write_bytes(pickle.dumps(sink.spec))
+    script = """
+import pickle, sys, time
+from pathlib import Path
+from service.kafka.attempt import Attempt
+from service.kafka.outgoing import prepare, send
+from service.kafka.transaction import TransactionalWriter
+from tests.kafka.sinks import changes
+from tests.kafka.tables import order
+spec = pickle.loads(Path(sys.argv[1]).read_bytes())
+writer = TransactionalWriter(spec, 0)
+writer._producer.begin_transaction()
+send(writer._producer, spec, prepare(spec, changes(("+I", order(1)), ("+I", order(2)))), 1)
+writer._producer.produce(spec.progress_topic, b"{}", b"k", partition=0)
+writer._producer.flush(20)
+print("sent", flush=True)
+time.sleep(600)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "spec")]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "sent\n"
+        os.kill(worker.pid, signal.SIGKILL)
+    assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("committed", 0)
+    assert ids(sink) == [1, 2]
+    assert len(committed(sink.spec.kafka, sink.spec.progress_topic)) == 1
+
+
+def test_two_runs_of_one_job_end_in_an_error_and_not_in_doubled_rows(make_sink: MakeSink) -> None:
+    """Whoever is fenced again and again gives up; the topic has each batch once."""
+    sink = make_sink()
+    failures: list[Exception] = []
+
+    def run() -> None:
+        try:
+            for batch in range(8):
+                TransactionalWriter(sink.spec, 0).write(Attempt("checkpoint", batch, 0), some(sink, batch))
+        except KafkaException as error:
+            failures.append(error)
+
+    runs = [threading.Thread(target=run) for _ in range(2)]
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join(60)
+    found = ids(sink)
+    assert sorted(set(found)) == found
