@@ -94,7 +94,7 @@ class Broker:
             if not (folder / "log" / "meta.properties").exists():
                 cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
                 formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
-                subprocess.run([*program, *formatting], stdout=output, stderr=output, check=False)  # noqa: S603
+                subprocess.run([*program, *formatting], stdout=output, stderr=output, check=False)  # noqa: S603 - ours too
             self._process = subprocess.Popen(  # noqa: S603 - our own command line
                 ["/bin/sh", "-c", _UNTIL_PIPE_CLOSES, "broker", *program, "kafka.Kafka", str(settings)],
                 stdin=subprocess.PIPE,

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - the client's own codes are spelled with an underscore
 """What can go wrong between the service and Kafka, each with what to do about it.
 
 ChangelogError
@@ -95,16 +96,16 @@ class UnknownOutcomeError(TransactionError):
 
 
 _REFUSALS = {
-    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes are spelled with an underscore
-    KafkaError._SSL,  # noqa: SLF001
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
-_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}  # noqa: SLF001
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
 
 def refuses(error: KafkaError) -> bool:

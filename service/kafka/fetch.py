@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - the client's own codes are spelled with an underscore
 """Records of given offset ranges, fetched by a consumer that a worker keeps.
 
 Offsets have gaps, where transactions left their markers or compaction took records out. So a range ends when a record
@@ -97,10 +98,10 @@ class Fetcher:
     def _is_end(self, event: Any, position: dict[At, int], part: Range, on_lost: OnLost) -> bool:
         """Whether the event ends the range; raises what it should not survive."""
         error: KafkaError = event.error()
-        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's own codes have an underscore
+        if error.code() == KafkaError._PARTITION_EOF:
             return bool(event.offset() >= part.end)
         at = (part.topic, part.partition)
-        if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
             earliest, _ = self.watermarks(*at)
             if on_lost[part.topic] == "fail":
                 raise LostOffsetsError(*at, position[at], earliest)

@@ -1,0 +1,69 @@
+"""Row kinds as they are spelled, and dead letters as they travel."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from operators.changes import RowKind
+from service.kafka.dead_letter import DeadLetter, as_changes
+from service.kafka.errors import FencedError, MissingTopicError, RefusedError, UnreachableError, translate
+from service.kafka.row_kind import PRESETS, spellings
+from service.kafka.spec import OPTION
+
+
+def test_every_preset_can_be_written_and_is_read_back_as_what_it_can_say() -> None:
+    """Kinds without a word of their own are written as the insert or delete that they also are."""
+    sign = [1, -1, 1, -1]
+    for name, values in PRESETS.items():
+        for kind, word in enumerate(spellings(values)):
+            assert sign[values[word]] == sign[kind], name
+    assert spellings(PRESETS["rowkind"]) == (b"+I", b"-U", b"+U", b"-D")
+    assert spellings(PRESETS["ordinal"]) == (b"0", b"1", b"2", b"3")
+
+
+def test_a_spelling_without_a_delete_cannot_be_written() -> None:
+    """A header that cannot say -D would lose deletions."""
+    with pytest.raises(ValueError, match="-D"):
+        spellings({b"+I": 0})
+
+
+def test_a_dead_letter_is_the_same_after_its_journey() -> None:
+    """Nulls, empty bytes and repeated headers survive."""
+    letter = DeadLetter(
+        "orders", "value", "UndecodableRowError", "why", "t", 1, 2, 3, b"", None, (("a", None), ("a", b""))
+    )
+    (payload,) = as_changes([letter]).payload.to_pylist()
+    assert DeadLetter.from_bytes(payload) == letter
+    assert as_changes([letter]).kind.tolist() == [RowKind.DEAD_LETTER]
+
+
+def test_a_dead_letter_without_an_origin_claims_none() -> None:
+    """A retraction that found no row has no record to point at."""
+    headers = DeadLetter("orders", "changelog", "Unmatched", "why").written_headers("job", "sink")
+    assert headers is not None
+    assert "__connect.errors.topic" not in dict(headers)
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [
+        (KafkaError._ALL_BROKERS_DOWN, UnreachableError),
+        (KafkaError._TIMED_OUT, UnreachableError),
+        (KafkaError._AUTHENTICATION, RefusedError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, RefusedError),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, MissingTopicError),
+        (KafkaError._FENCED, FencedError),
+        (KafkaError.INVALID_PRODUCER_EPOCH, FencedError),
+    ],
+)
+def test_a_clients_exception_is_translated_at_the_edge(code: int, meaning: type[Exception]) -> None:
+    """Each code has one meaning for a user."""
+    error = translate(KafkaException(KafkaError(code)), "here:9092", "reading topic orders")
+    assert type(error) is meaning
+    assert "reading topic orders" in str(error)
+
+
+def test_the_option_with_the_spec_is_one_that_spark_redacts() -> None:
+    """Passwords must not show in a plan or in the user interface."""
+    assert "secret" in OPTION

@@ -1,0 +1,65 @@
+"""The arithmetic on offsets: what Spark logs, how much a batch takes, and how it is divided into tasks."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from service.kafka.offsets import Offset, Range, admit, divide, lag
+
+
+def test_an_offset_survives_json_with_the_beginning_of_its_batch() -> None:
+    """What Spark logs is all that a restart has."""
+    offset = Offset({("a", 0): 5, ("a", 10): 0, ("b", 1): 7}, {"a": "x", "b": "y", "c": "z"}, {("a", 0): 2})
+    assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
+
+
+def test_lag_is_what_is_behind_the_last_batch() -> None:
+    """A partition that was not read yet lags from its beginning."""
+    ids = {"a": "x"}
+    read, latest = Offset({("a", 0): 5}, ids), Offset({("a", 0): 9, ("a", 1): 3}, ids)
+    assert lag(read.to_json(), latest.to_json()) == {("a", 0): 4, ("a", 1): 3}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_batch_takes_no_more_than_it_may_and_from_every_partition_that_lags(seed: int) -> None:
+    """All of it where it fits; else at most the limit and one row per partition, and never past an end."""
+    chance = random.Random(seed)
+    begin = {("t", number): chance.randrange(1000) for number in range(chance.randrange(1, 9))}
+    end = {at: start + chance.choice((0, 1, chance.randrange(5000))) for at, start in begin.items()}
+    limit = chance.randrange(1, 8000)
+    taken = admit(begin, end, limit)
+    rows = sum(taken[at] - begin[at] for at in begin)
+    assert all(begin[at] <= taken[at] <= end[at] for at in begin), f"seed {seed}"
+    assert all(taken[at] > begin[at] for at in begin if end[at] > begin[at]), f"seed {seed}"
+    assert rows <= limit + len(begin), f"seed {seed}"
+    if sum(end[at] - begin[at] for at in begin) <= limit:
+        assert taken == end, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_tasks_cover_a_batch_exactly_and_evenly(seed: int) -> None:
+    """Every offset is in one task's range, and no task has more than its share."""
+    chance = random.Random(seed)
+    begin = {("t", number): chance.randrange(100) for number in range(chance.randrange(1, 6))}
+    end = {at: start + chance.choice((0, chance.randrange(300))) for at, start in begin.items()}
+    tasks = divide(begin, end, tasks=chance.randrange(1, 5), rows_per_task=chance.randrange(1, 100))
+    covered = [(part.topic, part.partition, offset) for task in tasks for part in task for offset in _offsets(part)]
+    wanted = [(*at, offset) for at in begin for offset in range(begin[at], end[at])]
+    assert sorted(covered) == sorted(wanted), f"seed {seed}"
+    sizes = [sum(len(part) for part in task) for task in tasks]
+    assert not sizes or max(sizes) <= -(-sum(sizes) // len(sizes)), f"seed {seed}"
+
+
+def test_a_small_batch_takes_one_task() -> None:
+    """A second task pays only from so many rows on."""
+    begin, end = {("t", 0): 0, ("t", 1): 0}, {("t", 0): 100, ("t", 1): 100}
+    assert len(divide(begin, end, tasks=4, rows_per_task=1000)) == 1
+    assert len(divide(begin, end, tasks=4, rows_per_task=100)) == 2
+    assert divide(begin, begin, tasks=4, rows_per_task=100) == []
+
+
+def _offsets(part: Range) -> range:
+    return range(part.start, part.end)

@@ -1,0 +1,126 @@
+"""Netting a batch's changes for a sink, against a few lines over a finished multiset."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from operators.changes import SYMBOLS, Changes, binary, constant
+from operators.emission import Form, RetractionError, net
+from operators.hashing import hash64
+
+Change = tuple[str, bytes, bytes]
+"""Row kind, key and row."""
+
+
+def changes(given: list[Change]) -> Changes:
+    """Changes in arrival order."""
+    key = binary([key for _, key, _ in given])
+    kinds = np.array([SYMBOLS.index(kind) for kind, _, _ in given], np.int8)
+    count = len(given)
+    rows = binary([row for _, _, row in given])
+    return Changes(np.zeros(count, np.int8), kinds, hash64(key), key, constant(b"", count), np.arange(count), rows)
+
+
+def netted(given: list[Change], form: Form, *, keyed: bool = True, by_seq: bool = False) -> list[Change]:
+    """What `net` makes of them."""
+    result = net(changes(given), form, keyed=keyed, by_seq=by_seq)
+    kinds = [SYMBOLS[kind] for kind in result.kind]
+    return list(zip(kinds, result.key.to_pylist(), result.payload.to_pylist(), strict=True))
+
+
+def test_the_halves_of_an_update_stand_together_old_row_first() -> None:
+    """-D and +I of one key in a batch are -U and +U."""
+    given = [("+I", b"1", b"new"), ("+I", b"2", b"x"), ("-D", b"1", b"old")]
+    assert sorted(netted(given, "retract")) == sorted([("-U", b"1", b"old"), ("+U", b"1", b"new"), ("+I", b"2", b"x")])
+    found = netted(given, "retract")
+    assert found.index(("-U", b"1", b"old")) + 1 == found.index(("+U", b"1", b"new"))
+
+
+def test_a_row_that_did_not_change_is_not_put_out() -> None:
+    """Deletion and insertion of an equal row cancel, in every form that knows deletions."""
+    given = [("-D", b"1", b"same"), ("+I", b"1", b"same")]
+    assert netted(given, "retract") == netted(given, "upsert") == netted(given, "retract", keyed=False) == []
+
+
+def test_an_upsert_result_never_has_the_old_row() -> None:
+    """+U where a row was replaced, +I for a fresh key, -D for one that is gone."""
+    given = [("-D", b"1", b"a"), ("+I", b"1", b"b"), ("+I", b"2", b"c"), ("-D", b"3", b"d")]
+    assert sorted(netted(given, "upsert")) == [("+I", b"2", b"c"), ("+U", b"1", b"b"), ("-D", b"3", b"d")]
+
+
+def test_an_upsert_stream_is_ordered_by_seq_and_not_cancelled() -> None:
+    """A delete behind an insertion deletes, whatever row it carries; an insertion behind a delete inserts."""
+    given = [("+U", b"1", b"a"), ("-D", b"1", b""), ("-D", b"2", b""), ("+U", b"2", b"b"), ("+U", b"2", b"c")]
+    assert sorted(netted(given, "upsert", by_seq=True)) == [("+U", b"2", b"c"), ("-D", b"1", b"")]
+
+
+def test_without_a_key_equal_rows_are_counted() -> None:
+    """Two insertions and one deletion of a row leave one insertion; what is left is never paired."""
+    given = [("+I", b"", b"a"), ("+I", b"", b"a"), ("-D", b"", b"a"), ("-D", b"", b"b"), ("-D", b"", b"b")]
+    assert sorted(netted(given, "retract", keyed=False)) == [("+I", b"", b"a"), ("-D", b"", b"b"), ("-D", b"", b"b")]
+
+
+def test_an_append_result_keeps_its_rows_and_refuses_retractions() -> None:
+    """Insertions pass as they are, in their order, duplicates too."""
+    given = [("+I", b"", b"b"), ("+U", b"", b"a"), ("+I", b"", b"b")]
+    assert netted(given, "append", keyed=False) == [("+I", b"", b"b"), ("+I", b"", b"a"), ("+I", b"", b"b")]
+    with pytest.raises(RetractionError):
+        netted([("-D", b"", b"a")], "append", keyed=False)
+
+
+def test_nothing_gives_nothing() -> None:
+    """An empty batch is a batch."""
+    for form in ("append", "retract", "upsert"):
+        assert netted([], form) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_batch_does_to_the_result_what_its_changes_do(seed: int) -> None:
+    """Random updates of a keyed table in one batch: applying the netted changes gives the same table."""
+    chance = random.Random(seed)
+    before = {b"%d" % key: b"v%d" % chance.randrange(4) for key in range(12) if chance.random() < 0.6}
+    table, given = dict(before), []
+    for _ in range(chance.randrange(1, 60)):
+        key, row = b"%d" % chance.randrange(12), b"v%d" % chance.randrange(4)
+        if key in table:
+            given.append(("-D", key, table.pop(key)))
+        if chance.random() < 0.7:
+            given.append(("+I", key, row))
+            table[key] = row
+    chance.shuffle(given)
+    assert _retracted(before, netted(given, "retract")) == table, f"seed {seed}"
+    assert _upserted(before, netted(given, "upsert")) == table, f"seed {seed}"
+    rows = Counter(before.values())
+    for kind, _, row in netted(given, "retract", keyed=False):
+        rows[row] += 1 if kind == "+I" else -1
+    assert +rows == Counter(table.values()), f"seed {seed}"
+
+
+def _retracted(table: dict[bytes, bytes], result: list[Change]) -> dict[bytes, bytes]:
+    table, previous = dict(table), ("", b"", b"")
+    for kind, key, row in result:
+        if kind in ("-U", "-D"):
+            assert table.pop(key) == row
+        else:
+            assert key not in table
+            assert kind == "+I" or previous[:2] == ("-U", key)
+            table[key] = row
+        previous = (kind, key, row)
+    assert len({(kind, key) for kind, key, _ in result}) == len(result)
+    return table
+
+
+def _upserted(table: dict[bytes, bytes], result: list[Change]) -> dict[bytes, bytes]:
+    table = dict(table)
+    assert len({key for _, key, _ in result}) == len(result)
+    for kind, key, row in result:
+        if kind == "-D":
+            del table[key]
+        else:
+            assert kind == ("+U" if key in table else "+I")
+            table[key] = row
+    return table

@@ -1,0 +1,55 @@
+"""The list of metrics, and what Prometheus sees of them."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.metrics import METRICS, Metrics, add, parse, sample
+
+
+def test_names_follow_prometheus() -> None:
+    """One prefix, base units, `_total` for counters and only for them, a sentence of help for each."""
+    for metric in METRICS:
+        assert re.fullmatch(r"rowkind_[a-z]+(_[a-z]+)*", metric.name)
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert not re.search(r"_(ms|millis|kb|mb|percent)\b", metric.name)
+        assert metric.help.endswith(".")
+
+
+def test_a_samples_name_survives_with_any_label() -> None:
+    """Quotes, backslashes and line breaks are escaped as in the exposition format."""
+    name = sample("rowkind_rows_in_total", table='a"b\\c\nd', kind="+I")
+    assert parse(name) == ("rowkind_rows_in_total", {"table": 'a"b\\c\nd', "kind": "+I"})
+
+
+def test_counters_add_up_and_gauges_replace() -> None:
+    """Totals of several blocks are summed, sizes of a shard are the last ones."""
+    into: dict[str, float] = {}
+    for rows, state in ((2, 10), (3, 20)):
+        add(
+            into,
+            {'rowkind_rows_in_total{table="t",kind="+I"}': rows, 'rowkind_state_rows{operator="o",shard="0"}': state},
+        )
+    assert list(into.values()) == [5, 20]
+
+
+def test_the_exposition_sums_state_over_shards() -> None:
+    """Each shard's last size counts once."""
+    metrics = Metrics()
+    metrics.add(
+        {'rowkind_state_rows{operator="join",shard="0"}': 10, 'rowkind_state_rows{operator="join",shard="1"}': 5}
+    )
+    metrics.add({'rowkind_state_rows{operator="join",shard="0"}': 7, 'rowkind_rows_out_total{sink="s",kind="-U"}': 2})
+    metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 3})
+    metrics.set("rowkind_batch_duration_seconds", 0.3, sink="s")
+    samples = {
+        (one.name, tuple(sorted(one.labels.items()))): one.value
+        for family in text_string_to_metric_families(metrics.exposition().decode())
+        for one in family.samples
+    }
+    assert samples["rowkind_state_rows", (("operator", "join"),)] == 12
+    assert samples["rowkind_rows_out_total", (("kind", "-U"), ("sink", "s"))] == 5
+    assert samples["rowkind_batch_duration_seconds_count", (("sink", "s"),)] == 1
+    assert not [name for name, _ in samples if name.endswith("_created")]
