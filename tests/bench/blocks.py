@@ -1,0 +1,125 @@
+"""A source of blocks and an operator that only stores them, for benchmarks of everything around an operator.
+
+They are in a module of their own because workers import what they are sent by the name of its module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from operators.changes import Block, Changes, Rows
+from operators.operator import Output, StateSize
+from operators.store import MANIFEST, BlobStore
+from service.spark.cache import digest
+from service.spark.placement import placement
+from service.spark.processor import EDGE_SCHEMA
+
+
+@cache
+def block(rows: int) -> bytes:
+    """A block of changes of about 100 bytes each, with payloads of text that compresses as such text does."""
+    numbers = np.random.default_rng(7).integers(0, 1 << 40, rows)
+    key = pa.array([int(number).to_bytes(9, "big") for number in numbers], pa.binary())
+    payload = pa.array(
+        [b"order %013d, customer %08d, 17 items, paid" % (n, n % 99_999_989) for n in numbers], pa.binary()
+    )
+    zeros = np.zeros(rows, np.int8)
+    return Block(Changes(zeros, zeros, numbers.astype(np.uint64), key, key, numbers, payload)).to_bytes()
+
+
+class BlockSource(DataSource):
+    """Blocks of `rows` changes for each of `shards` shards, `batches` times, one batch as soon as the last is done."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What a query calls it."""
+        return "blocks"
+
+    def schema(self) -> str:
+        """The two columns of every edge."""
+        return EDGE_SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+        """The reader of one query."""
+        assert len(schema) == 2
+        return BlockReader(*(int(self.options[option]) for option in ("rows", "shards", "batches")))
+
+
+@dataclass
+class Shard(InputPartition):
+    """A task that reads the block of one shard."""
+
+    label: int
+
+
+@dataclass
+class BlockReader(DataSourceStreamReader):
+    """Counts batches on the driver, makes blocks in the workers."""
+
+    rows: int
+    shards: int
+    batches: int
+    batch: int = 0
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
+        """Before the first batch."""
+        return {"batch": 0}
+
+    def latestOffset(self, *_: Any) -> dict[str, int]:  # noqa: N802 -- Spark's name
+        """One batch more than there was, until there are enough."""
+        self.batch = min(self.batch + 1, self.batches)
+        return {"batch": self.batch}
+
+    def partitions(self, *_: Any) -> Sequence[InputPartition]:
+        """A task per shard."""
+        return [Shard(label) for label in placement(self.shards, self.shards)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The block of a shard, made once per worker."""
+        assert isinstance(partition, Shard)
+        columns = {"shard": pa.array([partition.label], pa.int32()), "block": pa.array([block(self.rows)], pa.binary())}
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Stores the batch's rows as one blob, reads the blob before it, and forgets the one of `kept` batches ago."""
+
+    kept: int = 8
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The one arrangement."""
+        return {"rows": None}
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Store, read, forget."""
+        store = stores["rows"]
+        manifest = store.get(MANIFEST)
+        names = manifest.to_pybytes().decode().split() if manifest else []
+        if names:
+            assert store.get(names[-1]) is not None
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch({"key": changes.key, "payload": changes.payload, "seq": pa.array(changes.seq)})
+        with pa.ipc.new_stream(sink, batch.schema.with_metadata({"now": f"{now} {names}"})) as stream:
+            stream.write_batch(batch)
+        blob = sink.getvalue()
+        names.append(digest(blob))
+        store.put(names[-1], blob)
+        if len(names) > self.kept:
+            store.delete(names.pop(0))
+        store.put(MANIFEST, pa.py_buffer(" ".join(names).encode()))
+        return Output(Rows.empty(), Changes.empty(), StateSize(len(changes), blob.size, len(names)))
+
+
+def nothing(_: Rows) -> Changes:
+    """A calc that lets nothing pass."""
+    return Changes.empty()

@@ -1,0 +1,152 @@
+"""What a batch costs around the operator: blocks, state calls, commits, and the floor of an almost empty batch.
+
+Run as `python -m tests.bench.state_store`. Every row is one query with one stateful operator on 2 partitions, which
+puts one blob per shard and batch into state; the settings differ. Compare rows of one run only.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from operators.changes import Block
+from service.metrics import parse
+from service.spark.cache import CacheLimits
+from service.spark.placement import placement
+from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
+from service.spark.session import session
+from tests.bench.blocks import BlockSource, Keep, block, nothing
+
+SHARDS = 2
+LARGE = 100_000
+STATE_STORE = "spark.sql.streaming.stateStore"
+CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+VARIANTS: Mapping[str, Mapping[str, str]] = {
+    "as a job has it": {},
+    "Spark's own writer of checkpoint files": {
+        "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTING}.FileContextBasedCheckpointFileManager"
+    },
+    "a whole snapshot per commit": {f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "false"},
+}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Lower quartiles of the batches after the warm-up, in ms: other work on the machine only ever adds.
+
+    Of a batch on the driver: all of it, its tasks, its offset and commit logs. Of a task: its commit, its state calls,
+    its operator.
+    """
+
+    batch: float
+    tasks: float
+    logs: float
+    commit: float
+    state: float
+    operator: float
+
+    @classmethod
+    def header(cls) -> str:
+        """The heads of the columns."""
+        return f"{'':44}{'batch':>8}{'tasks':>8}{'logs':>8}{'commit':>8}{'state':>8}{'operator':>9}"
+
+    def line(self, name: str) -> str:
+        """These figures in a row of their table."""
+        figures = (self.batch, self.tasks, self.logs, self.commit, self.state)
+        return f"{name:44}" + "".join(f"{figure:8.0f}" for figure in figures) + f"{self.operator:9.0f}"
+
+
+def measure(
+    spark: SparkSession,
+    rows: int,
+    settings: Mapping[str, str],
+    *,
+    cold: bool = False,
+    warm: int = 15,
+    batches: int = 40,
+) -> Figures:
+    """One query of `batches` batches with `rows` changes per shard; `cold` reads every blob from the state store."""
+    limits = CacheLimits(0, 0) if cold else CacheLimits()
+    labels = placement(SHARDS, SHARDS)
+    processor = OperatorProcessor("bench", Keep(), nothing, shards=SHARDS, labels=labels, limits=limits)
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    with tempfile.TemporaryDirectory() as folder:
+        query = (
+            spark.readStream.format("blocks")
+            .options(rows=rows, shards=SHARDS, batches=batches)
+            .load()
+            .groupBy("shard")
+            .transformWithStateInPandas(processor, EDGE_SCHEMA, "Append", "ProcessingTime")
+            .writeStream.format("memory")
+            .queryName("out")
+            .option("checkpointLocation", folder)
+            .start()
+        )
+        while query.exception() is None and len(_batches(query)) < batches:
+            time.sleep(0.2)
+        if error := query.exception():
+            raise error
+        query.stop()
+        progress = _batches(query)[warm:]
+        stages: dict[str, list[float]] = {"state": [], "operator": []}
+        for row in spark.table("out").tail(SHARDS * len(progress)):
+            for name, value in Block.from_bytes(bytes(row["block"])).counters.items():
+                stage = parse(name)[1].get("stage")
+                if stage in stages:
+                    stages[stage].append(1000 * value)
+        spark.sql("DROP VIEW out")
+    for key, value in before.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+
+    def spent(*names: str) -> float:
+        return quartile([sum(each.durationMs.get(name, 0) for name in names) for each in progress])
+
+    return Figures(
+        batch=spent("triggerExecution"),
+        tasks=spent("addBatch"),
+        logs=spent("walCommit", "commitOffsets"),
+        commit=quartile([each.stateOperators[0].commitTimeMs / SHARDS for each in progress]),
+        state=quartile(stages["state"]),
+        operator=quartile(stages["operator"]),
+    )
+
+
+def quartile(values: Sequence[float]) -> float:
+    """The value that a quarter of the values stay below."""
+    return statistics.quantiles(values, n=4)[0]
+
+
+def _batches(query: StreamingQuery) -> list[StreamingQueryProgress]:
+    return [each for each in query.recentProgress if each.numInputRows]
+
+
+def main() -> None:
+    """Print the figures of every variant for almost empty and for large batches."""
+    with tempfile.TemporaryDirectory() as folder:
+        spark = session("state store", master="local[2]", parallelism=SHARDS, checkpoint=folder)
+        spark.dataSource.register(BlockSource)
+        measure(spark, 10, {}, batches=60)
+        print(f"{Figures.header()}   ms; a block of {LARGE} changes is {len(block(LARGE)) / 1e6:.1f} MB")
+        for rows in (10, LARGE):
+            print(f"{rows} changes per shard and batch")
+            for name, settings in VARIANTS.items():
+                print(measure(spark, rows, settings).line("  " + name), flush=True)
+            print(measure(spark, rows, {}, cold=True).line("  no run cache"), flush=True)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
