@@ -90,7 +90,8 @@ def _write(path: Path, sides: Sequence[Changes], labels: Sequence[int]) -> None:
         "shard": pa.array([label for label, _ in rows], pa.int32()),
         "block": pa.array([block for _, block in rows], pa.binary()),
     }
-    pq.write_table(pa.table(columns), path)
+    # Read once and at once. Uncompressed, because snappy wants to unpack a library of its own where it may not.
+    pq.write_table(pa.table(columns), path, compression="none")
 
 
 def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:

@@ -43,7 +43,7 @@ def test_the_job_runs_as_the_chart_runs_it() -> None:
     """The job's container has a read-only root, a writable /tmp and a volume for its checkpoint."""
     rowkind = _compose()["services"]["rowkind"]
     assert rowkind["read_only"] is True
-    assert rowkind["tmpfs"] == ["/tmp"]
+    assert "/tmp" in rowkind["volumes"]
     assert "rowkind:/var/lib/rowkind" in rowkind["volumes"]
     assert rowkind["environment"]["CHECKPOINT"].startswith("/var/lib/rowkind")
 

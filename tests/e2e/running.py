@@ -78,7 +78,7 @@ class Process:
         """Ask it to end with SIGTERM; its exit code."""
         process = self._process()
         process.send_signal(signal.SIGTERM)
-        return process.wait(60)
+        return process.wait(120)
 
     def _process(self) -> subprocess.Popen[bytes]:
         assert self._running is not None, "the job is started with `with`"

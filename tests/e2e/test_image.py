@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from tests.e2e.containers import ROOT
+
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
 # Everything that a pod of the Helm chart takes away.
@@ -33,15 +35,20 @@ def test_a_job_file_that_is_not_there_is_refused_with_code_2(rowkind_image: str)
     assert "Traceback" not in done.stderr
 
 
-def test_spark_starts_inside_the_image(rowkind_image: str) -> None:
-    """Java, Hadoop's login for the numbered user and the packaged log settings are in place: a session runs a query."""
-    program = """if True:
-        from service.spark.session import session
-        print(session("image", master="local[1]", parallelism=1).range(3).count())
-    """
-    done = _docker("run", *CONFINED, "--entrypoint", "python3", rowkind_image, "-c", program)
+@pytest.mark.parametrize("engine", ["memory", "spark"])
+def test_the_image_tries_the_example_on_either_engine(rowkind_image: str, engine: str) -> None:
+    """The image has what a job needs: for Spark that is Java, a name for the user, and RocksDB with /tmp noexec."""
+    example = f"{ROOT / 'examples' / 'orders-payments'}:/etc/rowkind:ro"
+    changes = [
+        {"table": "orders", "op": "+I", "row": {"order_id": 1, "customer": "Ada", "amount": "10.00", "status": "new"}},
+        {"table": "payments", "op": "+I", "row": {"payment_id": 7, "order_id": 1, "paid": "9.00"}},
+    ]
+    lines = "".join(json.dumps(change) + "\n" for change in changes)
+    told = ("try", "/etc/rowkind/job.yaml", "--sink", "paid_orders", "--changes", "-", "--engine", engine, "--fold")
+    done = _docker("run", "--interactive", *CONFINED, "--volume", example, rowkind_image, *told, text=lines)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "3"
+    row = {"payment_id": 7, "order_id": 1, "customer": "Ada", "paid": "9.00", "remaining": "1.00"}
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"row": row}]
 
 
 def test_the_image_says_what_it_is_and_how_to_ask_for_its_health(rowkind_image: str) -> None:
@@ -62,8 +69,8 @@ def test_no_test_tool_is_in_the_image(rowkind_image: str) -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=120)
+def _docker(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True, check=False, timeout=300)
 
 
 def _inspect(image: str) -> dict[str, dict[str, object]]:

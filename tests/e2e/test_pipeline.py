@@ -24,7 +24,7 @@ from tests.e2e.shop import CHAPTERS, SCHEMAS, Event, Reader, Tables, Teller, ins
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
 EXAMPLE = ROOT / "examples" / "orders-payments" / "job.yaml"
-SECONDS = 90.0
+SECONDS = 180.0
 
 _runs = count(1)
 
@@ -157,7 +157,8 @@ def job_container(shop: Shop, rowkind_image: str) -> Iterator[DockerContainer]:
         .with_envs(KAFKA=KafkaContainer.INSIDE, CHECKPOINT="/var/lib/rowkind/checkpoint")
         .with_volume_mapping(str(shop.folder), "/etc/rowkind", "ro")
         .with_exposed_ports(8080)
-        .with_kwargs(read_only=True, tmpfs={"/tmp": ""}, cap_drop=["ALL"], security_opt=["no-new-privileges"])
+        .with_tmpfs_mount("/tmp")
+        .with_kwargs(read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"])
     )
     shop.folder.chmod(0o755)
     with container:
