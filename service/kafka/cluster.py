@@ -5,7 +5,8 @@ The end of a partition is its last stable offset: what lies behind it belongs to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # it is exported by a name
 
-from service.kafka.clients import ANSWER_SECONDS, Settings, patiently, reach, servers
-from service.kafka.errors import MissingTopicError, translate
+from service.kafka.clients import ANSWER_SECONDS, Answer, Settings, patiently, reach, servers
+from service.kafka.errors import MissingTopicError, UnreachableError, translate
 from service.kafka.offsets import At
 
 
@@ -27,17 +28,26 @@ class Topics:
 
 
 class Cluster:
-    """Questions to the brokers; every one raises a ChangelogError within seconds where no answer comes."""
+    """Questions to the brokers. Each may raise a ChangelogError.
 
-    def __init__(self, kafka: Settings) -> None:
+    As long as no broker ever answered, the first question says so within seconds; later on an outage of
+    `outage_seconds` is waited for, since it is Kafka that went away then and not the job that is wrong.
+    """
+
+    def __init__(self, kafka: Settings, outage_seconds: float = 120.0) -> None:
         self._kafka = kafka
+        self._outage_seconds = outage_seconds
         self._client: AdminClient | None = None
+        self._answered = False
 
     def topics(self, names: Iterable[str]) -> Topics:
         """The topics of these names with their partitions of now. Raises MissingTopicError."""
+        return self._waiting_for_outages(lambda: self._describe(sorted(names)))
+
+    def _describe(self, names: list[str]) -> Topics:
         ids: dict[str, str] = {}
         partitions: list[At] = []
-        for name, answer in self._admin.describe_topics(TopicCollection(sorted(names)), **_PATIENCE).items():
+        for name, answer in self._admin.describe_topics(TopicCollection(names), **_PATIENCE).items():
             try:
                 topic = _result(answer)
             except KafkaException as error:
@@ -76,10 +86,25 @@ class Cluster:
             answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
             return {(at.topic, at.partition): _result(answer).offset for at, answer in answers.items()}
 
-        try:
-            return patiently(ask)
-        except KafkaException as error:
-            raise translate(error, servers(self._kafka), f"asking for the offsets of topic {names}") from None
+        def ask_patiently() -> dict[At, int]:
+            try:
+                return patiently(ask)
+            except KafkaException as error:
+                raise translate(error, servers(self._kafka), f"asking for the offsets of topic {names}") from None
+
+        return self._waiting_for_outages(ask_patiently)
+
+    def _waiting_for_outages(self, ask: Callable[[], Answer]) -> Answer:
+        deadline = time.monotonic() + (self._outage_seconds if self._answered else 0)
+        while True:
+            try:
+                answer = ask()
+            except UnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                self._answered = True
+                return answer
 
     @property
     def _admin(self) -> AdminClient:

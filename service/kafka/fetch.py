@@ -59,14 +59,15 @@ class Fetcher:
             while left:
                 rows = min(self._chunk, sum(part.end - position[at] for at, part in left.items()))
                 events = self._consumer.consume(max(1, rows), _POLL_SECONDS)
-                if events:
-                    heard = self._clock()
-                elif self._clock() - heard > _STALL_SECONDS:
-                    raise self._stalled(left, position)
+                before = sum(position.values())
                 chunk = self._sort(events, left, position, on_lost)
                 if chunk:
                     yield _by_topic(chunk)
                     self._adapt(chunk)
+                if sum(position.values()) > before:
+                    heard = self._clock()
+                elif self._clock() - heard > _STALL_SECONDS:
+                    raise self._stalled(left, position)
         finally:
             self._consumer.unassign()
 

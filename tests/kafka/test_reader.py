@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -11,8 +13,15 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from avro.registry import FolderRegistry
 from service.dev.broker import Broker
+from service.kafka import fetch, topics
 from service.kafka.cluster import Cluster
-from service.kafka.errors import LostOffsetsError, MissingTopicError, ReplacedTopicError, UnreachableError
+from service.kafka.errors import (
+    LostOffsetsError,
+    MissingTopicError,
+    ReplacedTopicError,
+    StalledReadError,
+    UnreachableError,
+)
 from service.kafka.offsets import Offset, Range
 from service.plan.physical import Start
 from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings
@@ -295,3 +304,30 @@ def _until(condition: Callable[[], bool], seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.1)
+
+
+def test_announced_records_that_do_not_come_are_an_error_with_the_place(
+    orders: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read never waits for ever: the message has topic, partition and the offset at which it stands."""
+    orders.send((b"+I", order(1)))
+    monkeypatch.setattr(fetch, "_STALL_SECONDS", 1.0)
+    with pytest.raises(StalledReadError, match=f"{orders.name}, partition 0: nothing came .* at offset 1, .* offset 9"):
+        read(orders.spec(), [[Range(orders.name, 0, 0, 9)]])
+
+
+def test_an_outage_of_the_broker_is_waited_for(tmp_path: Path) -> None:
+    """A source that was reading goes on when the broker is back, with the same records."""
+    with Broker(tmp_path / "data") as first:
+        topic = Topic("orders", first, FolderRegistry(tmp_path / "schemas"))
+        topics.create(settings(first), [topics.Topic("orders")])
+        topic.send(*((b"+I", order(number)) for number in range(5)))
+        spec = topic.spec()
+        plan = planner(spec)
+        start = plan.initial()
+    ends: list[Offset] = []
+    waiting = threading.Thread(target=lambda: ends.append(plan.end(start, None)))
+    waiting.start()
+    with Broker(tmp_path / "data", port=first.port):
+        waiting.join(60)
+        assert read(spec, plan.tasks(start, ends[0])).ids() == [0, 1, 2, 3, 4]
