@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from avro import codec, order
+from avro import codec
 from avro.codec import Decoded
+from avro.order import comparable, join_bytes
 from avro.schema import Record
 from operators.changes import Changes, Int64s, Mask, RowKind, Rows, constant
 from operators.hashing import hash64, mix
@@ -151,7 +152,7 @@ def _key(key: Key, values: _Values) -> tuple[pa.BinaryArray, Mask]:
 
 
 def _comparable(expressions: Sequence[Expression], values: _Values) -> pa.BinaryArray:
-    return order.join_bytes([order.comparable(values.of(expression)) for expression in expressions])
+    return join_bytes([comparable(values.of(expression)) for expression in expressions])
 
 
 def _updates(rows: Rows) -> Int64s:

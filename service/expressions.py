@@ -40,7 +40,7 @@ def evaluate(
     connection.register("input", table)
     try:
         found = connection.sql(_statement(tuple(expression.sql for expression in distinct))).to_arrow_table()
-    except _duckdb_error() as error:
+    except _data_error() as error:
         reason = str(error).partition("\n")[0]
         raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {reason}") from None
     finally:
@@ -73,10 +73,10 @@ def _connection(process: int, thread: int) -> Any:  # noqa: ARG001 -- a forked w
     return connection
 
 
-def _duckdb_error() -> type[Exception]:
+def _data_error() -> type[Exception]:
     import duckdb  # noqa: PLC0415 -- as above
 
-    error: type[Exception] = duckdb.Error
+    error: type[Exception] = duckdb.DataError
     return error
 
 

@@ -14,10 +14,9 @@ from sqlglot import exp
 
 from service.job import duration
 from service.plan.errors import Refusal
-from service.plan.logical import Filter, Join, Node, Project, Scan, Side, Source, conjuncts
+from service.plan.logical import Filter, Join, Node, Project, Scan, Side, Source, TtlHint, conjuncts
 from service.plan.parse import select
 from service.plan.physical import JoinKind
-from service.plan.scalars import resolved
 from service.plan.scope import Relation, Scope, near
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,7 +37,7 @@ class Builder:
     """Builds the plan of one query and collects its hints."""
 
     catalog: Catalog
-    ttl_hints: dict[str, int] = field(default_factory=dict)
+    ttl_hints: dict[str, TtlHint] = field(default_factory=dict)
 
     def query(self, tree: exp.Select, path: str = "", known: Mapping[str, exp.Select] | None = None) -> Project:
         """The plan of a SELECT inside of the derived table `path`. Raises Refusal."""
@@ -109,15 +108,16 @@ class Builder:
         )
 
     def _read_hints(self, tree: exp.Select, path: str) -> None:
-        hint = tree.args.get("hint")
-        for each in hint.expressions if hint is not None else []:
+        hints = tree.args.get("hint")
+        for each in hints.expressions if hints is not None else []:
             if not (isinstance(each, exp.Anonymous) and str(each.this).upper() == "STATE_TTL"):
-                raise Refusal(f"the hint {each.sql('spark')} is not supported; STATE_TTL('alias' = '7d') is", tree)
+                raise Refusal(f"the hint {each.sql('spark')} is not supported; STATE_TTL('alias' = '7d') is", each)
             for pair in each.expressions:
                 if not (isinstance(pair, exp.EQ) and pair.right.is_string):
                     raise Refusal("the hint STATE_TTL is written STATE_TTL('alias' = '7d')", each)
                 try:
-                    self.ttl_hints[f"{path}{pair.left.name}".lower()] = duration.parse(str(pair.right.this))
+                    hint = TtlHint(duration.parse(str(pair.right.this)), pair.left)
+                    self.ttl_hints[f"{path}{pair.left.name}".lower()] = hint
                 except ValueError as error:
                     raise Refusal(f"STATE_TTL: {error}", pair.right) from None
 
@@ -190,6 +190,3 @@ def _outputs(item: exp.Expr, scope: Scope) -> list[tuple[str, exp.Expr]]:
     if isinstance(item, exp.Column):
         return [(item.name, scope.resolve(item))]
     raise Refusal("this column of the result has no name: give it one with AS", item)
-
-
-__all__ = ["Builder", "Catalog", "resolved"]

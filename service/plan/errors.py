@@ -12,6 +12,7 @@ from sqlglot import exp
 
 _WIDTH = 100
 _ORIGIN = "origin"
+_WORD = "word"
 
 
 class Refusal(Exception):  # noqa: N818 -- what it is
@@ -59,12 +60,18 @@ class Span:
         return f"{head}\n    {shown}\n    {' ' * (column - shift)}{'^' * width}"
 
 
-def mark(tree: exp.Expr, origin: str) -> exp.Expr:
-    """Note in every piece of a parsed text which text it stands in."""
+def mark(tree: exp.Expr, origin: str, sql: str) -> exp.Expr:
+    """Note in every piece of a parsed text which text it stands in, and its first word."""
     for node in tree.walk():
         if "start" in node.meta:
             node.meta[_ORIGIN] = origin
+            node.meta[_WORD] = sql[node.meta["start"] : node.meta["end"] + 1]
     return tree
+
+
+def word(node: exp.Func) -> str:
+    """The name of a function as the user wrote it, in capitals."""
+    return str(node.meta.get(_WORD) or (node.this if isinstance(node, exp.Anonymous) else node.sql_name())).upper()
 
 
 def span(node: exp.Expr) -> Span | None:

@@ -40,18 +40,18 @@ def _sink_facts(sink: Sink) -> Iterator[tuple[str, str]]:
     yield "columns", _columns(sink.value)
     if sink.exchange:
         come = sink.input.traits.partition_key
-        yield "shuffle", f"by the sink's key; rows come {_by(come)}"
+        yield "shuffled", f"by the sink's key, because rows come partitioned {_by(come)}"
 
 
 def _by(partition_key: Sequence[str]) -> str:
-    return f"partitioned by {', '.join(partition_key)}" if partition_key else "as the topic's partitions have them"
+    return f"by {', '.join(partition_key)}" if partition_key else "as the topic's partitions have them"
 
 
 def _tree(node: Node, first: str, rest: str, chosen: tuple[Join, JoinInput] | None) -> list[str]:
     lines = [first + _title(node)]
     children = [(node.left, node.left_input), (node.right, node.right_input)] if isinstance(node, Join) else []
     facts = _join_facts(node) if isinstance(node, Join) else _scan_facts(node)
-    lines += _facts(rest + ("│ " if children else "  "), [*facts, *_outcome(node), *_state(node, chosen)])
+    lines += _facts(rest + ("│ " if children else "  "), [*facts, *_outcome(node, chosen), *_state(node, chosen)])
     for number, (child, side) in enumerate(children):
         last = number == len(children) - 1
         assert isinstance(node, Join), "only joins have inputs"
@@ -61,8 +61,8 @@ def _tree(node: Node, first: str, rest: str, chosen: tuple[Join, JoinInput] | No
 
 def _title(node: Node) -> str:
     if isinstance(node, Scan):
-        alias = node.node.removeprefix("scan_")
-        return f"{node.node}: table {node.table}{'' if alias == node.table else f' AS {alias}'} from topic {node.topic}"
+        alias = "" if node.alias == node.table else f" AS {node.alias}"
+        return f"{node.node}: table {node.table}{alias} from topic {node.topic}"
     if not node.left.calc.key.parts:
         return f"{node.node}: {node.kind.upper()} JOIN without an equal key"
     pairs = zip(node.left.calc.key.parts, node.right.calc.key.parts, node.left.calc.key.null_safe, strict=True)
@@ -82,7 +82,7 @@ def _join_facts(node: Join) -> Iterator[tuple[str, str]]:
         yield "and", node.condition.text
 
 
-def _outcome(node: Node) -> Iterator[tuple[str, str]]:
+def _outcome(node: Node, chosen: tuple[Join, JoinInput] | None) -> Iterator[tuple[str, str]]:
     calc, traits = node.calc, node.traits
     if calc.predicate is not None:
         swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
@@ -91,13 +91,14 @@ def _outcome(node: Node) -> Iterator[tuple[str, str]]:
         yield "drops", "rows whose key is NULL: they match nothing"
     if computed := [_computed(calc, number) for number, each in enumerate(calc.columns) if each.column is None]:
         yield "computes", ", ".join(computed)
-    if calc.key.record is None:
+    if chosen is not None:
         yield "puts out", _columns(calc.output) or "no column"
     yield "changes", _KINDS[traits.mode] + _need(traits)
     yield "unique keys", ", ".join(f"({', '.join(key)})" for key in traits.unique_keys) or "none known"
     if traits.upsert_key and traits.mode != "append":
         yield "upsert key", f"({', '.join(traits.upsert_key)})"
-    yield "partitions", _by(traits.partition_key) if traits.partition_key or isinstance(node, Scan) else "one shard"
+    one_shard = isinstance(node, Join) and not traits.partition_key
+    yield "partitioned", "all rows in one shard" if one_shard else _by(traits.partition_key)
 
 
 def _computed(calc: Calc, number: int) -> str:

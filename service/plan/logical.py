@@ -16,7 +16,7 @@ from avro.schema import Record, Type
 from service.job.model import Job
 from service.job.model import Sink as JobSink
 from service.plan.physical import ChangelogMode, JoinKind, Layout, RowKindHeader, Start
-from service.plan.scalars import Columns, compile_scalar
+from service.plan.scalars import Columns, compile_scalar, resolved
 
 
 @dataclass(frozen=True)
@@ -126,17 +126,25 @@ Node = Scan | Filter | Project | Join
 
 
 @dataclass(frozen=True)
+class TtlHint:
+    """One entry of a STATE_TTL hint, and where it stands."""
+
+    ttl_ms: int
+    at: exp.Expr
+
+
+@dataclass(frozen=True)
 class Query:
     """What the passes hand on: the tree, whose root is the SELECT list, where it comes from and where it goes.
 
-    `ttl_hints` are the STATE_TTL hints of the query by alias, in ms.
+    `ttl_hints` are the STATE_TTL hints of the query by alias.
     """
 
     job: Job
     name: str
     sink: JobSink
     root: Node
-    ttl_hints: Mapping[str, int]
+    ttl_hints: Mapping[str, TtlHint]
     select: exp.Expr
 
     @property
@@ -210,8 +218,10 @@ def substitute(node: exp.Expr, definitions: Mapping[str, exp.Expr]) -> exp.Expr:
 
     def define(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.Column) and each.name in definitions:
-            definition = definitions[each.name].copy()
-            return definition if isinstance(definition, exp.Column) else exp.Paren(this=definition)
+            definition = definitions[each.name]
+            if isinstance(definition, exp.Column):
+                return resolved(definition.name, like=each)
+            return exp.Paren(this=definition.copy())
         return each
 
     return node.transform(define)

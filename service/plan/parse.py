@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
 
 from service.plan.errors import PlanError, Refusal, Span, mark
 
@@ -29,6 +30,8 @@ _CLAUSES = {
     "sample": "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back",
     "into": "SELECT INTO is not supported: the sink says where the result goes",
 }
+# The parser warns of what it takes for a command; here it is refused anyway.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 _KNOWN = {"expressions", "from_", "joins", "where", "hint", "with_", "kind"}
 
 
@@ -41,11 +44,14 @@ def parse(sql: str, origin: str, place: str) -> exp.Select:
         raise PlanError(place, _syntax(error, sql, origin)) from None
     except TokenError:
         raise PlanError(place, "the SQL cannot be read: a quotation mark or a comment is not closed") from None
+    except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
+        # The parser gives up in other ways too on some texts that are no SQL.
+        raise PlanError(place, f"the SQL cannot be read: {str(error).partition(chr(10))[0]}") from None
     found = [statement for statement in statements if statement is not None]
     if len(found) != 1:
         text = "the SQL holds no query" if not found else "the SQL holds more than one statement"
         raise PlanError(place, f"{text}: expected one {_SUPPORTED}")
-    return select(mark(found[0], origin))
+    return select(mark(found[0], origin, sql))
 
 
 def select(tree: exp.Expr) -> exp.Select:
@@ -72,6 +78,8 @@ def select(tree: exp.Expr) -> exp.Select:
 def _syntax(error: ParseError, sql: str, origin: str) -> str:
     first = error.errors[0]
     message = re.sub(r" but got <Token .*", "", str(first["description"])).rstrip(".")
+    if message.startswith("Required keyword"):
+        message = "something is missing"
     line, column = int(first["line"] or 1), int(first["col"] or 1)
     highlight = str(first["highlight"] or "")
     # sqlglot counts to the last character of the word that it stumbled over.
@@ -85,6 +93,6 @@ def _refuse_words(sql: str, origin: str) -> None:
     """Refuse what sqlglot's tree does not tell from something else."""
     for token in sqlglot.tokenize(sql, read="spark"):
         if token.text.upper() == "TRY_CAST":
-            at = mark(exp.Identifier(this=token.text), origin)
-            at.meta.update({"start": token.start, "end": token.end, "origin": origin})
-            raise Refusal("TRY_CAST is not supported yet: CAST is", at)
+            at = exp.Identifier(this=token.text)
+            at.meta.update({"start": token.start, "end": token.end})
+            raise Refusal("TRY_CAST is not supported yet: CAST is", mark(at, origin, sql))

@@ -122,6 +122,7 @@ class Scan:
     `declared` is the table as the user (or the registry) declared it: values are resolved from their writer's schema
     to it. `calc.input` is the part of it that somebody reads. In upsert mode a null value is a delete and the row is
     made of the primary key's columns from the Kafka key, the others NULL; `key_record` is the schema of that key.
+    `alias` is what the query calls the table.
     """
 
     node: str
@@ -134,6 +135,7 @@ class Scan:
     key_record: Record | None = None
     row_kind: RowKindHeader = RowKindHeader()
     start: Start = Start()
+    alias: str = ""
     traits: Traits = Traits()
 
 

@@ -44,6 +44,8 @@ def plan(job: Job, sink: str) -> physical.Sink:
         return translate(query)
     except Refusal as refusal:
         raise _error(job, sink, texts, refusal) from None
+    except RecursionError:
+        raise PlanError(_place(job, f"sinks.{sink}.sql"), "the query is nested too deeply") from None
 
 
 def logical(job: Job, sink: str) -> Query:
@@ -81,7 +83,9 @@ def _place(job: Job, field: str) -> str:
 
 
 def _error(job: Job, sink: str, texts: dict[str, str], refusal: Refusal) -> PlanError:
-    found = span(refusal.at) if refusal.at is not None else None
+    at, found = refusal.at, None
+    while at is not None and (found := span(at)) is None:
+        at = at.parent
     if found is None:
         return PlanError(_place(job, f"sinks.{sink}.{refusal.field}"), refusal.text)
     return PlanError(_place(job, found.origin), f"{refusal.text}, {found.show(texts[found.origin])}")

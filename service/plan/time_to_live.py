@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from service.plan.changelog_modes import base
@@ -13,10 +12,10 @@ from service.plan.logical import Join, Node, Query, Scan, Side, walk, with_input
 def limit_time(query: Query) -> Query:
     """Joins with the TTL of each side. Raises Refusal for a hint that names no input."""
     inputs = {_alias(side.input): None for node in walk(query.root) if isinstance(node, Join) for side in node.sides}
-    for alias in query.ttl_hints:
+    for alias, hint in query.ttl_hints.items():
         if alias not in inputs:
             known = ", ".join(str(name) for name in inputs if name) or "none: this query keeps no state"
-            raise Refusal(f"STATE_TTL names {alias!r}, which is no input of a join; inputs are {known}", query.select)
+            raise Refusal(f"STATE_TTL names {alias!r}, which is no input of a join; inputs are {known}", hint.at)
     return replace(query, root=_visit(query.root, query))
 
 
@@ -28,10 +27,10 @@ def _visit(node: Node, query: Query) -> Node:
 
 
 def _limited(side: Side, query: Query) -> Side:
-    hints: Mapping[str, int] = query.ttl_hints
     scan = base(side.input)
+    hint = query.ttl_hints.get(_alias(side.input) or "")
     table = scan.source.ttl_ms if isinstance(scan, Scan) else None
-    return replace(side, ttl_ms=hints.get(_alias(side.input) or "") or table or query.job.ttl)
+    return replace(side, ttl_ms=hint.ttl_ms if hint else table or query.job.ttl)
 
 
 def _alias(node: Node) -> str | None:

@@ -94,6 +94,7 @@ class _Translator:
             key_record=source.declared.select(source.primary_key) if source.mode == "upsert" else None,
             row_kind=source.row_kind,
             start=source.start,
+            alias=scan.path,
             traits=_traits(top, (), edge.needs_before),
         )
 

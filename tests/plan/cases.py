@@ -1,12 +1,12 @@
 """Cases of planning: a text file each, that reads as a specification.
 
-    First line: what the case shows.
-    sink: retract | append | upsert (key, …)
-    (more settings of the sink or the job, as YAML)
+First line: what the case shows.
+sink: retract | append | upsert (key, …)
+(more settings of the sink or the job, as YAML)
 
-    SQL, up to a line of dashes
+SQL, up to a line of dashes
 
-    the plan as `rowkind explain` prints it, or `refused:` and the message
+the plan as `rowkind explain` prints it, or `refused:` and the message
 """
 
 from __future__ import annotations
