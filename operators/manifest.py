@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -18,8 +18,7 @@ from operators.store import MANIFEST
 FORMAT = b"rowkind manifest 1\n"
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(NamedTuple):
     """What is known of a segment without reading it.
 
     `first` and `last` are the places of its first and last row; `newest` is the latest written_at of its rows.
@@ -94,7 +93,13 @@ class Manifest:
 
     def to_blob(self) -> pa.Buffer:
         """This manifest as a blob."""
-        return pa.py_buffer(FORMAT + json.dumps(asdict(self), separators=(",", ":")).encode())
+        value = {
+            "weight": self.weight,
+            "next_run": self.next_run,
+            "runs": [[run.number, run.segments] for run in self.runs],
+            "merges": [[merge.inputs, merge.cursor, merge.weight, merge.done] for merge in self.merges],
+        }
+        return pa.py_buffer(FORMAT + json.dumps(value, separators=(",", ":")).encode())
 
     @classmethod
     def from_blob(cls, blob: pa.Buffer, arrangement: str) -> Self:
@@ -107,20 +112,15 @@ class Manifest:
             return cls(
                 value["weight"],
                 value["next_run"],
-                [Run(run["number"], _infos(run["segments"])) for run in value["runs"]],
+                [Run(number, _infos(segments)) for number, segments in value["runs"]],
                 [
-                    Merge(
-                        merge["inputs"],
-                        merge["cursor"] and tuple(merge["cursor"]),
-                        merge["weight"],
-                        _infos(merge["done"]),
-                    )
-                    for merge in value["merges"]
+                    Merge(inputs, cursor and tuple(cursor), weight, _infos(done))
+                    for inputs, cursor, weight, done in value["merges"]
                 ],
             )
         except (ValueError, KeyError, TypeError) as error:
             raise StateCorrupted(arrangement, MANIFEST, repr(error)) from error
 
 
-def _infos(values: list[dict[str, Any]]) -> list[SegmentInfo]:
-    return [SegmentInfo(**value) for value in values]
+def _infos(values: list[list[Any]]) -> list[SegmentInfo]:
+    return [SegmentInfo(*value) for value in values]

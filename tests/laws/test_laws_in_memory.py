@@ -9,7 +9,7 @@ import pytest
 from tests.laws.laws import LAWS, MemoryWorld, World
 from tests.laws.subjects import SUBJECTS, Subject
 
-CHANGELOGS_EACH = 5
+CHANGELOGS_EACH = 2
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)

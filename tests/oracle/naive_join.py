@@ -8,12 +8,14 @@ a match that has expired does not come back by itself.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from operators.join import JoinKind
 from tests.changelogs import Change, Row
 from tests.oracle.inputs import Input
+
+Condition = Callable[[Row, Row], bool]
 
 
 @dataclass(eq=False)
@@ -24,6 +26,9 @@ class Stored:
     written_at: int
     seq: int
     padded: bool = False
+
+
+Match = Callable[[Stored, Stored], bool]
 
 
 @dataclass
@@ -80,10 +85,10 @@ class NaiveSide:
 
 
 class NaiveJoin:
-    """The join of two inputs without a further condition."""
+    """The join of two inputs on equal keys and the condition, which is about payloads."""
 
-    def __init__(self, kind: JoinKind, left: NaiveSide, right: NaiveSide) -> None:
-        self.left, self.right = left, right
+    def __init__(self, kind: JoinKind, left: NaiveSide, right: NaiveSide, condition: Condition) -> None:
+        self.left, self.right, self._condition = left, right, condition
         self.pads_left, self.pads_right = kind in ("left", "full"), kind in ("right", "full")
 
     def process(self, batch: Sequence[Change], now: int) -> Counter[Row]:
@@ -99,10 +104,11 @@ class NaiveJoin:
         output.update(self._pairs())
         output.subtract(old_pairs)
         if self.pads_left:
-            for one, sign in _pad_steps(left, old_left, right, old_right):
+            for one, sign in _pad_steps(left, old_left, right, old_right, self._match):
                 output[left.of.table.project(one.row) + _nulls(right)] += sign
         if self.pads_right:
-            for one, sign in _pad_steps(right, old_right, left, old_left):
+            mirrored = lambda other, one: self._match(one, other)  # noqa: E731
+            for one, sign in _pad_steps(right, old_right, left, old_left, mirrored):
                 output[_nulls(left) + right.of.table.project(one.row)] += sign
         return Counter({row: count for row, count in output.items() if count})
 
@@ -112,27 +118,29 @@ class NaiveJoin:
             left.of.table.project(one.row) + right.of.table.project(other.row)
             for one in left.stored
             for other in right.stored
-            if left.key(one.row) is not None and left.key(one.row) == right.key(other.row)
+            if self._match(one, other)
         )
+
+    def _match(self, one: Stored, other: Stored) -> bool:
+        key = self.left.key(one.row)
+        return key is not None and key == self.right.key(other.row) and self._condition(one.row, other.row)
 
 
 def _pad_steps(
-    outer: NaiveSide, old_outer: list[Stored], inner: NaiveSide, old_inner: list[Stored]
+    outer: NaiveSide, old_outer: list[Stored], inner: NaiveSide, old_inner: list[Stored], match: Match
 ) -> list[tuple[Stored, int]]:
     """The pads that come (+1) and go (-1), noted in the rows."""
-
-    def has_match(one: Stored, among: list[Stored]) -> bool:
-        return any(inner.key(other.row) == outer.key(one.row) is not None for other in among)
-
     steps = []
     for one in {*old_outer, *outer.stored}:
         before = one.padded
         if one not in outer.stored:
             one.padded = False
         elif one not in old_outer:
-            one.padded = not has_match(one, inner.stored)
+            one.padded = not any(match(one, other) for other in inner.stored)
         else:
-            one.padded = not has_match(one, inner.stored) and (before or has_match(one, old_inner))
+            one.padded = not any(match(one, other) for other in inner.stored) and (
+                before or any(match(one, other) for other in old_inner)
+            )
         if one.padded != before:
             steps.append((one, 1 if one.padded else -1))
     return steps

@@ -29,7 +29,7 @@ Entry = tuple[bytes | None, bytes, bytes, int, int, int]
 
 
 @pytest.mark.parametrize("ttl_ms", [None, 3, 40])
-@pytest.mark.parametrize("segment_rows", [4, 16])
+@pytest.mark.parametrize("segment_rows", [1, 4, 16])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
     layout: Layout, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +54,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
             step: Counter[Entry] = Counter()
             for _ in range(generator.choice([0, 1, 3, 12])):
                 if live and generator.random() < (0.8 if shrinks else 0.3):
-                    entry = generator.choice(list((live + step).elements()))
+                    entry = generator.choice(list(live.elements()))
                     step[entry] -= 1
                 else:
                     seq += 1
@@ -63,14 +63,16 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
                 live = Counter({one: count for one, count in (live_before + step).items() if count})
             finished = _finish(store, layout, ttl_ms, now, step)
             appended = sum(1 for count in step.values() if count)
-            assert finished.merged_rows <= merging.FUEL * appended + segment_rows, "merged beyond the fuel"
+            # Rows of one place and seq are merged in one go; here there are up to four.
+            most = merging.FUEL * appended + max(segment_rows, 4)
+            assert finished.merged_rows <= most, "merged beyond the fuel"
             _assert_state(Arrangement(store, "test", layout, ttl_ms, now), store, live)
             rested += bool(_manifest(store).merges)
             if not lost:
                 break
             # The batch did not commit: the store is as it was, and the batch comes again, in another form.
             store, live, lost = before.copy(), live_before.copy(), False
-    assert rested or ttl_ms == 3 or segment_rows > 4, "no merge rested between batches: the test shows nothing about resuming"
+    assert rested or ttl_ms == 3 or segment_rows > 4, "no merge rested between batches"
     everything = Counter({entry: -count for entry, count in live.items()})
     _finish(store, layout, ttl_ms, now, everything)
     if ttl_ms is None:

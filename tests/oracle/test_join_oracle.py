@@ -29,7 +29,7 @@ from tests import changelogs
 from tests.changelogs import Row, fold, net, pack, show, unpack
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
 
-CASES_EACH = 6
+CASES_EACH = 5
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
 KINDS: tuple[JoinKind, ...] = ("inner", "left", "right", "full")
 NULLS: Row = (None, None, None)

@@ -6,13 +6,19 @@ out or put out twice, marks that go astray in merges, and rows that stay visible
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from operators import merging, segment
 from operators.arrangement import Layout
+from operators.changes import Mask
 from operators.join import Join, JoinKind, JoinSpec, Side
 from operators.store import MemoryStore
 from tests import changelogs
@@ -26,6 +32,16 @@ LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
 TTLS = (None, 2, 5)
 
 
+@dataclass(frozen=True)
+class Case:
+    """What is joined, and how long the rows of each side live."""
+
+    kind: JoinKind
+    inputs: tuple[Input, Input]
+    ttls: tuple[int | None, int | None]
+    condition: Callable[[Row, Row], bool] | None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_each_batch_puts_out_is_what_the_definition_says(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch puts out what the naive join does, and no row goes from the output that is not there."""
@@ -37,33 +53,46 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(kind: JoinKind, mo
             Input(generator.choice(LAYOUTS), generator.random() < 0.5),
         )
         ttls = (generator.choice(TTLS), generator.choice(TTLS))
+        condition = generator.choice([None, _less])
         with monkeypatch.context() as patch:
             rows = generator.choice([2, segment.SEGMENT_ROWS])
             patch.setattr(segment, "SEGMENT_ROWS", rows)
             patch.setattr(merging, "SEGMENT_ROWS", rows)
             patch.setattr(merging, "SMALL_RUN", 2)
             batches = random_batches(inputs, seed, batches=14, changes=6)
-            if _difference(kind, inputs, ttls, batches) is not None:
-                least = shrink(batches, lambda smaller: _difference(kind, inputs, ttls, smaller) is not None)  # noqa: B023 - called at once
-                pytest.fail(
-                    f"seed '{seed}', {inputs}, TTLs {ttls}\n{show(least)}\n{_difference(kind, inputs, ttls, least)}"
-                )
+            case = Case(kind, inputs, ttls, condition)
+            if _difference(case, batches) is not None:
+                least = shrink(batches, functools.partial(_fails, case))
+                pytest.fail(f"seed '{seed}', {case}\n{show(least)}\n{_difference(case, least)}")
 
 
-def _difference(
-    kind: JoinKind, inputs: tuple[Input, Input], ttls: tuple[int | None, int | None], batches: Batches
-) -> str | None:
+def _fails(case: Case, batches: Batches) -> bool:
+    return _difference(case, batches) is not None
+
+
+def _less(left: Row, right: Row) -> bool:
+    return None not in (left[-1], right[-1]) and left[-1] < right[-1]  # type: ignore[operator]
+
+
+def _mask(left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
+    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+    return np.array([_less(unpack(one), unpack(other)) for one, other in pairs], np.bool_)
+
+
+def _difference(case: Case, batches: Batches) -> str | None:
     """What is wrong with the join on these batches, of which one comes every millisecond; None if nothing is."""
-    sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(inputs, ttls, strict=True)]
-    nulls = [pack(of.table.project((None, None, None))) for of in inputs]
-    join = Join(JoinSpec(kind, sides[0], sides[1], None, nulls[0], nulls[1]))
-    naive = NaiveJoin(kind, *(NaiveSide(of, ttl) for of, ttl in zip(inputs, ttls, strict=True)))
+    sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(case.inputs, case.ttls, strict=True)]
+    nulls = [pack(of.table.project((None, None, None))) for of in case.inputs]
+    condition = None if case.condition is None else _mask
+    join = Join(JoinSpec(case.kind, sides[0], sides[1], condition, nulls[0], nulls[1]))
+    naive_sides = [NaiveSide(of, ttl) for of, ttl in zip(case.inputs, case.ttls, strict=True)]
+    naive = NaiveJoin(case.kind, *naive_sides, case.condition or (lambda _left, _right: True))
     stores = {name: MemoryStore() for name in join.arrangements}
     view: Counter[Row] = Counter()
     for now, batch in enumerate(batches):
         expected = naive.process(batch, now)
         try:
-            output = join.process(changelogs.changes(batch, [of.table for of in inputs]), stores, now)
+            output = join.process(changelogs.changes(batch, [of.table for of in case.inputs]), stores, now)
             fold(view, output.rows)
         except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
             return f"batch {now}: {error!r}"
