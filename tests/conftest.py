@@ -14,6 +14,14 @@ from service.dev.broker import Broker
 from service.spark.session import session
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share a Spark session, and those that share a broker, in one process each."""
+    for item in items:
+        for shared in ("spark", "kafka"):
+            if item.get_closest_marker(shared) and not item.get_closest_marker("xdist_group"):
+                item.add_marker(pytest.mark.xdist_group(shared))
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """One real Kafka broker for the whole test process; tests keep apart by the names of their topics."""

@@ -6,7 +6,9 @@ silences or bounds something says so next to it. `settings` of the caller come l
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -121,8 +123,9 @@ def _ship(spark: SparkSession) -> None:
     The libraries that it needs come with the executors' image, which has its interpreter at the same path as the
     driver's (or `spark.pyspark.python` says where).
     """
-    with tempfile.TemporaryDirectory(prefix="rowkind-") as folder:
-        path = Path(folder) / "rowkind.zip"
-        archive(path)
-        # Spark takes a copy of its own at once.
-        spark.sparkContext.addPyFile(str(path))
+    folder = tempfile.mkdtemp(prefix="rowkind-")
+    # Executors that come later fetch it later, so it stays for as long as the driver does.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "rowkind.zip"
+    archive(path)
+    spark.sparkContext.addPyFile(str(path))

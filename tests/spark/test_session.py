@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from service.spark.session import PACKAGES, archive
+
+
+def test_executors_get_the_packages_as_they_run_here(tmp_path: Path) -> None:
+    """The archive that a cluster's executors are sent is all that Python needs to import the project's packages."""
+    archive(tmp_path / "rowkind.zip")
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import operators.changes, avro, service.spark.cache\n"
+        "from importlib import resources\n"
+        "assert (resources.files('service.spark') / 'log4j2.properties').is_file()\n"
+        "print(operators.changes.__file__, avro.__file__, service.spark.cache.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "rowkind.zip")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.count("rowkind.zip") == len(PACKAGES)
