@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, option: str) -> None:
         self._option = option
-        self._made: Planner | None = None
         self._start: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -94,17 +94,15 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             columns = [pa.array([label], pa.int32()), pa.array([block.to_bytes()], pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, schema=EDGE)
 
-    @property
+    @cached_property
     def _spec(self) -> SourceSpec:
         spec = from_option({OPTION: self._option})
         assert isinstance(spec, SourceSpec), "the option holds a source's spec"
         return spec
 
-    @property
+    @cached_property
     def _planner(self) -> Planner:
-        if self._made is None:
-            self._made = Planner(self._spec, Cluster(self._spec.kafka))
-        return self._made
+        return Planner(self._spec, Cluster(self._spec.kafka))
 
     def __reduce__(self) -> tuple[type[KafkaStreamReader], tuple[str]]:
         return type(self), (self._option,)
