@@ -104,7 +104,7 @@ class _Values:
     def packed(self, record: Record, expressions: Sequence[Expression]) -> pa.BinaryArray:
         """The expressions as rows under `record`."""
         if self._decoded is None:
-            return codec.encode(record, {})
+            return codec.encode(record, {}, len(self))
         return self._decoded.assemble(
             record,
             [self._computed[each] if each.column is None else each.column for each in expressions],

@@ -1,0 +1,361 @@
+"""Calcs over whole columns against one row at a time: fastavro reads the rows, Python filters and projects them."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from avro import codec
+from avro.order import comparable
+from avro.schema import Record, Type
+from operators.changes import Changes, RowKind, Rows, binary
+from operators.hashing import hash64
+from service import calc
+from service.expressions import ExpressionError
+from service.plan.physical import Calc, Expression, Key
+
+I, UB, UA, D, DEAD = RowKind  # noqa: E741 -- the kinds by their letters
+ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")
+
+Values = dict[str, Any]
+
+
+def column(name: str, record: Record = ORDERS) -> Expression:
+    """A bare column."""
+    return Expression(f'"{name}"', record.type(name), (name,), name, name)
+
+
+def columns(*names: str) -> tuple[Expression, ...]:
+    """Bare columns."""
+    return tuple(column(name) for name in names)
+
+
+def hand_on(**changes: Any) -> Calc:
+    """A calc that changes nothing, with the parts given."""
+    return replace(Calc(ORDERS, ORDERS, columns(*ORDERS.names)), **changes)
+
+
+LARGE = Expression('"amount" > 2', Type.of("BOOLEAN"), ("amount",), "amount > 2")
+BY_CUSTOMER = Key(columns("customer"), (False,))
+
+
+def encoded(record: Record, rows: list[Values]) -> pa.BinaryArray:
+    """Rows as fastavro writes them."""
+    schema = fastavro.parse_schema(record.avro)
+    return binary(_written(schema, row) for row in rows)
+
+
+def _written(schema: Any, row: Values) -> bytes:
+    output = io.BytesIO()
+    fastavro.schemaless_writer(output, schema, row)
+    return output.getvalue()
+
+
+def decoded(record: Record, payloads: pa.BinaryArray) -> list[Values]:
+    """Payloads as fastavro reads them."""
+    schema = fastavro.parse_schema(record.avro)
+    return [fastavro.schemaless_reader(io.BytesIO(each), schema, None) for each in payloads.to_pylist()]  # type: ignore[misc]
+
+
+def changes_of(*changes: tuple[RowKind, Values], first: int = 0) -> Rows:
+    """Rows of `ORDERS` in order; columns left out are NULL."""
+    rows = [{"customer": None, "amount": None, "note": None} | row for _, row in changes]
+    seq = np.arange(first, first + len(rows), dtype=np.int64) << 16
+    return Rows(np.array([kind for kind, _ in changes], np.int8), seq, encoded(ORDERS, rows))
+
+
+def random_rows(rng: random.Random, count: int) -> list[Values]:
+    """Rows of `ORDERS` from small ranges."""
+    return [
+        {
+            "id": rng.randint(1, 9),
+            "customer": rng.choice([None, 1, 2, 3]),
+            "amount": rng.choice([None, 0.0, -0.0, 1.5, 2.5, 3.5]),
+            "note": rng.choice([None, "", "a", "é"]),
+        }
+        for _ in range(count)
+    ]
+
+
+def kinds(changes: Changes) -> list[RowKind]:
+    """The row kinds in order."""
+    return [RowKind(kind) for kind in changes.kind.tolist()]
+
+
+def test_rows_that_are_only_handed_on_keep_their_bytes() -> None:
+    """A calc without predicate whose output is its input hands the very same payloads on."""
+    rows = changes_of((I, {"id": 1}), (D, {"id": 2, "note": "x"}))
+
+    changes = calc.run(hand_on(), rows)
+
+    assert changes.payload.equals(rows.payload)
+    assert kinds(changes) == [I, D]
+    assert changes.seq.tolist() == rows.seq.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_projection_is_what_fastavro_and_python_make_of_it(seed: int) -> None:
+    """Random rows under a random choice of columns, a filter and an expression, row by row."""
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    rows = random_rows(rng, rng.choice([0, 1, 50]))
+    names = rng.sample(ORDERS.names, rng.randint(1, 4))
+    twice = Expression('"amount" * 2', Type.of("DOUBLE"), ("amount",), "amount * 2")
+    output = Record("out", (*ORDERS.select(names).fields, replace(ORDERS.field("amount"), name="twice")))
+    filtered = rng.random() < 0.5
+    plan = Calc(ORDERS, output, (*columns(*names), twice), BY_CUSTOMER, predicate=LARGE if filtered else None)
+
+    changes = calc.run(plan, Rows(np.zeros(len(rows), np.int8), np.arange(len(rows)), encoded(ORDERS, rows)))
+
+    passing = [row for row in rows if not filtered or (row["amount"] is not None and row["amount"] > 2)]
+    assert decoded(output, changes.payload) == [
+        {name: row[name] for name in names} | {"twice": None if row["amount"] is None else row["amount"] * 2}
+        for row in passing
+    ]
+    keys = [None if row["customer"] is None else comparable(pa.array([row["customer"]]))[0].as_py() for row in passing]
+    assert changes.key.to_pylist() == keys
+
+
+def test_a_column_becomes_nullable_where_the_output_says_so() -> None:
+    """A NOT NULL column under an all-nullable output is written with its branch, as fastavro reads it."""
+    changes = calc.run(hand_on(output=ORDERS.nullable()), changes_of((I, {"id": 7})))
+
+    assert decoded(ORDERS.nullable(), changes.payload) == [{"id": 7, "customer": None, "amount": None, "note": None}]
+
+
+def test_a_filter_keeps_what_is_true() -> None:
+    """FALSE and NULL are both dropped."""
+    rows = changes_of((I, {"id": 1, "amount": 3.0}), (I, {"id": 2, "amount": 1.0}), (I, {"id": 3}))
+
+    changes = calc.run(hand_on(predicate=LARGE), rows)
+
+    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1]
+
+
+def test_dead_letters_pass_untouched() -> None:
+    """Dead letters are neither filtered nor projected nor looked into, whatever bytes they hold."""
+    rows = Rows(
+        np.array([DEAD, I, DEAD], np.int8),
+        np.array([5, 6, 7]),
+        pa.concat_arrays([binary([b"\xff"]), changes_of((I, {"id": 1})).payload, binary([b""])]),
+    )
+    plan = hand_on(columns=columns("id"), output=ORDERS.select(["id"]), predicate=LARGE, key=BY_CUSTOMER)
+
+    changes = calc.run(plan, rows)
+
+    assert kinds(changes) == [DEAD, DEAD]
+    assert changes.payload.to_pylist() == [b"\xff", b""]
+    assert changes.seq.tolist() == [5, 7]
+
+
+def test_an_update_whose_new_row_fails_the_filter_becomes_a_delete() -> None:
+    """-U goes on alone, as -D."""
+    rows = changes_of((UB, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}))
+
+    assert kinds(calc.run(hand_on(predicate=LARGE, nets=True), rows)) == [D]
+    assert kinds(calc.run(hand_on(predicate=LARGE), rows)) == [D]
+
+
+def test_an_update_whose_old_row_fails_the_filter_becomes_an_insert() -> None:
+    """+U goes on alone, as +I."""
+    rows = changes_of((UB, {"id": 1, "amount": 1.0}), (UA, {"id": 1, "amount": 3.0}))
+
+    assert kinds(calc.run(hand_on(predicate=LARGE), rows)) == [I]
+
+
+def test_an_update_under_one_key_stays_an_update() -> None:
+    """-U and +U that pass with the same key stay a pair."""
+    rows = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 5, "note": "x"}))
+
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), rows)) == [UB, UA]
+
+
+def test_an_update_that_changes_the_key_becomes_a_delete_and_an_insert() -> None:
+    """Each half goes to a key of its own; so it does where one of the keys is NULL, or only the sub-key changes."""
+    moved = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
+    nulled = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1}))
+    renamed = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 2, "customer": 5}))
+
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), moved)) == [D, I]
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), nulled)) == [D, I]
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER, sub=columns("id")), renamed)) == [D, I]
+
+
+def test_a_lone_half_of_an_update_keeps_its_kind() -> None:
+    """-U and +U that do not follow each other, or come from different partitions, are no pair."""
+    apart = changes_of((UA, {"id": 1, "customer": 5}), (UB, {"id": 1, "customer": 6}))
+    pair = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
+    elsewhere = replace(pair, seq=np.array([(1 << 16) | 0, (1 << 16) | 3]))
+
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), apart)) == [UA, UB]
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), elsewhere)) == [UB, UA]
+
+
+def test_rows_with_a_null_key_are_dropped_where_they_cannot_match() -> None:
+    """With `drop_null` a row whose key is NULL does not go on."""
+    rows = changes_of((I, {"id": 1, "customer": 5}), (I, {"id": 2}))
+
+    changes = calc.run(hand_on(key=replace(BY_CUSTOMER, drop_null=True)), rows)
+
+    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1]
+    assert changes.key.null_count == 0
+
+
+def test_rows_with_a_null_key_are_spread_where_they_stay() -> None:
+    """Without `drop_null` the key is null and the hash that of the sub-key or, without one, of the row."""
+    rows = changes_of((I, {"id": 1}), (I, {"id": 2}), (I, {"id": 3, "customer": 1}))
+
+    whole = calc.run(hand_on(key=BY_CUSTOMER), rows)
+    by_id = calc.run(hand_on(key=BY_CUSTOMER, sub=columns("id")), rows)
+
+    assert [key is None for key in whole.key.to_pylist()] == [True, True, False]
+    assert whole.hash.tolist()[:2] == hash64(whole.payload).tolist()[:2]
+    assert by_id.hash.tolist()[:2] == hash64(by_id.sub).tolist()[:2]
+    assert whole.hash[2] == hash64(whole.key)[2] == by_id.hash[2]
+
+
+def test_null_is_a_key_like_any_other_where_it_equals_null() -> None:
+    """A part that is null safe gives bytes for NULL, the same for every NULL."""
+    changes = calc.run(hand_on(key=Key(columns("customer"), (True,))), changes_of((I, {"id": 1}), (I, {"id": 2})))
+
+    assert changes.key.null_count == 0
+    assert len(set(changes.key.to_pylist())) == 1
+    assert len(set(changes.hash.tolist())) == 1
+
+
+def test_without_key_parts_all_rows_share_one_key() -> None:
+    """A cross join's rows all have the empty key and one hash."""
+    changes = calc.run(hand_on(), changes_of((I, {"id": 1}), (I, {"id": 2})))
+
+    assert changes.key.to_pylist() == [b"", b""]
+    assert changes.hash.tolist() == hash64(changes.key).tolist()
+
+
+def test_the_key_of_a_topic_is_an_avro_record() -> None:
+    """With a record, the key bytes are what fastavro writes for the key's columns."""
+    record = ORDERS.select(["customer", "id"])
+    key = Key(columns("customer", "id"), (True, True), record=record)
+    rows = changes_of((I, {"id": 1, "customer": 5}), (D, {"id": 2}))
+
+    changes = calc.run(hand_on(key=key), rows)
+
+    assert decoded(record, changes.key) == [{"customer": 5, "id": 1}, {"customer": None, "id": 2}]
+
+
+def test_in_an_upsert_stream_a_row_that_fails_the_filter_deletes_its_key() -> None:
+    """No change is swallowed: a failing row goes on as -D, and deletes always pass (FLINK-38579)."""
+    rows = changes_of((I, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}), (D, {"id": 1}))
+
+    changes = calc.run(hand_on(predicate=LARGE, upsert=True, sub=columns("id")), rows)
+
+    assert kinds(changes) == [I, D, D]
+
+
+def test_a_bare_update_that_fails_the_filter_takes_its_predecessor_along() -> None:
+    """+U without -U replaces a row that may have passed: it goes on, and right behind it its own delete."""
+    rows = changes_of((UA, {"id": 1, "amount": 1.0}), (I, {"id": 2, "amount": 1.0}), (UA, {"id": 3, "amount": 5.0}))
+
+    changes = calc.run(hand_on(predicate=LARGE, sub=columns("id")), rows)
+
+    assert kinds(changes) == [UA, D, UA]
+    assert changes.seq.tolist() == [0, 1, 2 << 16]
+    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1, 1, 3]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_rows_of_opposite_sign_cancel(seed: int) -> None:
+    """What goes on, as a multiset with signs, is what came in, and no row goes on with both signs."""
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    rows = random_rows(rng, 60)
+    kind = np.array([rng.choice([I, UB, UA, D]) for _ in rows], np.int8)
+    output = ORDERS.select(["customer", "note"])
+    plan = Calc(ORDERS, output, columns("customer", "note"), BY_CUSTOMER, sub=columns("note"), nets=True)
+
+    changes = calc.run(plan, Rows(kind, np.array(rng.sample(range(1000), 60)), encoded(ORDERS, rows)))
+
+    wanted: Counter[tuple[Any, ...]] = Counter()
+    for row, each in zip(rows, kind.tolist(), strict=True):
+        wanted[row["customer"], row["note"]] += 1 if each in (I, UA) else -1
+    signs: dict[tuple[Any, ...], set[int]] = {}
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row, weight in zip(decoded(output, changes.payload), changes.weight.tolist(), strict=True):
+        found[row["customer"], row["note"]] += weight
+        signs.setdefault((row["customer"], row["note"]), set()).add(weight)
+    assert {row: count for row, count in wanted.items() if count} == dict(found)
+    assert all(len(each) == 1 for each in signs.values())
+
+
+def test_of_equal_rows_the_latest_stay() -> None:
+    """Netting three insertions against one deletion leaves the two insertions with the greatest seq."""
+    rows = changes_of((I, {"id": 1}), (I, {"id": 1}), (D, {"id": 1}), (I, {"id": 1}))
+
+    changes = calc.run(hand_on(nets=True), rows)
+
+    assert changes.seq.tolist() == [1 << 16, 3 << 16]
+
+
+def test_an_expression_that_fails_on_a_row_says_which_one() -> None:
+    """An overflow stops the batch with the expression as the user wrote it."""
+    sum_ = Expression('"id" + CAST(1 AS BIGINT)', Type.of("BIGINT NOT NULL"), ("id",), "o.id + 1")
+    plan = Calc(ORDERS, Record.of({"x": "BIGINT NOT NULL"}), (sum_,))
+
+    with pytest.raises(ExpressionError, match=r"^o\.id \+ 1: Out of Range Error: Overflow in addition of INT64"):
+        calc.run(plan, changes_of((I, {"id": 2**63 - 1})))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_condition_is_true_only_where_sql_says_true(seed: int) -> None:
+    """Over random pairs, and after pickling: NULL is not true."""
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    rights = Record.of({"limit": "DOUBLE", "name": "STRING"})
+    expression = Expression('"amount" < "limit"', Type.of("BOOLEAN"), ("amount", "limit"), "amount < limit")
+    left = random_rows(rng, 40)
+    right = [{"limit": rng.choice([None, 1.0, 3.0]), "name": "x"} for _ in left]
+
+    condition = pickle.loads(pickle.dumps(calc.condition(expression, ORDERS, rights)))
+    matches = condition(encoded(ORDERS, left), encoded(rights, right))
+
+    assert matches.tolist() == [
+        a["amount"] is not None and b["limit"] is not None and a["amount"] < b["limit"]
+        for a, b in zip(left, right, strict=True)
+    ]
+    assert condition(binary([]), binary([])).tolist() == []
+
+
+def test_an_empty_batch_gives_an_empty_batch() -> None:
+    """No rows in, no changes out, whatever the calc asks for."""
+    plan = hand_on(predicate=LARGE, key=BY_CUSTOMER, sub=columns("id"), nets=True)
+
+    assert len(calc.run(plan, Rows.empty())) == 0
+    assert len(calc.run(plan, changes_of((I, {"id": 1})))) == 0
+
+
+def test_a_record_without_columns_still_counts_rows() -> None:
+    """A side of which no column is read hands on empty payloads, one per row."""
+    plan = Calc(ORDERS, Record("none", ()), ())
+
+    changes = calc.run(plan, changes_of((I, {"id": 1}), (I, {"id": 2})))
+
+    assert changes.payload.to_pylist() == [b"", b""]
+
+
+def test_constants_need_no_column() -> None:
+    """An expression that reads nothing gives its value once per row."""
+    one = Expression("CAST(1 AS INTEGER)", Type.of("INT NOT NULL"), (), "1")
+    plan = Calc(ORDERS, Record.of({"one": "INT NOT NULL"}), (one,))
+
+    changes = calc.run(plan, changes_of((I, {"id": 1}), (I, {"id": 2})))
+
+    assert decoded(plan.output, changes.payload) == [{"one": 1}, {"one": 1}]
+    assert codec.read(plan.output, changes.payload).column("one").to_pylist() == [1, 1]
