@@ -107,8 +107,7 @@ class NaiveJoin:
             for one, sign in _pad_steps(left, old_left, right, old_right, self._match):
                 output[left.of.table.project(one.row) + _nulls(right)] += sign
         if self.pads_right:
-            mirrored = lambda other, one: self._match(one, other)  # noqa: E731
-            for one, sign in _pad_steps(right, old_right, left, old_left, mirrored):
+            for one, sign in _pad_steps(right, old_right, left, old_left, lambda one, other: self._match(other, one)):
                 output[_nulls(left) + right.of.table.project(one.row)] += sign
         return Counter({row: count for row, count in output.items() if count})
 

@@ -1,0 +1,251 @@
+"""The arrangement's promises one by one: what is stored, when it goes, and how it fails."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators import merging, segment
+from operators.arrangement import Arrangement, Finished, Layout, places
+from operators.changes import binary
+from operators.entries import Entries
+from operators.errors import StateCorrupted, StateFormatUnknown, StateLost
+from operators.hashing import hash64
+from operators.manifest import Manifest
+from operators.store import MANIFEST, MemoryStore
+
+
+def entries(
+    payloads: list[bytes],
+    *,
+    key: bytes = b"key",
+    weight: int = 1,
+    written_at: int = 0,
+    seqs: list[int] | None = None,
+    layout: Layout = "multiset",
+) -> Entries:
+    """Entries of one key, one per payload, numbered by seq."""
+    count = len(payloads)
+    keys, subs, rows = binary([key] * count), binary([b""] * count), binary(payloads)
+    hashes = hash64(keys)
+    return Entries(
+        places(layout, hashes, subs, rows),
+        hashes,
+        keys,
+        subs,
+        rows,
+        np.full(count, weight),
+        np.full(count, written_at),
+        np.array(range(count) if seqs is None else seqs, np.int64),
+        np.zeros(count, np.int8),
+    )
+
+
+def put(store: MemoryStore, *parts: Entries, ttl_ms: int | None = None, now: int = 0) -> Finished:
+    """One batch that appends these."""
+    arrangement = Arrangement(store, "rows", "multiset", ttl_ms, now)
+    for part in parts:
+        arrangement.append(part)
+    return arrangement.finish()
+
+
+def rows(store: MemoryStore, *, ttl_ms: int | None = None, now: int = 0, key: bytes = b"key") -> list[bytes]:
+    """The live rows of a key, sorted."""
+    found = Arrangement(store, "rows", "multiset", ttl_ms, now).lookup(hash64(binary([key])))
+    units = found.payload.take(pa.array(np.repeat(np.arange(len(found)), found.weight)))
+    return sorted(units.to_pylist())
+
+
+def test_a_batch_that_changes_nothing_touches_no_blob() -> None:
+    """An empty batch writes neither a segment nor a manifest."""
+    store = MemoryStore()
+    put(store)
+    assert list(store) == []
+    put(store, entries([b"a"]))
+    before = store.copy()
+    put(store)
+    assert {name: store.get(name) for name in store} == {name: before.get(name) for name in before}
+
+
+def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:
+    """Opposite entries cancel before the run is written."""
+    store = MemoryStore()
+    put(store, entries([b"a"]), entries([b"a"], weight=-1))
+    assert list(store) == []
+
+
+def test_retracting_all_rows_leaves_no_blob_even_while_a_merge_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A net weight of zero lets go of runs, of finished portions and of the manifest."""
+    for module in (segment, merging):
+        monkeypatch.setattr(module, "SEGMENT_ROWS", 2)
+    monkeypatch.setattr(merging, "SMALL_RUN", 8)
+    monkeypatch.setattr(merging, "FUEL", 0)
+    store = MemoryStore()
+    parts = [entries([b"%d %d" % (batch, row) for row in range(4)]) for batch in range(4)]
+    for part in parts:
+        put(store, part)
+    blob = store.get(MANIFEST)
+    assert blob is not None
+    assert Manifest.from_blob(blob, "rows").merges
+    put(store, *(part.relabel(weight=-part.weight) for part in parts))
+    assert list(store) == []
+
+
+def test_a_segment_shared_by_two_runs_stays_until_both_are_gone() -> None:
+    """Equal content has one name; the blob goes when no run needs it any more."""
+    store = MemoryStore()
+    put(store, entries([b"a"]), entries([b"x"], key=b"other"))
+    part = entries([b"b", b"c"])
+    put(store, part)
+    put(store, part)
+    assert len(list(store)) == 3
+    assert rows(store) == [b"a", b"b", b"b", b"c", b"c"]
+
+
+def test_a_row_is_invisible_from_written_at_plus_ttl_on() -> None:
+    """One millisecond earlier it is still there."""
+    store = MemoryStore()
+    put(store, entries([b"a"], written_at=100), ttl_ms=10, now=100)
+    assert rows(store, ttl_ms=10, now=109) == [b"a"]
+    assert rows(store, ttl_ms=10, now=110) == []
+
+
+def test_expired_segments_are_dropped_unread() -> None:
+    """A store that has dropped an expired segment by itself is no error, and the manifest goes with the last one."""
+    store = MemoryStore()
+    put(store, entries([b"a"], written_at=0), ttl_ms=10, now=0)
+    for name in set(store) - {MANIFEST}:
+        store.delete(name)
+    put(store, ttl_ms=10, now=10)
+    assert list(store) == []
+
+
+def test_rows_that_expired_in_a_merge_do_not_keep_the_state_from_emptying() -> None:
+    """When everything has been merged, only what is still stored counts."""
+    store = MemoryStore()
+    put(store, entries([b"old"], written_at=0), ttl_ms=10, now=0)
+    young = [entries([b"%d" % number], written_at=9, seqs=[number]) for number in range(3)]
+    for part in young[:2]:
+        put(store, part, ttl_ms=10, now=9)
+    put(store, young[2], ttl_ms=10, now=12)
+    put(store, *(part.relabel(weight=-part.weight) for part in young), ttl_ms=10, now=13)
+    assert list(store) == []
+
+
+def test_a_missing_segment_that_has_not_expired_is_an_error_that_names_it() -> None:
+    """`StateLost` carries the arrangement and the blob."""
+    store = MemoryStore()
+    put(store, entries([b"a"]))
+    (name,) = set(store) - {MANIFEST}
+    store.delete(name)
+    with pytest.raises(StateLost, match=name) as error:
+        rows(store)
+    assert (error.value.arrangement, error.value.blob) == ("rows", name)
+
+
+def test_blobs_of_another_format_are_refused_by_name() -> None:
+    """Segments and manifests begin with their format and its version."""
+    store = MemoryStore()
+    put(store, entries([b"a"]))
+    (name,) = set(store) - {MANIFEST}
+    manifest, blob = store.get(MANIFEST), store.get(name)
+    assert manifest is not None
+    assert blob is not None
+    store.put(name, pa.py_buffer(blob.to_pybytes().replace(b"segment 1", b"segment 9")))
+    with pytest.raises(StateFormatUnknown, match="segment 9"):
+        rows(store)
+    store.put(name, blob.slice(0, blob.size // 2))
+    with pytest.raises(StateCorrupted, match=name):
+        rows(store)
+    store.put(MANIFEST, pa.py_buffer(b"rowkind manifest 9\n{}"))
+    with pytest.raises(StateFormatUnknown, match="manifest 9"):
+        rows(store)
+    store.put(MANIFEST, manifest.slice(0, manifest.size - 5))
+    with pytest.raises(StateCorrupted, match=MANIFEST):
+        rows(store)
+
+
+def test_segments_are_cut_by_rows_and_by_bytes() -> None:
+    """No segment exceeds its bounds unless it is a single row, also where row sizes differ widely."""
+    store = MemoryStore()
+    small = [b"%d" % number for number in range(segment.SEGMENT_ROWS + 1)]
+    large = [b"x" * (1 << 20) + b"%d" % number for number in range(9)]
+    put(store, entries(small), entries(large))
+    blob = store.get(MANIFEST)
+    assert blob is not None
+    for info in Manifest.from_blob(blob, "rows").segments:
+        assert info.rows <= segment.SEGMENT_ROWS
+        assert info.bytes <= 2 * segment.SEGMENT_BYTES + (1 << 20)
+
+
+def test_each_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over many small batches merges read about one row per row and size class, and few runs remain."""
+    monkeypatch.setattr(merging, "SMALL_RUN", 4)
+    for module in (segment, merging):
+        monkeypatch.setattr(module, "SEGMENT_ROWS", 64)
+    store, batches, merged, most_runs = MemoryStore(), 1024, 0, 0
+    for batch in range(batches):
+        finished = put(store, entries([b"%d %d" % (batch, row) for row in range(4)], seqs=[batch] * 4))
+        merged += finished.merged_rows
+        most_runs = max(most_runs, finished.state.runs)
+    classes = math.ceil(math.log(batches, merging.FACTOR))
+    assert merged <= 4 * batches * classes
+    assert most_runs <= 2 * merging.FACTOR * classes
+
+
+def test_what_has_cancelled_out_does_not_stay_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When most of what is stored is rows that came and went, everything is merged, whatever the sizes of the runs."""
+    monkeypatch.setattr(merging, "SMALL_RUN", 4)
+    for module in (segment, merging):
+        monkeypatch.setattr(module, "SEGMENT_ROWS", 16)
+    store = MemoryStore()
+    everything = entries([b"%d" % row for row in range(1000)])
+    put(store, everything)
+    put(store, everything.slice(0, 990).relabel(weight=np.full(990, -1)))
+    for batch in range(5):
+        finished = put(store, entries([b"late %d" % batch]))
+    assert finished.state.rows <= merging.MOST_GARBAGE * 15 + 16
+    assert len(rows(store)) == 15
+
+
+def test_many_equal_rows_of_one_key_are_merged_in_bounded_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place with more rows than a segment is divided by seq, and opposite entries in it still meet."""
+    monkeypatch.setattr(merging, "SMALL_RUN", 4)
+    monkeypatch.setattr(merging, "FUEL", 1)
+    for module in (segment, merging):
+        monkeypatch.setattr(module, "SEGMENT_ROWS", 8)
+    store = MemoryStore()
+    for batch in range(40):
+        finished = put(store, entries([b"same"] * 10, seqs=list(range(10 * batch, 10 * batch + 10))))
+        assert finished.merged_rows <= 10 + 8
+    for batch in range(39):
+        put(store, entries([b"same"] * 10, seqs=list(range(10 * batch, 10 * batch + 10)), weight=-1))
+    assert rows(store) == [b"same"] * 10
+    for _ in range(200):
+        finished = put(store, entries([b"other"], key=b"other"), entries([b"other"], key=b"other", weight=-1))
+    assert finished.state.rows <= merging.MOST_GARBAGE * 10 + 8
+
+
+def test_lookup_counts_in_what_is_not_appended_yet() -> None:
+    """With the batch's retractions handed in, lookup gives what is left."""
+    store = MemoryStore()
+    put(store, entries([b"a", b"b"]))
+    arrangement = Arrangement(store, "rows", "multiset", None, 0)
+    left = arrangement.lookup(hash64(binary([b"key"])), less=entries([b"a"], weight=-1))
+    assert left.payload.to_pylist() == [b"b"]
+
+
+def test_a_single_row_is_found_without_reading_the_rest_of_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key with very many rows costs one search per run where one of its rows is asked for."""
+    store = MemoryStore()
+    many = entries([b"%d" % row for row in range(50_000)])
+    put(store, many)
+    taken: list[int] = []
+    take = Entries.take
+    monkeypatch.setattr(Entries, "take", lambda self, rows: taken.append(len(rows)) or take(self, rows))
+    found = Arrangement(store, "rows", "multiset", None, 0).at(many.place[:3])
+    assert len(found) == 3
+    assert sum(taken) <= 6

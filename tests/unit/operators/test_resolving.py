@@ -1,0 +1,142 @@
+"""How changes become entries: which stored row a retraction takes, and which retractions find none."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.arrangement import Arrangement, Layout
+from operators.changes import RowKind
+from operators.entries import Entries
+from operators.resolving import Resolved, resolve
+from operators.store import MemoryStore
+from tests import changelogs
+from tests.changelogs import Change, Row, constant_hash, strong_hash, unpack
+from tests.oracle.inputs import TABLES
+
+INSERT, DELETE, UPDATE = RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_AFTER
+
+
+class State:
+    """An arrangement over several batches, one a millisecond."""
+
+    def __init__(self, layout: Layout, *, by_seq: bool = True, hashed: changelogs.Hash = strong_hash) -> None:
+        self.layout, self.by_seq, self.hashed = layout, by_seq, hashed
+        self.store, self.now = MemoryStore(), 0
+
+    def batch(self, *batch: tuple[RowKind, Row, int]) -> Resolved:
+        """Resolve the changes (kind, row, seq) and append what comes of them."""
+        self.now += 1
+        arrangement = Arrangement(self.store, "rows", self.layout, None, self.now)
+        changes = [Change(0, kind, row, seq) for kind, row, seq in batch]
+        resolved = resolve(
+            arrangement, changelogs.changes(changes, [TABLES[self.layout]], self.hashed), by_seq=self.by_seq
+        )
+        removed = resolved.removed
+        for entries in (resolved.added, removed.relabel(weight=-removed.weight), resolved.refreshed):
+            arrangement.append(entries)
+        arrangement.finish()
+        return resolved
+
+
+def read(entries: Entries) -> list[tuple[Row, int, int]]:
+    """Row, written_at and seq of each entry."""
+    rows = map(unpack, entries.payload.to_pylist())
+    return sorted(zip(rows, entries.written_at.tolist(), entries.seq.tolist(), strict=True))
+
+
+def test_of_equal_rows_a_retraction_takes_the_oldest() -> None:
+    """The oldest is the first by (written_at, seq), and its times are what the entry carries."""
+    state = State("multiset")
+    state.batch((INSERT, (1, 1, 1), 9), (INSERT, (1, 1, 1), 8))
+    state.batch((INSERT, (1, 1, 1), 3))
+    assert read(state.batch((DELETE, (1, 1, 1), 20)).removed) == [((1, 1, 1), 1, 8)]
+    assert read(state.batch((DELETE, (1, 1, 1), 21), (DELETE, (1, 1, 1), 22)).removed) == [
+        ((1, 1, 1), 1, 9),
+        ((1, 1, 1), 2, 3),
+    ]
+
+
+def test_a_retraction_takes_stored_rows_before_those_of_its_batch() -> None:
+    """A row that goes and an equal one that comes are a refresh: nothing moves, the times are the new ones."""
+    state = State("multiset")
+    state.batch((INSERT, (1, 1, 1), 1))
+    resolved = state.batch((DELETE, (1, 1, 1), 2), (INSERT, (1, 1, 1), 3))
+    assert len(resolved.added) == len(resolved.removed) == 0
+    assert read(resolved.refreshed) == [((1, 1, 1), 1, 1), ((1, 1, 1), 2, 3)]
+    assert resolved.refreshed.weight.sum() == 0
+
+
+def test_in_an_ordered_multiset_a_retraction_cannot_take_a_later_row() -> None:
+    """By seq it comes too early and is unmatched; without an order it takes the row of its batch."""
+    batch = ((DELETE, (1, 1, 1), 1), (INSERT, (1, 1, 1), 2))
+    ordered = State("multiset").batch(*batch)
+    assert ordered.unmatched.tolist() == [0]
+    assert len(ordered.added) == 1
+    unordered = State("multiset", by_seq=False).batch(*batch)
+    assert unordered.unmatched.tolist() == []
+    assert len(unordered.added) == 0
+
+
+def test_of_too_many_retractions_the_last_are_unmatched() -> None:
+    """Two rows are there, four retractions come: the two with the highest seq find nothing."""
+    state = State("multiset", by_seq=False)
+    state.batch((INSERT, (1, 1, 1), 1), (INSERT, (1, 1, 1), 2))
+    resolved = state.batch(*((DELETE, (1, 1, 1), seq) for seq in (13, 11, 12, 10)))
+    assert resolved.unmatched.tolist() == [0, 2]
+    assert read(resolved.removed) == [((1, 1, 1), 1, 1), ((1, 1, 1), 1, 2)]
+
+
+@pytest.mark.parametrize("layout", ["one row per key", "unique key"])
+def test_a_bare_update_replaces_the_row_with_its_identity(layout: Layout) -> None:
+    """What goes is the stored row with its own times."""
+    state = State(layout)
+    state.batch((INSERT, (1, 1, 1), 1))
+    resolved = state.batch((UPDATE, (1, 1, 2), 2))
+    assert read(resolved.removed) == [((1, 1, 1), 1, 1)]
+    assert read(resolved.added) == [((1, 1, 2), 2, 2)]
+
+
+@pytest.mark.parametrize("layout", ["one row per key", "unique key"])
+def test_a_retraction_with_another_payload_takes_the_stored_row(layout: Layout) -> None:
+    """Identity decides, whatever else the retraction says."""
+    state = State(layout)
+    state.batch((INSERT, (1, 1, 1), 1))
+    assert read(state.batch((DELETE, (1, 1, None), 2)).removed) == [((1, 1, 1), 1, 1)]
+
+
+def test_the_last_change_of_a_row_in_a_batch_wins_by_seq() -> None:
+    """The order in which changes stand in the batch does not matter, and a delete that comes last leaves nothing."""
+    state = State("unique key")
+    resolved = state.batch((UPDATE, (1, 1, 3), 3), (INSERT, (1, 1, 1), 1), (UPDATE, (1, 1, 2), 2))
+    assert read(resolved.added) == [((1, 1, 3), 1, 3)]
+    resolved = state.batch((DELETE, (1, 1, 4), 5), (UPDATE, (1, 1, 4), 4))
+    assert len(resolved.added) == 0
+    assert read(resolved.removed) == [((1, 1, 3), 1, 3)]
+
+
+def test_a_retraction_is_unmatched_where_no_row_is_there_at_its_turn() -> None:
+    """The second of two deletes in a row finds nothing, though an insertion follows."""
+    resolved = State("unique key").batch(
+        (INSERT, (1, 1, 1), 1), (DELETE, (1, 1, 1), 2), (DELETE, (1, 1, 1), 3), (INSERT, (1, 1, 1), 4)
+    )
+    assert resolved.unmatched.tolist() == [2]
+    assert read(resolved.added) == [((1, 1, 1), 1, 4)]
+
+
+def test_rows_without_identity_are_a_multiset_in_any_layout() -> None:
+    """A NULL key without a sub-key identifies nothing: equal rows are kept severally, different ones do not replace."""
+    state = State("one row per key")
+    state.batch((INSERT, (None, 1, 1), 1), (INSERT, (None, 1, 1), 2), (INSERT, (None, 1, 2), 3))
+    resolved = state.batch((DELETE, (None, 1, 1), 4), (DELETE, (None, 1, 3), 5))
+    assert read(resolved.removed) == [((None, 1, 1), 1, 1)]
+    assert resolved.unmatched.tolist() == [1]
+
+
+@pytest.mark.parametrize("layout", ["one row per key", "unique key", "multiset"])
+def test_keys_that_share_their_hash_stay_apart(layout: Layout) -> None:
+    """Under a constant hash every row is still found by its own key."""
+    state = State(layout, hashed=constant_hash)
+    state.batch(*((INSERT, (number, number, 1), number) for number in range(6)))
+    resolved = state.batch((DELETE, (4, 4, 1), 10), (DELETE, (7, 7, 1), 11))
+    assert read(resolved.removed) == [((4, 4, 1), 1, 4)]
+    assert resolved.unmatched.tolist() == [1]
