@@ -30,6 +30,11 @@ _LEADERLESS = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
 
+_CLIENT = {
+    # librdkafka's own lines go to standard error past any logging. What matters of them comes as errors too, and is
+    # told once and whole; `log_level: 6` among the job's settings brings the lines back.
+    "log_level": 2,
+}
 _CONSUMER = {
     # A fetch at the end of a partition must not hold up the others on the same connection.
     "fetch.wait.max.ms": 5,
@@ -67,12 +72,12 @@ def servers(kafka: Settings) -> str:
 
 def consumer_settings(kafka: Settings) -> dict[str, Any]:
     """Settings of a consumer that reads assigned partitions and nothing that is not committed."""
-    return {**_CONSUMER, "group.id": "rowkind", **kafka, **_CONSUMER_FIXED}
+    return {**_CLIENT, **_CONSUMER, "group.id": "rowkind", **kafka, **_CONSUMER_FIXED}
 
 
 def producer_settings(kafka: Settings) -> dict[str, Any]:
     """Settings of an idempotent producer."""
-    return {**_PRODUCER, **kafka, **_PRODUCER_FIXED}
+    return {**_CLIENT, **_PRODUCER, **kafka, **_PRODUCER_FIXED}
 
 
 def transactional_settings(kafka: Settings, transactional_id: str, timeout_ms: int) -> dict[str, Any]:
@@ -89,7 +94,7 @@ def reach(kafka: Settings, seconds: float = ANSWER_SECONDS) -> AdminClient:
     """An admin client of brokers that answer. Raises UnreachableError or RefusedError, with the broker's own words."""
     complaints: list[KafkaError] = []
     try:
-        settings: dict[str, Any] = {**kafka, "error_cb": complaints.append}
+        settings: dict[str, Any] = {**_CLIENT, **kafka, "error_cb": complaints.append}
         client = AdminClient(settings)
     except (KafkaException, ValueError) as error:
         raise RefusedError(f"The kafka settings are not understood: {_text(error)}.") from None
