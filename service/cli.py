@@ -63,11 +63,14 @@ def _exit_code(error: Exception) -> int | None:
         "service.kafka.errors.UnreachableError": UNREACHABLE,
         "avro.errors.RegistryUnreachableError": UNREACHABLE,
         "avro.errors.RegistryError": REFUSED,
+        "avro.errors.SchemaError": REFUSED,
         "service.expressions.ExpressionError": FAILED,
+        "service.run.errors.QueryUnreachableError": UNREACHABLE,
         "service.run.errors.RunError": FAILED,
         "service.dev.jars.BrokerError": FAILED,
         "service.dev.demo.show.DemoError": FAILED,
-        "service.kafka.errors.ChangelogError": FAILED,
+        # Outside of a query, where it is a QueryFailedError, this is before anything runs: what the job names does not fit.
+        "service.kafka.errors.ChangelogError": REFUSED,
     }
     for each in type(error).__mro__:
         if (code := codes.get(f"{each.__module__}.{each.__qualname__}")) is not None:
@@ -176,7 +179,9 @@ def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> 
     sinks = _plan(job, None)
     from service.run.life import run as live  # noqa: PLC0415 -- see the module's docstring
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    # The libraries' own messages only from warnings on.
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("rowkind").setLevel(logging.INFO)
     live(job, sinks, master=master, port=port, reset=reset_state)
 
 
@@ -230,6 +235,16 @@ def demo(job_file: Path) -> None:
     from service.dev.demo.show import demo as show  # noqa: PLC0415 -- see the module's docstring
 
     show(job_file)
+
+
+@dev.command()
+@_JOB
+@_guarded
+def shop(job_file: Path) -> None:
+    """Change the order book that JOB reads, on JOB's own Kafka, until Ctrl-C: something to watch a job with."""
+    from service.dev.demo.show import keep_shop  # noqa: PLC0415 -- see the module's docstring
+
+    keep_shop(job_file)
 
 
 @main.command()

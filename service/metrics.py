@@ -62,7 +62,7 @@ class Metric:
 
 
 METRICS: tuple[Metric, ...] = (
-    Metric("rowkind_info", "gauge", "Constant 1, with the versions as labels.", ("job", "version", "spark")),
+    Metric("rowkind_info", "gauge", "Constant 1, with the job's name and the versions.", ("name", "version", "spark")),
     Metric("rowkind_up", "gauge", "1 while the query of the sink runs, 0 once it has failed.", ("sink",)),
     Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic, by row kind.", ("table", "kind")),
     Metric("rowkind_bytes_in_total", "counter", "Bytes of record values read from a table's topic.", ("table",)),
@@ -111,7 +111,7 @@ _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 assert {metric.name for metric in METRICS} == set(get_args(Name)), "every metric is named once and described once"
 
 
-def sample(name: Name, **labels: object) -> str:
+def sample(name: Name, /, **labels: object) -> str:
     """The name of a sample with its labels, as counters carry it."""
     inside = ",".join(f'{label}="{_escape(str(value))}"' for label, value in labels.items())
     return f"{name}{{{inside}}}"
@@ -142,7 +142,7 @@ class Metrics:
         self._metrics = {metric.name: (metric, _instrument(metric, self._registry)) for metric in METRICS}
         self._shards: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
 
-    def set(self, name: Name, value: float, **labels: object) -> None:
+    def set(self, name: Name, value: float, /, **labels: object) -> None:
         """Set a gauge, add to a counter, observe for a histogram."""
         metric, instrument = self._metrics[name]
         child = instrument.labels(*(str(labels[label]) for label in metric.labels)) if metric.labels else instrument

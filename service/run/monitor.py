@@ -41,7 +41,7 @@ class Monitor:
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
         self._metrics = Metrics()
-        self._metrics.set("rowkind_info", 1, job=job, version=version, spark=spark)
+        self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
 
     def add(self, sink: str, plan: str, reports: Path) -> None:
         """A query for `sink` has started, with this plan, and leaves its reports in this folder."""

@@ -6,8 +6,6 @@ reads from the sinks' topics, and at the end it checks them against the sinks' S
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import signal
 import subprocess
@@ -21,26 +19,22 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # it is public all the same
-from fastavro import parse_schema, schemaless_writer
-
 from avro.registry import FolderRegistry
-from avro.schema import Record
-from operators.changes import RowKind
 from service.dev.broker import Broker
-from service.dev.demo.data import Event, order_book
+from service.dev.demo.data import order_book
 from service.dev.demo.result import ResultTopic, Values, cell, expected
+from service.dev.demo.shop import Shop
 from service.job.load import load
 from service.job.model import Job
+from service.job.registry import open_registry
 
 CHANGES = 24_000
 SECONDS = 15.0
 """How long the order book takes to change `CHANGES` times."""
 
 _SEED = 7
+_UNHURRIED = 200.0
 _PATIENCE_SECONDS = 120.0
-_PARTITIONS = 4
 _SHOWN_ROWS = 6
 
 
@@ -57,69 +51,23 @@ def demo(path: Path) -> None:
         settings = {"KAFKA": servers, "SCHEMAS": str(folder / "schemas"), "CHECKPOINT": str(folder / "checkpoint")}
         job = load(path, os.environ | settings)
         registry = FolderRegistry(folder / "schemas")
-        producer = _Shop(servers, job, registry)
+        events = list(order_book(CHANGES, _SEED))
+        shop = Shop(job, registry)
         port = stack.enter_context(_running(path, settings))
         topics = [stack.enter_context(_reading(servers, sink.topic, registry)) for sink in job.sinks.values()]
         _say(f"the job runs; its status page is at http://localhost:{port}/, its metrics at /metrics")
-        producer.start()
-        right = [expected(producer.events, sink.sql) for sink in job.sinks.values()]
-        _watch(topics, producer, right)
+        threading.Thread(target=shop.produce, args=(events, CHANGES / SECONDS), name="shop", daemon=True).start()
+        right = [expected(events, sink.sql) for sink in job.sinks.values()]
+        _watch(topics, shop, right)
         _verdict(job, topics, right)
 
 
-class _Shop:
-    """A shop's own systems: they know Kafka and Avro, and nothing of Rowkind but the row kind header."""
-
-    def __init__(self, servers: str, job: Job, registry: FolderRegistry) -> None:
-        self.events = list(order_book(CHANGES, _SEED))
-        self.sent = 0
-        self._topics = {name: table.topic for name, table in job.tables.items()}
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "enable.idempotence": True})
-        self._schemas = {}
-        for name, table in job.tables.items():
-            assert table.columns is not None, "the demo's tables declare their columns"
-            record = Record.of(table.columns, name=name)
-            schema_id = registry.register(f"{table.topic}-value", record)
-            self._schemas[name] = (
-                b"\0" + schema_id.to_bytes(4, "big"),
-                parse_schema(json.loads(record.to_json())),
-                table.primary_key,
-            )
-        admin = AdminClient({"bootstrap.servers": servers})
-        for future in admin.create_topics(
-            [NewTopic(topic, _PARTITIONS, 1) for topic in self._topics.values()]
-        ).values():
-            future.result()
-
-    def start(self) -> None:
-        """Begin to produce, in a thread of its own."""
-        threading.Thread(target=self._produce, name="shop", daemon=True).start()
-
-    def done(self) -> bool:
-        """Whether everything was produced."""
-        return self.sent == len(self.events)
-
-    def _produce(self) -> None:
-        started = time.monotonic()
-        for number, event in enumerate(self.events):
-            ahead = number / len(self.events) * SECONDS - (time.monotonic() - started)
-            if ahead > 0.05:
-                self._producer.poll(ahead)
-            self._send(event)
-            self.sent = number + (number + 1 < len(self.events))
-        self._producer.flush()
-        self.sent = len(self.events)
-
-    def _send(self, event: Event) -> None:
-        prefix, schema, primary_key = self._schemas[event.table]
-        value = io.BytesIO()
-        value.write(prefix)
-        schemaless_writer(value, schema, event.row)
-        key = "/".join(str(event.row[column]) for column in primary_key)
-        self._producer.produce(
-            self._topics[event.table], value.getvalue(), key, headers=[("op", RowKind(event.kind).symbol.encode())]
-        )
-        self._producer.poll(0)
+def keep_shop(path: Path) -> None:
+    """Change the order book of the job in `path` without end, for a job that runs elsewhere."""
+    job = load(path)
+    shop = Shop(job, open_registry(job))
+    _say("the shop is open; Ctrl-C closes it")
+    shop.produce(order_book(sys.maxsize, _SEED), _UNHURRIED)
 
 
 @contextmanager
@@ -159,7 +107,7 @@ def _reading(servers: str, topic: str, registry: FolderRegistry) -> Iterator[Res
         result.close()
 
 
-def _watch(topics: Sequence[ResultTopic], shop: _Shop, right: Sequence[Counter[Values]]) -> None:
+def _watch(topics: Sequence[ResultTopic], shop: Shop, right: Sequence[Counter[Values]]) -> None:
     """Show the results as they change, until all are right or patience is at its end."""
     started = shown = time.monotonic()
     while (now := time.monotonic()) - started < _PATIENCE_SECONDS:
@@ -167,13 +115,17 @@ def _watch(topics: Sequence[ResultTopic], shop: _Shop, right: Sequence[Counter[V
         if now - shown >= 3:
             shown = now
             _show(now - started, topics, shop)
-        if not came and shop.done() and all(topic.rows == rows for topic, rows in zip(topics, right, strict=True)):
+        if (
+            not came
+            and shop.closed.is_set()
+            and all(topic.rows == rows for topic, rows in zip(topics, right, strict=True))
+        ):
             break
     _show(time.monotonic() - started, topics, shop)
 
 
-def _show(seconds: float, topics: Sequence[ResultTopic], shop: _Shop) -> None:
-    _say(f"\n{seconds:5.1f} s   {shop.sent:,} of {len(shop.events):,} changes produced")
+def _show(seconds: float, topics: Sequence[ResultTopic], shop: Shop) -> None:
+    _say(f"\n{seconds:5.1f} s   {shop.sent:,} of {CHANGES:,} changes produced")
     for topic in topics:
         kinds = "  ".join(f"{kind} {count:,}" for kind, count in sorted(topic.kinds.items()))
         _say(f"  {topic.topic}: {topic.rows.total():,} rows now, after {kinds or 'nothing yet'}")

@@ -1,0 +1,72 @@
+"""The shop whose order book the demo watches: its own systems, which know Kafka and Avro, and of Rowkind the header."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # it is public all the same
+from fastavro import parse_schema, schemaless_writer
+
+from avro.registry import Registry
+from avro.schema import Record
+from operators.changes import RowKind
+from service.dev.demo.data import Event
+from service.job.model import Job
+
+_PARTITIONS = 4
+
+
+class Shop:
+    """Produces events onto the topics of the tables `orders` and `payments` of a job, which it makes if need be.
+
+    `sent` counts the events produced so far; `closed` is set when the last one has reached the broker.
+    """
+
+    def __init__(self, job: Job, registry: Registry) -> None:
+        self.sent = 0
+        self.closed = threading.Event()
+        self._topics = {name: job.tables[name].topic for name in ("orders", "payments")}
+        self._schemas: dict[str, tuple[bytes, Any, tuple[str, ...]]] = {}
+        for name, topic in self._topics.items():
+            table = job.tables[name]
+            assert table.columns is not None, "the demo's tables declare their columns"
+            record = Record.of(table.columns, name=name)
+            prefix = b"\0" + registry.register(f"{topic}-value", record).to_bytes(4, "big")
+            self._schemas[name] = prefix, parse_schema(json.loads(record.to_json())), table.primary_key
+        settings: dict[str, str | int | float | bool] = {**(job.kafka or {}), "log_level": 0}
+        self._make_topics(AdminClient(settings))
+        self._producer = Producer({**settings, "linger.ms": 5, "enable.idempotence": True})
+
+    def produce(self, events: Iterable[Event], per_second: float) -> None:
+        """Send the events at this pace, then wait until they have arrived."""
+        started = time.monotonic()
+        for number, event in enumerate(events):
+            ahead = number / per_second - (time.monotonic() - started)
+            self._producer.poll(max(0.0, ahead) if ahead > 0.05 else 0)
+            self._send(event)
+            self.sent = number + 1
+        self._producer.flush()
+        self.closed.set()
+
+    def _make_topics(self, admin: AdminClient) -> None:
+        for made in admin.create_topics([NewTopic(topic, _PARTITIONS) for topic in self._topics.values()]).values():
+            try:
+                made.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def _send(self, event: Event) -> None:
+        prefix, schema, primary_key = self._schemas[event.table]
+        value = io.BytesIO()
+        value.write(prefix)
+        schemaless_writer(value, schema, event.row)
+        key = "/".join(str(event.row[column]) for column in primary_key)
+        headers: list[tuple[str, str | bytes | None]] = [("op", RowKind(event.kind).symbol.encode())]
+        self._producer.produce(self._topics[event.table], value.getvalue(), key, headers=headers)
