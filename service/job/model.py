@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
     StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -40,10 +41,12 @@ def _one_or_more(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-def _settings(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return Settings({name: str(entry).lower() if isinstance(entry, bool) else entry for name, entry in value.items()})
+def _settings(value: Any, check: ValidatorFunctionWrapHandler) -> Settings:
+    if isinstance(value, dict):
+        value = {name: str(entry).lower() if isinstance(entry, bool) else entry for name, entry in value.items()}
+    checked = check(value)
+    # What pydantic gives back is plain text: secrets have to be told from it again.
+    return Settings({name: value[name] if isinstance(value[name], str) else text for name, text in checked.items()})
 
 
 def _milliseconds(value: Any) -> Any:
@@ -54,7 +57,7 @@ Columns = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
 Duration = Annotated[int, BeforeValidator(_milliseconds), Field(gt=0)]
 """Milliseconds, written as a length of time."""
 
-SettingsField = Annotated[dict[str, str], BeforeValidator(_settings), AfterValidator(Settings)]
+SettingsField = Annotated[dict[str, str], WrapValidator(_settings)]
 
 
 class _Part(BaseModel):

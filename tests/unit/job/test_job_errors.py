@@ -1,0 +1,255 @@
+"""What is wrong with a job file: the exact words, with file, line and field."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from service.job.errors import JobError
+from service.job.load import load
+
+GOOD = """
+job: shop
+kafka: {bootstrap.servers: "localhost:9092"}
+registry: {folder: schemas}
+checkpoint: /tmp/checkpoint
+tables:
+  orders:
+    mode: retract
+    columns: {order_id: BIGINT NOT NULL, amount: "DECIMAL(10,2)"}
+    primary_key: [order_id]
+sinks:
+  result:
+    mode: retract
+    sql: SELECT order_id FROM orders
+"""
+
+
+def refused(folder: Path, text: str) -> list[str]:
+    """The problems of a job file, without the path before the line number."""
+    file = folder / "job.yaml"
+    file.write_text(textwrap.dedent(text).lstrip("\n"))
+    with pytest.raises(JobError) as caught:
+        load(file, environment={"SET": "x"})
+    return [line.removeprefix(f"{file}:") for line in str(caught.value).splitlines()]
+
+
+def changed(old: str, new: str) -> str:
+    """The good job with one line written differently."""
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+TYPES = (
+    "Accepted are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, VARCHAR(n), CHAR(n), "
+    "BINARY, DATE, TIME(p), TIMESTAMP(p), TIMESTAMP_NTZ(p), UUID, ARRAY<…>, MAP<STRING, …>, STRUCT<name: …>, each with "
+    "or without NOT NULL."
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("job: shop", "job: my shop", "1: job: 'my shop': expected letters, digits, . _ and - only"),
+        ("job: shop", "jobb: shop", "1: jobb: there is no such setting; did you mean job?"),
+        ("job: shop", "", "1: job is missing: the job's name, which also names its transactions and metrics"),
+        (
+            '{bootstrap.servers: "localhost:9092"}',
+            "{client.id: x}",
+            "2: kafka: `bootstrap.servers` is missing: where Kafka is, such as localhost:9092",
+        ),
+        ('{bootstrap.servers: "localhost:9092"}', "[localhost]", "2: kafka: expected a mapping"),
+        (
+            "{folder: schemas}",
+            "{folder: schemas, url: http://localhost}",
+            "3: registry: expected either `url`, a registry with Confluent's API, or `folder`, a folder of .avsc files",
+        ),
+        (
+            "checkpoint: /tmp/checkpoint",
+            "ttl: 30 days",
+            "4: ttl: '30 days' is not a length of time such as 30d, 12h, 15m, 90s or 1500ms",
+        ),
+        (
+            "checkpoint: /tmp/checkpoint",
+            "ttl: 0d",
+            "4: ttl: a length of zero would forget everything at once; leave it out for no limit",
+        ),
+        ("checkpoint: /tmp/checkpoint", "parallelism: many", "4: parallelism: 'many': expected a whole number"),
+        ("checkpoint: /tmp/checkpoint", "parallelism: 0", "4: parallelism: '0': expected more than 0"),
+        (
+            "checkpoint: /tmp/checkpoint",
+            "batch: {max_row: 5}",
+            "4: batch.max_row: there is no such setting; did you mean max_rows?",
+        ),
+        (
+            "checkpoint: /tmp/checkpoint",
+            "unmatched: explode",
+            "4: unmatched: 'explode': expected ignore, dead_letter or fail",
+        ),
+        (
+            "checkpoint: /tmp/checkpoint",
+            "unmatched: dead_letter",
+            "1: `unmatched: dead_letter` needs `dead_letters: {topic: …}`",
+        ),
+        (
+            "checkpoint: /tmp/checkpoint",
+            "dead_letters: {tolerance: all}",
+            "4: dead_letters: `tolerance: all` needs a `topic`: nothing is thrown away unseen",
+        ),
+        (
+            "    mode: retract\n    columns",
+            "    mode: retrakt\n    columns",
+            "7: tables.orders.mode: 'retrakt': expected append, retract or upsert",
+        ),
+        (
+            "    mode: retract\n    columns",
+            "    columns",
+            "6: tables.orders: mode is missing: append, retract or upsert",
+        ),
+        (
+            "    mode: retract\n    columns",
+            "    mode: debezium\n    columns",
+            (
+                "7: tables.orders.mode: debezium envelopes are not supported yet: write the rows with a row kind "
+                "header (mode: retract, row_kind: debezium reads c, r, u and d from it)"
+            ),
+        ),
+        (
+            "BIGINT NOT NULL",
+            "BIGNT",
+            f"8: tables.orders.columns: column 'order_id': SQL type 'BIGNT': BIGNT is not known. {TYPES}",
+        ),
+        (
+            "    primary_key: [order_id]",
+            "    primry_key: [order_id]",
+            "9: tables.orders.primry_key: there is no such setting; did you mean primary_key?",
+        ),
+        (
+            "    primary_key: [order_id]",
+            "    primary_key: [id]",
+            "6: tables.orders: the primary key names 'id', which is not among the columns order_id, amount",
+        ),
+        (
+            "    primary_key: [order_id]",
+            "    schema: orders.avsc",
+            "6: tables.orders: `columns` and `schema` say the same thing: keep one of them",
+        ),
+        (
+            "    primary_key: [order_id]",
+            "    row_kind: {preset: flink}",
+            (
+                "9: tables.orders.row_kind.preset: 'flink' is not a spelling of row kinds: expected debezium, diff, "
+                "ordinal, rowkind or words"
+            ),
+        ),
+        (
+            "    primary_key: [order_id]",
+            "    row_kind: {values: {new: +I, gone: -X}}",
+            "9: tables.orders.row_kind.values: 'gone' stands for '-X': expected +I, -U, +U or -D",
+        ),
+        (
+            "    primary_key: [order_id]",
+            "    row_kind: {values: {new: +I}}",
+            "9: tables.orders.row_kind.values: a row kind header needs a spelling for +I and one for -D",
+        ),
+        (
+            "    primary_key: [order_id]",
+            "    start: {at: timestamp}",
+            "9: tables.orders.start: `at: timestamp` and `timestamp` belong together",
+        ),
+        (
+            "    primary_key: [order_id]",
+            "    start: {timestamp: yesterday}",
+            "9: tables.orders.start.timestamp: 'yesterday': expected a time such as 2026-01-31T12:00:00Z",
+        ),
+        (
+            "    mode: retract\n    sql",
+            "    mode: upsert\n    sql",
+            "11: sinks.result: an upsert sink needs `key`: the columns that identify a row of the result",
+        ),
+        (
+            "    mode: retract\n    sql",
+            "    mode: retract\n    delivery: at_least_once\n    sql",
+            (
+                "11: sinks.result: `delivery: at_least_once` may write changes twice, which only an upsert sink bears; "
+                "this one is retract"
+            ),
+        ),
+        (
+            "    sql: SELECT order_id FROM orders",
+            "    topic: a b",
+            "13: sinks.result.topic: 'a b': expected letters, digits, . _ and - only",
+        ),
+        ("  orders:", "  my-orders:", "6: tables.my-orders: 'my-orders': expected letters, digits and _ only"),
+        (
+            "sinks:\n",
+            "views: {Orders: SELECT 1}\nsinks:\n",
+            "1: 'orders' and 'Orders' are the same name in SQL: rename one",
+        ),
+        (
+            "sinks:\n",
+            "sinks:\n  other: {topic: result, mode: retract, sql: SELECT 1}\n",
+            "1: the sinks 'other' and 'result' both write to topic 'result'",
+        ),
+    ],
+)
+def test_a_problem_is_named_with_line_field_and_what_was_expected(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    """One mistake in a good job gives exactly one line that says what to do."""
+    assert problem in refused(tmp_path, changed(old, new))
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    """Nobody has to start over for every single mistake."""
+    text = GOOD.replace("job: shop", "job: my shop").replace("primary_key", "primarykey").replace("sql:", "sqll:")
+
+    assert refused(tmp_path, text) == [
+        "1: job: 'my shop': expected letters, digits, . _ and - only",
+        "9: tables.orders.primarykey: there is no such setting; did you mean primary_key?",
+        "11: sinks.result: sql is missing: the query whose result the topic keeps",
+        "13: sinks.result.sqll: there is no such setting; did you mean sql?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("job: shop\ntables: [", "2: this is not YAML: expected the node content, but found '<stream end>'"),
+        ("job: a\njob: b", '2: this is not YAML: found duplicate key "job" with value "b" (original value: "a")'),
+        ("- job", "1: expected a mapping with job, tables and sinks"),
+        ("", "1: expected a mapping with job, tables and sinks"),
+    ],
+)
+def test_a_file_that_is_no_job_is_said_to_be_none(tmp_path: Path, text: str, problem: str) -> None:
+    """YAML's own complaint comes with its line, and a document of another shape is named."""
+    assert refused(tmp_path, text) == [problem]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """There is no line to show, only the file."""
+    file = tmp_path / "none.yaml"
+
+    with pytest.raises(JobError) as caught:
+        load(file)
+
+    assert str(caught.value) == f"{file}: the job file cannot be read: No such file or directory"
+
+
+def test_what_only_a_running_job_needs_is_asked_for_when_it_runs(tmp_path: Path) -> None:
+    """A job without Kafka, registry and checkpoint can be tried, but not run."""
+    file = tmp_path / "job.yaml"
+    lines = GOOD.lstrip("\n").splitlines(keepends=True)
+    file.write_text("".join(lines[:1] + lines[4:]))
+    job = load(file)
+
+    with pytest.raises(JobError) as caught:
+        job.check_runnable()
+
+    assert str(caught.value).splitlines() == [
+        f"{file}:1: checkpoint is missing: the folder that keeps offsets and state",
+        f"{file}:1: kafka is missing: where Kafka is, as `{{bootstrap.servers: …}}`",
+        f"{file}:1: registry is missing: where schemas are, as `{{url: …}}` or `{{folder: …}}`",
+    ]
