@@ -41,11 +41,15 @@ class StateSize:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one batch of one shard gave: net changes (+I and -D), retractions that found nothing, and state size."""
+    """What one batch of one shard gave: net changes (+I and -D), retractions that found nothing, and state size.
+
+    `merged_rows` is how many rows of state were read to be merged.
+    """
 
     rows: Rows
     unmatched: Changes
     state: StateSize
+    merged_rows: int = 0
 
 
 class Operator(Protocol):

@@ -69,7 +69,7 @@ def _exit_code(error: Exception) -> int | None:
         "service.run.errors.RunError": FAILED,
         "service.dev.jars.BrokerError": FAILED,
         "service.dev.demo.show.DemoError": FAILED,
-        # Outside of a query, where it is a QueryFailedError, this is before anything runs: what the job names does not fit.
+        # Within a query it is a QueryFailedError; so this is before anything runs, and what the job names does not fit.
         "service.kafka.errors.ChangelogError": REFUSED,
     }
     for each in type(error).__mro__:

@@ -51,6 +51,7 @@ Name = Literal[
 class Metric:
     """A metric: what it is called, what it counts, and which labels its samples carry.
 
+    The label `sink` is that of the query; what rides with its blocks does without it.
     `shards` says that samples carry the label `shard` on their way, over which the exposition sums them up.
     """
 
@@ -64,11 +65,13 @@ class Metric:
 METRICS: tuple[Metric, ...] = (
     Metric("rowkind_info", "gauge", "Constant 1, with the job's name and the versions.", ("name", "version", "spark")),
     Metric("rowkind_up", "gauge", "1 while the query of the sink runs, 0 once it has failed.", ("sink",)),
-    Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic, by row kind.", ("table", "kind")),
-    Metric("rowkind_bytes_in_total", "counter", "Bytes of record values read from a table's topic.", ("table",)),
+    Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic.", ("sink", "table", "kind")),
+    Metric("rowkind_bytes_in_total", "counter", "Bytes of record values read from a topic.", ("sink", "table")),
     Metric("rowkind_rows_out_total", "counter", "Changes written to a sink's topic, by row kind.", ("sink", "kind")),
     Metric("rowkind_bytes_out_total", "counter", "Bytes of keys and values written to a sink's topic.", ("sink",)),
-    Metric("rowkind_dead_letters_total", "counter", "Records that were no row of their table.", ("table", "reason")),
+    Metric(
+        "rowkind_dead_letters_total", "counter", "Records that were no row of their table.", ("sink", "table", "reason")
+    ),
     Metric("rowkind_dead_letters_written_total", "counter", "Records written to a dead letter topic.", ("sink",)),
     Metric(
         "rowkind_transactions_total",
@@ -80,7 +83,7 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_read_seconds_total",
         "counter",
         "Seconds of read tasks by stage: fetch, decode, calc, pack.",
-        ("stage",),
+        ("sink", "stage"),
     ),
     Metric(
         "rowkind_write_seconds_total",
@@ -88,14 +91,20 @@ METRICS: tuple[Metric, ...] = (
         "Seconds of write tasks by stage: unpack, net, send.",
         ("sink", "stage"),
     ),
-    Metric("rowkind_operator_rows_in_total", "counter", "Changes that reached an operator.", ("operator", "kind")),
-    Metric("rowkind_operator_rows_out_total", "counter", "Changes that an operator put out.", ("operator", "kind")),
-    Metric("rowkind_operator_seconds_total", "counter", "Seconds of an operator by stage.", ("operator", "stage")),
-    Metric("rowkind_unmatched_retractions_total", "counter", "Retractions that found no row.", ("operator",)),
-    Metric("rowkind_state_rows", "gauge", "Rows kept by an operator.", ("operator",), shards=True),
-    Metric("rowkind_state_bytes", "gauge", "Bytes kept by an operator, as stored.", ("operator",), shards=True),
-    Metric("rowkind_state_runs", "gauge", "Sorted runs kept by an operator.", ("operator",), shards=True),
-    Metric("rowkind_state_merged_rows_total", "counter", "Rows rewritten by merges of runs.", ("operator",)),
+    Metric(
+        "rowkind_operator_rows_in_total", "counter", "Changes that reached an operator.", ("sink", "operator", "kind")
+    ),
+    Metric(
+        "rowkind_operator_rows_out_total", "counter", "Changes that an operator put out.", ("sink", "operator", "kind")
+    ),
+    Metric(
+        "rowkind_operator_seconds_total", "counter", "Seconds of an operator by stage.", ("sink", "operator", "stage")
+    ),
+    Metric("rowkind_unmatched_retractions_total", "counter", "Retractions that found no row.", ("sink", "operator")),
+    Metric("rowkind_state_rows", "gauge", "Rows kept by an operator.", ("sink", "operator"), shards=True),
+    Metric("rowkind_state_bytes", "gauge", "Bytes kept by an operator, as stored.", ("sink", "operator"), shards=True),
+    Metric("rowkind_state_runs", "gauge", "Sorted runs kept by an operator.", ("sink", "operator"), shards=True),
+    Metric("rowkind_state_merged_rows_total", "counter", "Rows rewritten by merges of runs.", ("sink", "operator")),
     Metric("rowkind_batch_id", "gauge", "Number of the last batch that was committed.", ("sink",)),
     Metric("rowkind_batch_duration_seconds", "histogram", "Seconds from a batch's start to its end.", ("sink",)),
     Metric("rowkind_last_batch_timestamp_seconds", "gauge", "When the last batch ended, Unix time.", ("sink",)),
@@ -154,10 +163,11 @@ class Metrics:
             case "histogram":
                 child.observe(value)
 
-    def add(self, counters: Counters) -> None:
-        """Take in the samples of one batch."""
+    def add(self, counters: Counters, sink: str) -> None:
+        """Take in the samples of one batch of one sink's query, which need not name the sink."""
         for text, value in counters.items():
             name, labels = parse(text)
+            labels["sink"] = sink
             metric, _ = self._metrics[name]  # type: ignore[index] # a KeyError says that a metric lacks its entry
             if metric.shards:
                 shard = labels.pop("shard")

@@ -32,6 +32,8 @@ class _Query:
     lag: dict[At, int] = field(default_factory=dict)
     rows_in: int = 0
     rows_out: int = 0
+    state_rows: dict[str, int] = field(default_factory=dict)
+    state_bytes: dict[str, int] = field(default_factory=dict)
 
 
 class Monitor:
@@ -55,13 +57,17 @@ class Monitor:
             query = self._queries[sink]
             for path in sorted(query.reports.glob("*.json"), key=lambda path: int(path.name.partition(".")[0])):
                 counters: Mapping[str, float] = json.loads(path.read_text("utf-8"))["counters"]
-                self._metrics.add(counters)
+                self._metrics.add(counters, sink)
                 for sample, value in counters.items():
                     match parse(sample)[0]:
                         case "rowkind_rows_in_total":
                             query.rows_in += int(value)
                         case "rowkind_rows_out_total":
                             query.rows_out += int(value)
+                        case "rowkind_state_rows":
+                            query.state_rows[sample] = int(value)
+                        case "rowkind_state_bytes":
+                            query.state_bytes[sample] = int(value)
                 path.unlink()
 
     def progress(self, sink: str, progress: Mapping[str, Any]) -> None:
@@ -112,6 +118,8 @@ class Monitor:
                         ("rows read", f"{query.rows_in:,}"),
                         ("changes written", f"{query.rows_out:,}"),
                         ("still to read", f"{sum(query.lag.values()):,}"),
+                        ("state rows", f"{sum(query.state_rows.values()):,}"),
+                        ("state", f"{sum(query.state_bytes.values()) / 1e6:,.1f} MB"),
                         ("batches", f"{query.batch + 1:,}"),
                         ("last batch", f"{query.seconds:.2f} s"),
                     ),

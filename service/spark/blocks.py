@@ -76,6 +76,10 @@ class Tally:
         """Count retractions that found no row."""
         self._add("rowkind_unmatched_retractions_total", count)
 
+    def add_merged(self, rows: int) -> None:
+        """Count rows of state that were read to be merged."""
+        self._add("rowkind_state_merged_rows_total", rows)
+
     def set_state(self, shard: int, size: StateSize) -> None:
         """Say how much a shard keeps."""
         self._add("rowkind_state_rows", size.rows, shard=shard)

@@ -120,6 +120,7 @@ class OperatorProcessor(StatefulProcessor):
         tally.add_seconds("calc", time.perf_counter() - processed)
         tally.add_rows_out(result.kind)
         tally.set_state(shard, output.state)
+        tally.add_merged(output.merged_rows)
         tally.add_unmatched(len(output.unmatched))
         return [result, self._dead_letters(output)] if len(output.unmatched) else [result]
 

@@ -36,20 +36,22 @@ def test_counters_add_up_and_gauges_replace() -> None:
 
 
 def test_the_exposition_sums_state_over_shards() -> None:
-    """Each shard's last size counts once."""
+    """Each shard's last size counts once, and operators of the same name in two queries are two."""
     metrics = Metrics()
     metrics.add(
-        {'rowkind_state_rows{operator="join",shard="0"}': 10, 'rowkind_state_rows{operator="join",shard="1"}': 5}
+        {'rowkind_state_rows{operator="join",shard="0"}': 10, 'rowkind_state_rows{operator="join",shard="1"}': 5}, "s"
     )
-    metrics.add({'rowkind_state_rows{operator="join",shard="0"}': 7, 'rowkind_rows_out_total{sink="s",kind="-U"}': 2})
-    metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 3})
+    metrics.add({'rowkind_state_rows{operator="join",shard="0"}': 100}, "other")
+    metrics.add({'rowkind_state_rows{operator="join",shard="0"}': 7, 'rowkind_rows_out_total{kind="-U"}': 2}, "s")
+    metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 3}, "s")
     metrics.set("rowkind_batch_duration_seconds", 0.3, sink="s")
     samples = {
         (one.name, tuple(sorted(one.labels.items()))): one.value
         for family in text_string_to_metric_families(metrics.exposition().decode())
         for one in family.samples
     }
-    assert samples["rowkind_state_rows", (("operator", "join"),)] == 12
+    assert samples["rowkind_state_rows", (("operator", "join"), ("sink", "s"))] == 12
+    assert samples["rowkind_state_rows", (("operator", "join"), ("sink", "other"))] == 100
     assert samples["rowkind_rows_out_total", (("kind", "-U"), ("sink", "s"))] == 5
     assert samples["rowkind_batch_duration_seconds_count", (("sink", "s"),)] == 1
     assert not [name for name, _ in samples if name.endswith("_created")]
