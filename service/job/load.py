@@ -116,7 +116,10 @@ class _Reading:
             return
         match error["type"]:
             case "extra_forbidden":
-                text = f"there is no such setting{_nearest(str(path[-1]), _settings(path[:-1]))}"
+                # In braces, a comma ends the value, and what follows looks like another setting.
+                cut = " " in str(path[-1]) and error["input"] is None
+                hint = "; a text with a comma needs quotes here" if cut else ""
+                text = f"there is no such setting{hint or _nearest(str(path[-1]), _settings(path[:-1]))}"
             case "missing":
                 text = f"{path[-1]} is missing{_EXPECTED.get(str(path[-1]), '')}"
                 path = path[:-1]

@@ -32,7 +32,7 @@ class ValueProblem(ValueError):  # noqa: N818 -- said to people as it is
 
 
 def parse_line(text: str) -> Any:
-    """JSON with its decimal numbers unharmed. Raises ValueError."""
+    """JSON with its decimal numbers unharmed. Raises JSONDecodeError."""
     return json.loads(text, parse_float=Decimal)
 
 

@@ -78,9 +78,9 @@ def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Bat
 
 def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple[str, _Line]:
     try:
-        change = parse_line(text)
-    except ValueError as error:
-        raise ValueProblem(f"this is not JSON: {error}") from None
+        change = parse_line(text.strip())
+    except json.JSONDecodeError as error:
+        raise ValueProblem(f"this is not JSON, column {error.colno}: {error.msg}") from None
     expected = 'expected {"table": "…", "op": "+I", "row": {…}}'
     if not isinstance(change, dict) or not isinstance(change.get("row"), dict):
         raise ValueProblem(expected)

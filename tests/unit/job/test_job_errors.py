@@ -190,6 +190,11 @@ TYPES = (
         ),
         (
             "sinks:\n",
+            "sinks:\n  other: {mode: retract, sql: SELECT order_id, amount FROM orders}\n",
+            "11: sinks.other.amount FROM orders: there is no such setting; a text with a comma needs quotes here",
+        ),
+        (
+            "sinks:\n",
             "sinks:\n  other: {topic: result, mode: retract, sql: SELECT 1}\n",
             "1: the sinks 'other' and 'result' both write to topic 'result'",
         ),

@@ -1,0 +1,304 @@
+"""`rowkind try` as its users run it: two files in, JSON lines out, messages on standard error, an exit code."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROWKIND = str(Path(sys.executable).with_name("rowkind"))
+
+JOB = """
+job: shop
+tables:
+  orders:
+    topic: orders
+    mode: retract
+    columns: {order_id: BIGINT NOT NULL, amount: "DECIMAL(10,2)", placed: TIMESTAMP}
+    primary_key: [order_id]
+  payments:
+    topic: payments
+    mode: retract
+    columns: {payment_id: BIGINT NOT NULL, order_id: BIGINT, paid: "DECIMAL(10,2)"}
+    primary_key: [payment_id]
+  customers:
+    mode: upsert
+    columns: {id: INT NOT NULL, name: STRING}
+    primary_key: [id]
+sinks:
+  paid:
+    topic: paid
+    mode: retract
+    key: [order_id, payment_id]
+    sql: SELECT o.order_id, p.payment_id, o.amount, p.paid FROM orders o LEFT JOIN payments p ON o.order_id = p.order_id
+  dates: {mode: upsert, key: [order_id], sql: "SELECT order_id, placed FROM orders"}
+  names: {mode: upsert, key: [id], sql: "SELECT id, name FROM customers WHERE name <> 'x'"}
+"""
+
+ORDER_1 = {"order_id": 1, "amount": "10.00"}
+ORDER_2 = {"order_id": 2, "amount": "20.00"}
+PAYMENT = {"payment_id": 7, "order_id": 1, "paid": "10.00"}
+CHANGES: list[tuple[str, str, dict[str, Any]]] = [
+    ("orders", "+I", ORDER_1),
+    ("orders", "+I", ORDER_2),
+    ("payments", "+I", PAYMENT),
+    ("payments", "-U", PAYMENT),
+    ("payments", "+U", PAYMENT | {"order_id": 2}),
+    ("orders", "-D", ORDER_1),
+]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one run printed and how it ended."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def lines(self) -> list[Any]:
+        """Standard output, a JSON value a line."""
+        return [json.loads(line) for line in self.output.splitlines()]
+
+
+def tried(folder: Path, changes: list[Any] | str, *options: str, job: str = JOB) -> Tried:
+    """Run `rowkind try` over changes, given as tuples, or as the text of the file."""
+    (folder / "job.yaml").write_text(job)
+    if not isinstance(changes, str):
+        changes = "\n".join(json.dumps({"table": table, "op": op, "row": row}) for table, op, row in changes)
+    (folder / "changes.jsonl").write_text(changes)
+    done = subprocess.run(
+        [ROWKIND, "try", "job.yaml", "--changes", "changes.jsonl", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return Tried(done.returncode, done.stdout, done.stderr)
+
+
+def row(order: int, payment: int | None, amount: str, paid: str | None) -> dict[str, Any]:
+    """A row of the sink `paid`."""
+    return {"order_id": order, "payment_id": payment, "amount": amount, "paid": paid}
+
+
+def test_every_change_of_the_result_is_a_line_with_its_batch(tmp_path: Path) -> None:
+    """One line of input a batch: pads come and go as payments move."""
+    done = tried(tmp_path, CHANGES, "--sink", "paid")
+
+    assert (done.code, done.errors) == (0, "")
+    assert _bag((line["batch"], line["op"], line["row"]) for line in done.lines) == _bag(
+        [
+            (0, "+I", row(1, None, "10.00", None)),
+            (1, "+I", row(2, None, "20.00", None)),
+            (2, "-D", row(1, None, "10.00", None)),
+            (2, "+I", row(1, 7, "10.00", "10.00")),
+            (3, "-D", row(1, 7, "10.00", "10.00")),
+            (3, "+I", row(1, None, "10.00", None)),
+            (4, "-D", row(2, None, "20.00", None)),
+            (4, "+I", row(2, 7, "20.00", "10.00")),
+            (5, "-D", row(1, None, "10.00", None)),
+        ]
+    )
+    assert [line["batch"] for line in done.lines] == sorted(line["batch"] for line in done.lines)
+
+
+def _bag(lines: Iterable[Any]) -> Counter[str]:
+    return Counter(map(str, lines))
+
+
+@pytest.mark.parametrize("batch_rows", ["1", "2", "4", "100"])
+def test_the_fold_is_the_same_for_every_size_of_batches(tmp_path: Path, batch_rows: str) -> None:
+    """What is left in the end are the rows of the query, in order."""
+    done = tried(tmp_path, CHANGES, "--sink", "paid", "--fold", "--batch-rows", batch_rows)
+
+    assert done.code == 0
+    assert done.lines == [{"row": row(2, 7, "20.00", "10.00")}]
+
+
+def test_an_update_in_one_batch_is_a_pair(tmp_path: Path) -> None:
+    """-U and then +U, next to each other, with the full old row."""
+    changes = [
+        ("orders", "+I", ORDER_1),
+        ("orders", "+I", ORDER_2),
+        ("orders", "-U", ORDER_1),
+        ("orders", "+U", ORDER_1 | {"amount": "11.00"}),
+    ]
+
+    done = tried(tmp_path, changes, "--sink", "paid", "--batch-rows", "2")
+
+    assert [(line["op"], line["row"]["amount"]) for line in done.lines if line["batch"] == 1] == [
+        ("-U", "10.00"),
+        ("+U", "11.00"),
+    ]
+
+
+def test_timestamps_are_iso_or_milliseconds_and_printed_in_utc(tmp_path: Path) -> None:
+    """With a zone, without one, and as a number; fractions only where there are any."""
+    times = ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00.5", "2026-01-31T13:00:00+01:00", 1769860800123, None]
+    changes = [("orders", "+I", {"order_id": n, "placed": time}) for n, time in enumerate(times)]
+
+    done = tried(tmp_path, changes, "--sink", "dates", "--fold")
+
+    assert [line["row"]["placed"] for line in done.lines] == [
+        "2026-01-31T12:00:00Z",
+        "2026-01-31T12:00:00.500Z",
+        "2026-01-31T12:00:00Z",
+        "2026-01-31T12:00:00.123Z",
+        None,
+    ]
+
+
+def test_an_upsert_result_has_no_old_rows(tmp_path: Path) -> None:
+    """+U replaces, a row that fails the filter deletes, and a delete needs its key alone."""
+    changes = [
+        ("customers", "+I", {"id": 1, "name": "a"}),
+        ("customers", "+U", {"id": 1, "name": "b"}),
+        ("customers", "+U", {"id": 2, "name": "c"}),
+        ("customers", "+U", {"id": 2, "name": "x"}),
+        ("customers", "-D", {"id": 1}),
+        ("customers", "+I", {"id": 3, "name": "d"}),
+    ]
+
+    every = tried(tmp_path, changes, "--sink", "names")
+    folded = tried(tmp_path, changes, "--sink", "names", "--fold")
+
+    assert {line["op"] for line in every.lines} <= {"+I", "+U", "-D"}
+    assert [(line["batch"], line["row"]["id"]) for line in every.lines] == [
+        (0, 1),
+        (1, 1),
+        (2, 2),
+        (3, 2),
+        (4, 1),
+        (5, 3),
+    ]
+    assert folded.lines == [{"row": {"id": 3, "name": "d"}}]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "this is not JSON, column 2: Expecting property name enclosed in double quotes"),
+        ("[]", 'expected {"table": "…", "op": "+I", "row": {…}}'),
+        ('{"table": "orders", "op": "+I", "row": {}, "ts": 1}', "'ts' is not known here: expected"),
+        ('{"table": "order", "op": "+I", "row": {}}', "there is no table 'order'; did you mean orders?"),
+        (
+            '{"table": "orders", "op": "+X", "row": {}}',
+            "op '+X' in a table of mode retract: expected +I or -U or +U or -D",
+        ),
+        ('{"table": "orders", "row": {}}', "op None in a table of mode retract: expected +I or -U or +U or -D"),
+        (
+            '{"table": "customers", "op": "-U", "row": {"id": 1}}',
+            "op '-U' in a table of mode upsert: expected +I or +U or -D",
+        ),
+        ('{"table": "orders", "op": "+I", "row": {}}', "order_id is BIGINT NOT NULL, but it is missing or null"),
+        (
+            '{"table": "orders", "op": "+I", "row": {"order_id": 1, "x": 1}}',
+            "there is no column 'x'; columns are order_id, amount, placed",
+        ),
+        ('{"table": "orders", "op": "+I", "row": {"order_id": "1"}}', 'order_id: "1" is not BIGINT'),
+        (
+            '{"table": "orders", "op": "+I", "row": {"order_id": 1, "amount": "1.234"}}',
+            'amount: "1.234" is not DECIMAL(10,2)',
+        ),
+        (
+            '{"table": "orders", "op": "+I", "row": {"order_id": 1, "placed": "noon"}}',
+            'placed: "noon" is not a time such as 2026-01-31T12:00:00Z, or ms since the epoch',
+        ),
+        (
+            '{"table": "orders", "op": "+I", "row": {"order_id": 9223372036854775808}}',
+            "order_id: 9223372036854775808 is too large for BIGINT",
+        ),
+    ],
+)
+def test_a_bad_line_is_named_and_ends_the_run_with_2(tmp_path: Path, line: str, problem: str) -> None:
+    """File and line come first, nothing is printed to standard output."""
+    good = json.dumps({"table": "orders", "op": "+I", "row": ORDER_1})
+
+    done = tried(tmp_path, f"{good}\n\n{line}\n", "--sink", "paid")
+
+    assert (done.code, done.output) == (2, "")
+    assert done.errors.startswith(f"rowkind: changes.jsonl:3: {problem}")
+
+
+def test_a_refused_query_ends_with_2_and_points_into_the_sql(tmp_path: Path) -> None:
+    """File, line, sink and the place in the SQL with a caret."""
+    job = JOB.replace("SELECT id, name FROM customers", "SELECT id, nam FROM customers")
+
+    done = tried(tmp_path, CHANGES, "--sink", "names", job=job)
+
+    assert (done.code, done.output) == (2, "")
+    assert done.errors == (
+        "rowkind: job.yaml:25: sinks.names.sql: customers has no column nam; did you mean name?, line 1, column 12\n"
+        "    SELECT id, nam FROM customers WHERE name <> 'x'\n"
+        "               ^^^\n"
+    )
+
+
+def test_a_refused_job_ends_with_2(tmp_path: Path) -> None:
+    """Problems of the file are told as `rowkind check` tells them."""
+    done = tried(tmp_path, CHANGES, job=JOB.replace("sinks:", "sink:"))
+
+    assert done.code == 2
+    assert "job.yaml:18: sink: there is no such setting; did you mean sinks?" in done.errors
+
+
+def test_of_several_sinks_one_has_to_be_chosen(tmp_path: Path) -> None:
+    """The lines do not say which sink they belong to."""
+    done = tried(tmp_path, CHANGES)
+    other = tried(tmp_path, CHANGES, "--sink", "pade")
+
+    assert (done.code, other.code) == (2, 2)
+    assert done.errors == "rowkind: job.yaml has several sinks: choose one with --sink (paid, dates, names)\n"
+    assert other.errors == "rowkind: job.yaml:18: sinks: there is no sink 'pade'; sinks are paid, dates, names\n"
+
+
+def test_a_retraction_that_finds_nothing_is_told_on_standard_error(tmp_path: Path) -> None:
+    """By default it is only told; with `unmatched: fail` the run ends with 1."""
+    changes = [("orders", "-D", ORDER_1), ("orders", "+I", ORDER_2)]
+
+    ignored = tried(tmp_path, changes, "--sink", "paid")
+    failed = tried(tmp_path, changes, "--sink", "paid", job=JOB.replace("job: shop", "job: shop\nunmatched: fail"))
+
+    assert ignored.code == 0
+    assert len(ignored.lines) == 1
+    assert "1 retraction(s) found no row to take back" in ignored.errors
+    assert failed.code == 1
+    assert "unmatched: fail" in failed.errors
+
+
+def test_a_table_that_the_query_does_not_read_is_told(tmp_path: Path) -> None:
+    """Its changes are read, checked and left aside."""
+    done = tried(tmp_path, CHANGES, "--sink", "dates", "--fold")
+
+    assert done.code == 0
+    assert len(done.lines) == 1
+    assert done.errors == "rowkind: the query of sink dates does not read table payments\n"
+
+
+def test_an_empty_file_gives_nothing(tmp_path: Path) -> None:
+    """No change in, no line out."""
+    assert tried(tmp_path, "", "--sink", "paid") == Tried(0, "", "")
+    assert tried(tmp_path, "\n", "--sink", "paid", "--fold") == Tried(0, "", "")
+
+
+def test_a_small_job_takes_less_than_a_second(tmp_path: Path) -> None:
+    """Of processor time, start included, in the best of three runs; so it can be a test runner."""
+    used = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert tried(tmp_path, CHANGES, "--sink", "paid").code == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+    assert min(used) < 1.0, used
