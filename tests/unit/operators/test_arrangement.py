@@ -126,11 +126,11 @@ def test_expired_segments_are_dropped_unread() -> None:
 def test_rows_that_expired_in_a_merge_do_not_keep_the_state_from_emptying() -> None:
     """When everything has been merged, only what is still stored counts."""
     store = MemoryStore()
-    put(store, entries([b"old"], written_at=0), ttl_ms=10, now=0)
-    young = [entries([b"%d" % number], written_at=9, seqs=[number]) for number in range(3)]
-    for part in young[:2]:
-        put(store, part, ttl_ms=10, now=9)
-    put(store, young[2], ttl_ms=10, now=12)
+    young = [entries([b"%d" % number], written_at=9, seqs=[number]) for number in range(4)]
+    put(store, entries([b"old"], written_at=0), young[0], ttl_ms=10, now=9)
+    for part in young[1:]:
+        put(store, part, ttl_ms=10, now=12)
+    assert rows(store, ttl_ms=10, now=12) == [b"0", b"1", b"2", b"3"]
     put(store, *(part.relabel(weight=-part.weight) for part in young), ttl_ms=10, now=13)
     assert list(store) == []
 
@@ -172,8 +172,8 @@ def test_segments_are_cut_by_rows_and_by_bytes() -> None:
     """No segment exceeds its bounds unless it is a single row, also where row sizes differ widely."""
     store = MemoryStore()
     small = [b"%d" % number for number in range(segment.SEGMENT_ROWS + 1)]
-    large = [b"x" * (1 << 20) + b"%d" % number for number in range(9)]
-    put(store, entries(small), entries(large))
+    large = [b"x" * (1 << 20) + b"%d" % number for number in range(30)]
+    put(store, entries(small), entries(large, key=b"large"))
     blob = store.get(MANIFEST)
     assert blob is not None
     for info in Manifest.from_blob(blob, "rows").segments:
@@ -227,6 +227,19 @@ def test_many_equal_rows_of_one_key_are_merged_in_bounded_portions(monkeypatch: 
     for _ in range(200):
         finished = put(store, entries([b"other"], key=b"other"), entries([b"other"], key=b"other", weight=-1))
     assert finished.state.rows <= merging.MOST_GARBAGE * 10 + 8
+
+
+def test_more_rows_of_one_place_and_seq_than_a_segment_holds_survive_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They cannot be divided, so they are merged in one portion, whole."""
+    for module in (segment, merging):
+        monkeypatch.setattr(module, "SEGMENT_ROWS", 1)
+    store = MemoryStore()
+    payloads = [b"%d" % number for number in range(5)]
+    for batch in range(6):
+        arrangement = Arrangement(store, "rows", "one row per key", None, 0)
+        arrangement.append(entries(payloads, seqs=[7] * 5, written_at=batch, layout="one row per key"))
+        arrangement.finish()
+    assert rows(store) == sorted(payloads * 6)
 
 
 def test_lookup_counts_in_what_is_not_appended_yet() -> None:

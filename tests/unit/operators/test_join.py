@@ -125,6 +125,16 @@ def test_of_equal_output_rows_that_partly_cancel_the_latest_stays_whatever_the_o
     assert seqs == [102, 102]
 
 
+def test_equal_output_rows_that_all_come_keep_their_own_seq() -> None:
+    """They are left alone also where other rows of the batch cancel."""
+    join = Running("inner", layout="multiset", payload=(0, 2))
+    join.batch((L, INSERT, (1, 7, 10)), *((R, INSERT, (5, key, 5)) for key in (7, 8)))
+    steps = (L, BEFORE, (1, 7, 10)), (L, AFTER, (1, 8, 10)), (L, INSERT, (2, 8, 10)), (L, INSERT, (2, 8, 10))
+    assert join.batch(*steps) == [("+", (2, 10, 5, 5))] * 2
+    assert join.output is not None
+    assert sorted(join.output.rows.seq.tolist()) == [6, 7]
+
+
 def test_null_keys_match_nothing_and_pad_on_outer_sides() -> None:
     """NULL = NULL is not true."""
     nobody, paid = (1, None, 10), (100, None, 5)
