@@ -17,7 +17,9 @@ from service.plan.errors import Refusal
 from service.plan.logical import Filter, Join, Node, Project, Scan, Side, Source, TtlHint, conjuncts
 from service.plan.parse import select
 from service.plan.physical import JoinKind
+from service.plan.scalars import resolved
 from service.plan.scope import Relation, Scope, near
+from service.plan.unique_keys import unique_keys
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEEPEST = 20
@@ -103,9 +105,11 @@ class Builder:
     ) -> tuple[Node, Relation]:
         inner = self.query(tree, f"{path}{alias}.", with_)
         names = {column: f"{path}{alias}.{column}" for column in inner.outputs}
-        return Project(inner.input, {names[column]: output for column, output in inner.outputs.items()}), Relation(
-            alias, names
-        )
+        # Columns of unique keys stay within reach of the planner, though no name in the SQL means them.
+        hidden = frozenset[str]().union(*unique_keys(inner.input))
+        outputs = {names[column]: output for column, output in inner.outputs.items()}
+        outputs |= {name: resolved(name) for name in sorted(hidden)}
+        return Project(inner.input, outputs), Relation(alias, names)
 
     def _read_hints(self, tree: exp.Select, path: str) -> None:
         hints = tree.args.get("hint")

@@ -61,12 +61,7 @@ def _check_side(join: Join, side: Side) -> None:
         return
     # Its unique key as the side spells it, which a derived table may have renamed.
     stable = frozenset[str]().union(*unique_keys(side.input))
-    if not stable:
-        raise Refusal(
-            f"{scan.source.table} is an upsert table on ({', '.join(scan.source.primary_key)}), which the derived "
-            f"table does not select: select it, so that rows can be replaced by it",
-            scan.at,
-        )
+    assert stable, "a derived table keeps the unique keys of what is below it"
     for key in join.keys:
         own = key.left if side is join.left else key.right
         if not reads(own) <= stable:

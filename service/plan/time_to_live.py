@@ -11,10 +11,10 @@ from service.plan.logical import Join, Node, Query, Scan, Side, walk, with_input
 
 def limit_time(query: Query) -> Query:
     """Joins with the TTL of each side. Raises Refusal for a hint that names no input."""
-    inputs = {_alias(side.input): None for node in walk(query.root) if isinstance(node, Join) for side in node.sides}
+    inputs = [_path(side.input) for node in walk(query.root) if isinstance(node, Join) for side in node.sides]
     for alias, hint in query.ttl_hints.items():
-        if alias not in inputs:
-            known = ", ".join(str(name) for name in inputs if name) or "none: this query keeps no state"
+        if not any(_means(alias, path) for path in inputs):
+            known = ", ".join(path for path in inputs if path) or "none: this query keeps no state"
             raise Refusal(f"STATE_TTL names {alias!r}, which is no input of a join; inputs are {known}", hint.at)
     return replace(query, root=_visit(query.root, query))
 
@@ -28,12 +28,20 @@ def _visit(node: Node, query: Query) -> Node:
 
 def _limited(side: Side, query: Query) -> Side:
     scan = base(side.input)
-    hint = query.ttl_hints.get(_alias(side.input) or "")
+    hints = [hint.ttl_ms for alias, hint in query.ttl_hints.items() if _means(alias, _path(side.input))]
     table = scan.source.ttl_ms if isinstance(scan, Scan) else None
-    return replace(side, ttl_ms=hint.ttl_ms if hint else table or query.job.ttl)
+    return replace(side, ttl_ms=hints[-1] if hints else table or query.job.ttl)
 
 
-def _alias(node: Node) -> str | None:
-    """The alias by which a hint means this input: the table's. What comes out of a join has none."""
+def _path(node: Node) -> str:
+    """The aliases that lead to this input: the table's own, behind those of derived tables around it.
+
+    What comes out of a join has none.
+    """
     scan = base(node)
-    return scan.path.lower() if isinstance(scan, Scan) else None
+    return scan.path.lower() if isinstance(scan, Scan) else ""
+
+
+def _means(alias: str, path: str) -> bool:
+    """Whether a hint for `alias` is for this input: the table, or a derived table that is nothing but this table."""
+    return f"{path}.".startswith(f"{alias}.")

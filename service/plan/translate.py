@@ -84,7 +84,7 @@ class _Translator:
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
         return physical.Scan(
-            node=f"scan_{scan.path.replace('.', '_')}",
+            node=f"scan_{scan.path}",
             table=source.table,
             topic=source.topic,
             mode=source.mode,

@@ -50,6 +50,7 @@ def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int,
         _check_form(sink, changes)
         fold.apply(changes)
         found = _bag(sink.value, pa.array(fold.payloads, pa.binary()))
+        _check_unique(sink, found)
         assert found == oracle.rows(sink.value, tables), f"batch {number}"
 
 
@@ -72,6 +73,14 @@ def _check_form(sink: Sink, changes: Changes) -> None:
     assert kinds <= {"append": {0}, "retract": {0, 1, 2, 3}, "upsert": {0, 2, 3}}[sink.mode]
     if sink.mode == "upsert":
         assert len(set(changes.key.to_pylist())) == len(changes)
+
+
+def _check_unique(sink: Sink, found: Counter[str]) -> None:
+    """No two rows share what the plan says is a unique key."""
+    rows = [json.loads(row) for row in found.elements()]
+    for key in sink.input.traits.unique_keys:
+        values = [json.dumps([row[column] for column in key]) for row in rows]
+        assert len(set(values)) == len(values), f"{key} is not unique"
 
 
 class Oracle:
