@@ -65,8 +65,10 @@ def _exit_code(error: Exception) -> int | None:
         "avro.errors.RegistryError": REFUSED,
         "avro.errors.SchemaError": REFUSED,
         "service.expressions.ExpressionError": FAILED,
+        "service.run.errors.CheckpointFolderError": REFUSED,
         "service.run.errors.QueryUnreachableError": UNREACHABLE,
         "service.run.errors.RunError": FAILED,
+        "service.spark.errors.SparkStartError": FAILED,
         "service.dev.jars.BrokerError": FAILED,
         "service.dev.demo.show.DemoError": FAILED,
         # Within a query it is a QueryFailedError; so this is before anything runs, and what the job names does not fit.

@@ -4,11 +4,16 @@ Each sink has a compacted progress topic of its own with one partition for every
 partition's transactional id writes. That makes it safe: once `init_transactions` has returned, no transaction is open
 on the partition, so that its last stable offset hides nothing. In a partition shared with others, another's open
 transaction would hide our own last record. The last record of the partition is the progress.
+
+It also says which run of the job wrote it. Runs are named so that a later one has the greater name, by counting on from
+the last one that left a trace. A run that meets the trace of a later one has been replaced, and must not go on: two
+runs with checkpoints of their own would take turns at fencing each other, and both write everything.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Self
@@ -34,11 +39,12 @@ class Progress:
     partition: int
     checkpoint: str
     batch: int
+    run: str = ""
 
     @classmethod
     def of(cls, spec: SinkSpec, attempt: Attempt) -> Self:
         """The progress once `attempt` is committed."""
-        return cls(spec.job, spec.sink, attempt.partition, attempt.checkpoint, attempt.batch)
+        return cls(spec.job, spec.sink, attempt.partition, attempt.checkpoint, attempt.batch, spec.run)
 
     def covers(self, attempt: Attempt) -> bool:
         """Whether `attempt` is written already. Batches of another checkpoint are other batches."""
@@ -80,6 +86,12 @@ def read(kafka: Settings, topic: str, partition: int) -> Progress | None:
         if start == earliest:
             return None
         step *= 16
+
+
+def next_run(*before: str) -> str:
+    """A name for a run that comes after all of these. Of runs that begin at the same moment, chance picks the later."""
+    last = max((int(name.partition("-")[0]) for name in before if name), default=0)
+    return f"{last + 1:08}-{secrets.token_hex(4)}"
 
 
 def _unfit(topic: str, partition: int, error: KafkaException, kafka: Settings) -> Exception:

@@ -53,6 +53,7 @@ class SinkSpec:
     - `row_kind`: the header of the row kind, None for none.
     - `transactions`: exactly once; else at least once, for upsert sinks.
     - `transaction_timeout_ms`: how long a transaction may stay open; a task opens it only when all is ready to be sent.
+    - `run`: the name of this run of the job; that of a later run is greater (`service.kafka.progress`).
     - `progress_topic`: this sink's own, with a partition for every task of a batch.
     - `report_folder`: where the driver leaves a report of each batch.
     """
@@ -72,6 +73,7 @@ class SinkSpec:
     row_kind: RowKindHeader | None = field(default_factory=RowKindHeader)
     transactions: bool = True
     transaction_timeout_ms: int = 60_000
+    run: str = ""
 
     def transactional_id(self, partition: int) -> str:
         """The id under which one task partition writes: each run of the job fences the one before."""

@@ -56,6 +56,11 @@ class TransactionalWriter:
         except KafkaException as error:
             raise translate(error, servers(spec.kafka), f"opening transactional id {transactional_id}") from None
         self._progress = progress.read(spec.kafka, spec.progress_topic, partition)
+        if self._progress is not None and self._progress.run > spec.run:
+            raise FencedError(
+                f"Topic {spec.topic}: a later run of this job has taken over, and this one must not write any more. "
+                f"Run one instance of a job at a time."
+            )
         self._claim.take()
 
     @property

@@ -1,8 +1,12 @@
 """Errors of a running job.
 
     RunError
+    ├── StartError                 something that the process needs from its machine is not there
     ├── CheckpointMismatchError    the checkpoint belongs to another plan
+    ├── CheckpointFolderError      the checkpoint cannot be read or written
+    ├── SupersededError            a later run of the same job has taken over
     └── QueryFailedError           a query stopped by itself
+        └── QueryUnreachableError  because the brokers or the registry could not be reached
 
 Each message ends with what the person on call should do; the command line prints it alone, without a stack trace.
 """
@@ -16,6 +20,10 @@ class RunError(Exception):
     """A job that cannot start or go on."""
 
 
+class StartError(RunError):
+    """Something is missing on this machine, such as Java or a free port. The message says what to do about it."""
+
+
 class CheckpointMismatchError(RunError):
     """The checkpoint was written by another plan, whose state the new one would misread."""
 
@@ -27,6 +35,30 @@ class CheckpointMismatchError(RunError):
             f"the checkpoint {folder} belongs to another plan:\n{lines}\n"
             "Point `checkpoint` at a new folder, undo the change, or start over with --reset-state "
             "(deletes state and offsets; the topics are read again from where the job says)."
+        )
+
+
+class CheckpointFolderError(RunError):
+    """The folder of the checkpoint cannot be read or written."""
+
+    def __init__(self, folder: str, reason: str) -> None:
+        self.folder = folder
+        self.reason = reason
+        super().__init__(
+            f"the checkpoint {folder} cannot be used: {reason}\n"
+            "Point `checkpoint` at a folder that this process may make and write to."
+        )
+
+
+class SupersededError(RunError):
+    """A later run of the same job has taken over; this one has nothing more to do."""
+
+    def __init__(self, job: str, sink: str) -> None:
+        self.job = job
+        self.sink = sink
+        super().__init__(
+            f"a later run of job {job} has taken over the checkpoint of sink {sink}, so this one has stopped.\n"
+            "Run one instance of a job at a time. Nothing is lost or written twice: the later one goes on from here."
         )
 
 
@@ -44,3 +76,7 @@ class QueryFailedError(RunError):
             f"the query of sink {sink} failed: {reason}\n"
             "Nothing is lost: the batch was not committed and is done again at the next start."
         )
+
+
+class QueryUnreachableError(QueryFailedError):
+    """A streaming query stopped because the brokers or the registry did not answer. Start again when they do."""

@@ -12,22 +12,25 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
+import pyspark
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from service.job.model import Job
-from service.kafka.topics import SchemaIds
+from service.kafka import progress
+from service.kafka.topics import SchemaIds, progress_name
 from service.plan.explain import explain
 from service.plan.fingerprint import fingerprint
 from service.plan.physical import Sink
-from service.run.checkpoint import claim
-from service.run.errors import QueryFailedError
+from service.run.checkpoint import Checkpoint
+from service.run.errors import QueryFailedError, QueryUnreachableError, RunError, StartError, SupersededError
 from service.run.http import StatusServer
 from service.run.monitor import Monitor
 from service.run.streaming import Deployment, register, start
@@ -37,74 +40,122 @@ from service.spark.errors import surfaced
 from service.spark.session import session
 
 _POLL_SECONDS = 0.2
+_HELD_SECONDS = 1.0
+"""How often is looked whether a later run has taken over."""
+
+_COLLISION = "CONCURRENT_STREAM_LOG_UPDATE"
+_MOST_COLLISIONS = 3
 
 log = logging.getLogger("rowkind")
 
 
 @dataclass
 class _Running:
+    """The query of one sink. `start` starts it from its checkpoint, which may be done again."""
+
     sink: str
+    checkpoint: Checkpoint
+    start: Callable[[], StreamingQuery]
     query: StreamingQuery
     idle: int = 0
+    collisions: int = 0
 
 
 def run(job: Job, sinks: Sequence[Sink], *, master: str | None, port: int, reset: bool) -> None:
     """Run `job`, whose sinks were planned as `sinks`, until a signal ends it.
 
     Raises:
-        RunError, ChangelogError, RegistryError: Each with a message for the person on call.
+        RunError, SparkStartError, ChangelogError, RegistryError: Each with a message for the person on call.
     """
     assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
-    connection = connect(job)
-    for name in create(job, list(sinks), connection):
-        log.info("made topic %s", name)
-    for advice in check(job, list(sinks), connection):
-        log.warning("%s", advice)
-    ids = [register_schemas(sink, connection) for sink in sinks]
-    with tempfile.TemporaryDirectory(prefix="rowkind-") as scratch:
+    monitor = Monitor(job.name, version("rowkind"), pyspark.__version__)
+    with (
+        _signals() as signals,
+        tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
+        _serving(job.name, monitor, port) as server,
+    ):
+        connection = connect(job)
+        for name in create(job, list(sinks), connection):
+            log.info("made topic %s", name)
+        for advice in check(job, list(sinks), connection):
+            log.warning("%s", advice)
+        ids = [register_schemas(sink, connection) for sink in sinks]
         spark = session(
             job.name,
             master=master or f"local[{job.parallelism},4]",
             parallelism=job.parallelism,
             checkpoint=job.checkpoint,
         )
-        register(spark)
-        monitor = Monitor(job.name, version("rowkind"), spark.version)
         try:
-            with _signals() as signals, StatusServer(job.name, monitor, port) as server:
-                log.info("status, metrics and health on port %d", server.port)
-                running = []
-                for sink, schemas in zip(sinks, ids, strict=True):
-                    reports = Path(scratch, "reports", sink.name)
-                    reports.mkdir(parents=True)
-                    deployment = Deployment(job, connection, reports, drain=Path(scratch, "drain"))
-                    monitor.add(sink.name, explain(sink), reports)
-                    running.append(_Running(sink.name, _start(spark, sink, schemas, deployment, reset=reset)))
-                _watch(running, monitor, signals, Path(scratch, "drain"))
+            register(spark)
+            log.info("status, metrics and health on port %d", server.port)
+            running = []
+            for sink, schemas in zip(sinks, ids, strict=True):
+                if signals():
+                    break
+                reports = Path(scratch, "reports", sink.name)
+                reports.mkdir(parents=True)
+                deployment = Deployment(job, connection, reports, drain=Path(scratch, "drain"))
+                monitor.add(sink.name, explain(sink), reports)
+                running.append(_start(spark, sink, schemas, deployment, reset=reset))
+                log.info("sink %s: writing to topic %s", sink.name, sink.topic)
+            _watch(job.name, running, monitor, signals, Path(scratch, "drain"))
         finally:
             spark.stop()
 
 
-def _start(spark: SparkSession, sink: Sink, ids: SchemaIds, at: Deployment, *, reset: bool) -> StreamingQuery:
-    checkpoint = f"{at.job.checkpoint}/{at.job.name}/{sink.name}"
-    claim(spark, checkpoint, fingerprint(sink, at.job.parallelism), reset=reset)
-    query = start(spark, sink, ids, checkpoint, at)
-    log.info("sink %s: writing to topic %s", sink.name, sink.topic)
-    return query
+@contextmanager
+def _serving(job: str, monitor: Monitor, port: int) -> Iterator[StatusServer]:
+    try:
+        server = StatusServer(job, monitor, port)
+    except OSError as error:
+        raise StartError(
+            f"port {port} cannot be had for status and metrics: {error.strerror}. Choose another with --port (0 takes "
+            f"any free one), or end what listens there; is it another run of this job?"
+        ) from None
+    with server:
+        yield server
 
 
-def _watch(running: Sequence[_Running], monitor: Monitor, signals: Callable[[], int], drain: Path) -> None:
-    """Until every query has stopped: after a signal, or because one of them failed."""
+def _start(spark: SparkSession, sink: Sink, ids: SchemaIds, at: Deployment, *, reset: bool) -> _Running:
+    checkpoint = Checkpoint(spark, f"{at.job.checkpoint}/{at.job.name}/{sink.name}")
+    checkpoint.claim(fingerprint(sink, at.job.parallelism), reset=reset, after=_last_run(sink, at))
+    begin = partial(start, spark, sink, ids, checkpoint.folder, replace(at, run=checkpoint.run))
+    return _Running(sink.name, checkpoint, begin, begin())
+
+
+def _last_run(sink: Sink, at: Deployment) -> str:
+    """The last run that has written to the sink's topic, whatever checkpoint it had."""
+    if sink.delivery != "exactly_once":
+        return ""
+    topic = progress_name(at.job.name, sink.name)
+    found = [progress.read(at.connection.kafka, topic, partition) for partition in range(at.job.parallelism)]
+    return max((each.run for each in found if each is not None), default="")
+
+
+def _watch(job: str, running: Sequence[_Running], monitor: Monitor, signals: Callable[[], int], drain: Path) -> None:
+    """Until every query has stopped: after a signal, or because one of them failed or has been replaced."""
+    looked = time.monotonic()
     while True:
         for each in running:
             if (error := each.query.exception()) is not None:
                 monitor.collect(each.sink)
+                if _collided(each, error):
+                    log.warning("sink %s: another run was still at work on the checkpoint; starting again", each.sink)
+                    each.query = each.start()
+                    continue
                 monitor.ended(each.sink, "failed")
-                raise _failure(each.sink, error)
+                raise _failure(job, each, error)
             monitor.collect(each.sink)
-            if (progress := each.query.lastProgress) is not None:
-                monitor.progress(each.sink, progress)
+            if (reported := each.query.lastProgress) is not None:
+                monitor.progress(each.sink, reported)
             each.idle = each.idle + 1 if each.query.status["message"] == "Waiting for data to arrive" else 0
+        if time.monotonic() - looked > _HELD_SECONDS:
+            looked = time.monotonic()
+            if lost := next((each for each in running if not each.checkpoint.held()), None):
+                for each in running:
+                    each.query.stop()
+                raise SupersededError(job, lost.sink)
         if signals() and not drain.exists():
             log.info("finishing the batch")
             drain.touch()
@@ -121,11 +172,22 @@ def _watch(running: Sequence[_Running], monitor: Monitor, signals: Callable[[], 
     log.info("stopped")
 
 
-def _failure(sink: str, error: StreamingQueryException) -> Exception:
+def _collided(each: _Running, error: StreamingQueryException) -> bool:
+    """Whether the query failed on what an earlier run wrote in the moment before it noticed that this one took over."""
+    if _COLLISION not in str(error) or each.collisions == _MOST_COLLISIONS or not each.checkpoint.held():
+        return False
+    each.collisions += 1
+    return True
+
+
+def _failure(job: str, each: _Running, error: StreamingQueryException) -> RunError:
+    if not each.checkpoint.held():
+        return SupersededError(job, each.sink)
     found = surfaced(error)
-    return QueryFailedError(
-        sink, found.message if found else str(error).partition("\n")[0], found.name if found else None
-    )
+    if found is None:
+        return QueryFailedError(each.sink, str(error).partition("\n")[0], None)
+    unreachable = found.name in {"UnreachableError", "RegistryUnreachableError"}
+    return (QueryUnreachableError if unreachable else QueryFailedError)(each.sink, found.message, found.name)
 
 
 @contextmanager

@@ -42,12 +42,14 @@ class Deployment:
 
     - `reports`: the folder on the driver in which the sink leaves a report per batch.
     - `drain`: a file on the driver; once it exists, sources offer nothing new.
+    - `run`: the name of this run of the job (`service.kafka.progress`).
     """
 
     job: Job
     connection: Connection
     reports: Path
     drain: Path
+    run: str = ""
 
 
 def register(spark: SparkSession) -> None:
@@ -122,6 +124,7 @@ def _sink_spec(sink: Sink, ids: SchemaIds, at: Deployment) -> SinkSpec:
         dead_letter_topic=at.job.dead_letters.topic,
         row_kind=None if sink.mode == "upsert" else sink.row_kind,
         transactions=sink.delivery == "exactly_once",
+        run=at.run,
     )
 
 

@@ -1,5 +1,6 @@
 """What can go wrong while an operator runs on Spark, and how it is found again on the driver.
 
+    SparkStartError                Spark cannot start on this machine
     OperatorError
     ├── UnmatchedRetractionError   the input took back a row that was never there, and the job says `unmatched: fail`
     └── StateDamagedError          a blob that state refers to is not what it was when it was written
@@ -12,6 +13,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+
+class SparkStartError(Exception):
+    """Spark cannot start: there is no Java, or none that runs it. Install Java 17 or newer, or correct JAVA_HOME."""
 
 
 class OperatorError(Exception):

@@ -17,8 +17,10 @@ from importlib import resources
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from service.spark.errors import SparkStartError
 from service.spark.quiet import quiet_stderr
 
 PACKAGES = ("operators", "avro", "service")
@@ -66,17 +68,21 @@ def session(
         checkpoint: folder or URL under which queries keep their checkpoints.
         ui: serve Spark's own web page.
         settings: further Spark settings, which win over what is set here.
+
+    Raises:
+        SparkStartError: There is no Java, or none that runs Spark.
     """
+    java = _java()
     local = master == "local" or master.startswith("local[")
     # Spark starts `python3` from the path unless told otherwise, which has other packages or none.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master)
-    java = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_logging().as_uri()}"
+    options = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_logging().as_uri()}"
     chosen: dict[str, str] = {
         **_SETTINGS,
         "spark.ui.enabled": str(ui).lower(),
         "spark.sql.shuffle.partitions": str(parallelism),
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.sql.streaming.checkpointLocation": checkpoint,
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
@@ -86,11 +92,26 @@ def session(
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    with quiet_stderr():
-        spark = builder.getOrCreate()
+    try:
+        with quiet_stderr():
+            spark = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise SparkStartError(f"Spark did not start with {java}, which must be Java 17 or newer: {error}") from None
     if not local:
         _ship(spark)
     return spark
+
+
+def _java() -> str:
+    """The path of the Java that Spark's scripts take."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if found is None:
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the path"
+        raise SparkStartError(
+            f"Spark needs Java, and {where}: install a JRE 17 or newer, or set JAVA_HOME to where it is."
+        )
+    return found
 
 
 def _on_disk(checkpoint: str) -> bool:
