@@ -93,7 +93,8 @@ class Broker:
         with (folder / "broker.log").open("wb") as output:
             if not (folder / "log" / "meta.properties").exists():
                 cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-                formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
+                # In one word, because the id may begin with a dash.
+                formatting = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(settings)]
                 subprocess.run([*program, *formatting], stdout=output, stderr=output, check=False)  # noqa: S603 - ours too
             self._process = subprocess.Popen(  # noqa: S603 - our own command line
                 ["/bin/sh", "-c", _UNTIL_PIPE_CLOSES, "broker", *program, "kafka.Kafka", str(settings)],
