@@ -24,7 +24,7 @@ _EPILOG = """
 \b
 Exit codes:
   0  it went well, or was asked to stop
-  1  a query failed while it ran; nothing is lost, the next start does the batch again
+  1  it could not start here, or a query failed; nothing is lost, the next start does the batch again
   2  the job or other input is refused; the message says where and why
   3  the broker or the registry cannot be reached
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from avro.errors import AvroError
+from avro.errors import AvroError, RegistryUnreachableError
 from avro.schema import Record
 from service.job.errors import JobError, Problem
 from service.job.model import Job
@@ -13,7 +13,7 @@ from service.job.model import Job
 def declared(job: Job, table: str) -> Record:
     """The columns of a table as its rows are read: primary key NOT NULL, and the rest of an upsert table nullable.
 
-    A delete in an upsert topic has a key and no row, which is why the rest may be missing. Raises JobError.
+    A delete in an upsert topic has a key and no row, which is why the rest may be missing. Raises JobError or RegistryUnreachableError.
     """
     of = job.tables[table]
     record = _as_written(job, table)
@@ -52,6 +52,8 @@ def _as_written(job: Job, table: str) -> Record:
                 "nothing says which columns it has: give `columns`, a `schema` file, or the job a `registry`",
             )
         return _from_registry(job, of.topic)
+    except RegistryUnreachableError:
+        raise  # No fault of the job.
     except AvroError as error:
         raise _error(job, table, "schema" if of.schema_file else "columns" if of.columns else "", str(error)) from None
 
