@@ -177,6 +177,8 @@ def _decimal_arithmetic(node: exp.Expr, sign: str, left: Typed, right: Typed) ->
 def _literal_decimal(node: exp.Expr, value: Typed) -> Type | None:
     """Spark takes a whole number written out for the smallest decimal that holds it."""
     node = node.unnest()
+    if isinstance(node, exp.Neg):
+        node = node.this
     if isinstance(node, exp.Literal) and family(value.type) == "integer":
         return types.decimal(len(str(node.this)), 0)
     return None

@@ -1,0 +1,135 @@
+"""Random scalar expressions of Spark SQL over the columns of `COLUMNS`, and random values for these."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from avro.schema import Record
+
+COLUMNS = Record.of(
+    {
+        "i": "INT",
+        "j": "INT",
+        "l": "BIGINT",
+        "d": "DECIMAL(10,2)",
+        "e": "DECIMAL(8,1)",
+        "f": "FLOAT",
+        "x": "DOUBLE",
+        "y": "DOUBLE",
+        "s": "STRING",
+        "t": "STRING",
+        "b": "BOOLEAN",
+        "c": "BOOLEAN",
+        "day": "DATE",
+        "ts": "TIMESTAMP",
+        "nt": "TIMESTAMP_NTZ",
+    }
+)
+_CHOICES: Mapping[str, Callable[[random.Random], Any]] = {
+    "i": lambda rng: rng.choice([0, 1, -1, 7, 100, -250]),
+    "j": lambda rng: rng.choice([0, 1, 2, 3]),
+    "l": lambda rng: rng.choice([0, 1, -5, 10**12]),
+    "d": lambda rng: Decimal(rng.choice([0, 5, -5, 149, 150, -150, 12345, 99999])).scaleb(-2),
+    "e": lambda rng: Decimal(rng.choice([0, 5, -5, 15, 123])).scaleb(-1),
+    "f": lambda rng: rng.choice([0.0, 1.5, -2.5, 0.1]),
+    "x": lambda rng: rng.choice([0.0, -0.0, 1.5, -1.5, 2.5, math.nan, math.inf, 1e20, 0.1]),
+    "y": lambda rng: rng.choice([0.0, 1.5, 3.0]),
+    "s": lambda rng: rng.choice(["", " a ", "abc", "a%b", "A_b", "é😀x", "\tq"]),
+    "t": lambda rng: rng.choice(["a", "abc", "%", ""]),
+    "b": lambda rng: rng.random() < 0.5,
+    "c": lambda rng: rng.random() < 0.5,
+    "day": lambda rng: date(2024, rng.randint(1, 3), rng.randint(1, 28)),
+    "ts": lambda rng: _time(rng).replace(tzinfo=UTC),
+    "nt": lambda rng: _time(rng),  # noqa: PLW0108 -- it stands further down
+}
+
+
+def _time(rng: random.Random) -> datetime:
+    fraction = rng.choice([0, 500_000, 123_456])
+    return datetime(2024, 1, rng.randint(1, 5), rng.choice([0, 12]), 0, rng.choice([0, 30]), fraction)  # noqa: DTZ001 -- a local time
+
+
+def random_value(rng: random.Random, column: str) -> Any:
+    """A value of a column, now and then NULL."""
+    return None if rng.random() < 0.15 else _CHOICES[column](rng)
+
+
+def random_expression(rng: random.Random, depth: int) -> str:
+    """A number, a text or a condition."""
+    return rng.choice([_number, _text, _condition])(rng, depth)
+
+
+def _number(rng: random.Random, depth: int) -> str:
+    if depth <= 0 or rng.random() < 0.4:
+        literals = ["1", "2.5", "-3", "0.10", "1e1", "CAST(NULL AS INT)"]
+        return rng.choice(["i", "j", "l", "d", "e", "f", "x", "y", *literals])
+    a, b = _number(rng, depth - 1), _number(rng, depth - 1)
+    match rng.randrange(7):
+        case 0 | 1:
+            return f"({a} {rng.choice('+-*')} {b})"
+        case 2:
+            return f"COALESCE({a}, {b})"
+        case 3:
+            return f"CASE WHEN {_condition(rng, depth - 1)} THEN {a} ELSE {b} END"
+        case 4:
+            types = ["INT", "BIGINT", "DOUBLE", "DECIMAL(12,1)", "DECIMAL(20,4)", "FLOAT"]
+            return f"CAST({a} AS {rng.choice(types)})"
+        case 5:
+            return f"LENGTH({_text(rng, depth - 1)})"
+        case _:
+            return f"NULLIF({a}, {b})"
+
+
+def _text(rng: random.Random, depth: int) -> str:
+    if depth <= 0 or rng.random() < 0.4:
+        return rng.choice(["s", "t", "'a'", "'%x'", "''", r"'it\'s'"])
+    a, b = _text(rng, depth - 1), _text(rng, depth - 1)
+    match rng.randrange(6):
+        case 0:
+            return f"{rng.choice(['UPPER', 'LOWER', 'TRIM'])}({a})"
+        case 1:
+            return f"SUBSTRING({a}, {rng.randint(0, 3)}{rng.choice(['', ', 2', ', 0'])})"
+        case 2:
+            return f"({a} || {b})"
+        case 3:
+            return f"CONCAT({a}, {rng.choice(['i', 'd', 'b', 'day', 'ts', 'nt', 'l', b])})"
+        case 4:
+            return f"CAST({rng.choice(['i', 'l', 'd', 'e', 'b', 'day', 'ts', 'nt'])} AS STRING)"
+        case _:
+            return f"IF({_condition(rng, depth - 1)}, {a}, {b})"
+
+
+def _when(rng: random.Random) -> str:
+    literals = ["DATE '2024-01-15'", "TIMESTAMP '2024-01-02 12:00:00'", "'2024-01-03'"]
+    return rng.choice(["day", "ts", "nt", "CAST(ts AS DATE)", "CAST(day AS TIMESTAMP)", *literals])
+
+
+def _condition(rng: random.Random, depth: int) -> str:
+    if depth <= 0 or rng.random() < 0.2:
+        return rng.choice(["b", "c", "TRUE", "FALSE", "(b IS NULL)"])
+    operator = rng.choice(["=", "<>", "<", "<=", ">", ">=", "<=>"])
+    not_ = rng.choice(["", "NOT "])
+    match rng.randrange(9):
+        case 0:
+            return f"({_condition(rng, depth - 1)} {rng.choice(['AND', 'OR'])} {_condition(rng, depth - 1)})"
+        case 1:
+            return f"(NOT {_condition(rng, depth - 1)})"
+        case 2:
+            return f"({_number(rng, depth - 1)} {operator} {_number(rng, depth - 1)})"
+        case 3:
+            return f"({_text(rng, depth - 1)} {operator} {_text(rng, depth - 1)})"
+        case 4:
+            return f"({_when(rng)} {operator} {_when(rng)})"
+        case 5:
+            return f"({_number(rng, depth - 1)} {not_}IN ({_number(rng, 0)}, {_number(rng, 0)}))"
+        case 6:
+            return f"({_number(rng, depth - 1)} {not_}BETWEEN {_number(rng, 0)} AND {_number(rng, 0)})"
+        case 7:
+            return f"({_text(rng, depth - 1)} {not_}LIKE {rng.choice(['a%', '_b%', '%', 'a'])!r})"
+        case _:
+            return f"({_condition(rng, depth - 1)} IS {not_}{rng.choice(['TRUE', 'FALSE', 'NULL'])})"
