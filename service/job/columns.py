@@ -13,7 +13,10 @@ from service.job.model import Job
 def declared(job: Job, table: str) -> Record:
     """The columns of a table as its rows are read: primary key NOT NULL, and the rest of an upsert table nullable.
 
-    A delete in an upsert topic has a key and no row, which is why the rest may be missing. Raises JobError or RegistryUnreachableError.
+    A delete in an upsert topic has a key and no row, which is why the rest may be missing.
+
+    Raises:
+        JobError, RegistryUnreachableError: Each with a message for the user.
     """
     of = job.tables[table]
     record = _as_written(job, table)

@@ -1,0 +1,144 @@
+"""`rowkind` as its users start it: a process of its own, whose exit code and last words are known.
+
+Each runs in a session of its own, with the JVM and the Python workers below it, so that all of them can be found by
+the session's number, whatever process groups they make, and ended together. That needs /proc, as Linux has it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 120.0
+"""Seconds after which something counts as never happening; nothing waits that long on a machine at rest."""
+
+
+def until(
+    done: Callable[[], bool], what: str, explain: Callable[[], str] = lambda: "", seconds: float = PATIENCE
+) -> None:
+    """Return as soon as `done`; after so many seconds fail, saying that `what` did not come about and why."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, f"{what} did not come about in {seconds:.0f} s\n{explain()}"
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it said."""
+
+    code: int
+    output: str
+    error: str
+
+
+class Rowkind:
+    """A `rowkind` command, started by `with`; whatever is left of it at the end is killed."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self._arguments = arguments
+        self._environment: Mapping[str, str] = os.environ | environment
+        folder.mkdir(parents=True, exist_ok=True)
+        number = len(list(folder.glob("*.err")))
+        self._output, self._error = folder / f"{number:02}.out", folder / f"{number:02}.err"
+        self._error.touch()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with self._output.open("wb") as output, self._error.open("wb") as error:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "service.cli", *self._arguments],
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=error,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def error(self) -> str:
+        """Standard error so far."""
+        return self._error.read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        """Whether the command has not ended yet."""
+        return self._main.poll() is None
+
+    @property
+    def port(self) -> int:
+        """The port of the status page, from the log; waits for it, and fails if the command ends before."""
+        found = None
+
+        def told() -> bool:
+            nonlocal found
+            found = re.search(r"status, metrics and health on port (\d+)", self.error)
+            assert found or self.running, f"rowkind ended with {self._main.returncode}:\n{self.error}"
+            return found is not None
+
+        until(told, "a status page", lambda: self.error)
+        assert found is not None
+        return int(found[1])
+
+    def terminate(self) -> None:
+        """SIGTERM to the command, as from a cluster's manager."""
+        self._main.send_signal(signal.SIGTERM)
+
+    def ended(self, seconds: float = PATIENCE) -> Ended:
+        """How the command ended; waits for it."""
+        until(lambda: not self.running, "the end of rowkind", lambda: self.error, seconds)
+        return Ended(self._main.returncode, self._output.read_text(errors="replace"), self.error)
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the session, again until none is left."""
+
+        def gone() -> bool:
+            left = list(self._members())
+            for pid, _ in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._main.poll()
+            return not left
+
+        until(gone, "the end of all processes")
+
+    def workers(self) -> list[int]:
+        """The Python workers that run tasks, which Spark's daemon has forked."""
+        parents = dict(self._members())
+        daemons = {pid for pid in parents if b"pyspark.daemon" in _read(pid, "cmdline")}
+        return [pid for pid in daemons if parents[pid] in daemons]
+
+    def _members(self) -> Iterator[tuple[int, int]]:
+        """Every living process of the session, with its parent."""
+        for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+            # The program's name stands in brackets and may hold anything.
+            fields = _read(pid, "stat").rpartition(b")")[2].split()
+            if fields and fields[0] != b"Z" and int(fields[3]) == self._main.pid:
+                yield pid, int(fields[1])
+
+    @property
+    def _main(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "a command is started with `with`"
+        return self._process
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path("/proc", str(pid), name).read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,113 @@
+"""A result topic as a careful reader sees it: read committed, and every change checked against all before it.
+
+A change that was written twice, or not at all, shows here at once: a retraction must take back exactly what is there,
+an insertion must not be there already, and an upsert must change something.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter, defaultdict
+from collections.abc import Hashable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from fastavro import parse_schema, schemaless_reader
+
+from tests.run.shop import Shop
+
+Values = tuple[Any, ...]
+
+
+class Results:
+    """The rows that a topic stands for, by key or as a multiset, and the flaws that were seen on the way.
+
+    A topic with keys, retract or upsert, has at most one row of each at any time.
+    """
+
+    def __init__(self, shop: Shop, name: str) -> None:
+        self.topic = shop.topic(name)
+        self.flaws: list[str] = []
+        self.kinds: Counter[str] = Counter()
+        self._live: dict[Hashable, Counter[Values]] = defaultdict(Counter)
+        self._registry = shop.registry
+        self._schemas: dict[int, Any] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": shop.servers,
+                "group.id": "results",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 20,
+                "log_level": 0,
+            }
+        )
+        self._next: dict[int, int] = {}
+
+    def close(self) -> None:
+        """Leave the topic."""
+        self._consumer.close()
+
+    def rows(self) -> Counter[Values]:
+        """Read on to the end of what is committed; the rows that the topic stands for now."""
+        try:
+            partitions = self._consumer.list_topics(self.topic, 30).topics[self.topic].partitions
+        except KafkaException:
+            partitions = {}
+        for partition in sorted(partitions):
+            self._read(partition)
+        return sum((rows for rows in self._live.values()), Counter())
+
+    def _read(self, partition: int) -> None:
+        self._consumer.assign([TopicPartition(self.topic, partition, self._next.setdefault(partition, 0))])
+        while True:
+            message = self._consumer.poll(30)
+            assert message is not None, f"nothing came from {self.topic}"
+            if error := message.error():
+                if error.code() == KafkaError._PARTITION_EOF:
+                    return
+                raise KafkaException(error)
+            self._apply(message)
+            self._next[partition] = message.offset() + 1
+
+    def _apply(self, message: Message) -> None:
+        key, raw = message.key(), message.value()
+        value = None if raw is None else self._row(raw)
+        live = self._live[key]
+        headers = dict(message.headers() or ())
+        kind = headers["op"].decode() if "op" in headers else "delete" if value is None else "upsert"
+        self.kinds[kind] += 1
+        flaw = _flaw(kind, key is not None, live, value)
+        if flaw:
+            self.flaws.append(f"{message.partition()}:{message.offset()} {kind} {value}: {flaw}")
+        if kind in ("delete", "upsert"):
+            live.clear()
+        if value is not None:
+            live[value] += -1 if kind in ("-U", "-D") else 1
+            if not live[value]:
+                del live[value]
+
+    def _row(self, value: bytes) -> Values:
+        assert value[0] == 0, "a value is in Confluent's framing"
+        number = int.from_bytes(value[1:5], "big")
+        if number not in self._schemas:
+            self._schemas[number] = parse_schema(json.loads(self._registry.schema_by_id(number).to_json()))
+        row: Any = schemaless_reader(io.BytesIO(value[5:]), self._schemas[number], None)
+        return tuple(row.values())
+
+
+def _flaw(kind: str, keyed: bool, live: Counter[Values], value: Values | None) -> str | None:
+    """What is wrong with a change where `live` are the rows of its key, or all rows of a topic without keys."""
+    match kind:
+        case "-U" | "-D" if not live[value]:
+            return f"takes back a row that is not there; there is {list(+live)}"
+        case "+I" | "+U" if keyed and +live:
+            return f"its key is there already, as {list(+live)}"
+        case "upsert" if live[value]:
+            return "says what was said before"
+        case "delete" if not +live:
+            return "deletes what is not there"
+    return None

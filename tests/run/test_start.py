@@ -1,0 +1,165 @@
+"""A job that cannot start: one message on one screen, no stack trace, and the exit code that the help promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service.dev.broker import Broker
+from tests.run.process import Ended, Rowkind
+from tests.run.shop import Shop
+
+pytestmark = pytest.mark.kafka
+
+PAID = {
+    "mode": "retract",
+    "key": "payment_id",
+    "sql": "SELECT p.payment_id, o.order_id, o.amount FROM orders o JOIN payments p ON o.order_id = p.order_id",
+}
+NOBODY = "127.0.0.1:9"
+"""An address at which nothing listens."""
+
+
+@pytest.fixture
+def shop(broker: Broker, tmp_path: Path) -> Shop:
+    """A shop in whose topics nothing has happened yet."""
+    return Shop(broker.bootstrap_servers, tmp_path, f"start-{os.getpid()}-{tmp_path.name}")
+
+
+def refused(shop: Shop, code: int, *told: str, command: str = "run", **environment: str) -> Ended:
+    """Run the shop's job, which ends by itself with this code; a message of one screen tells all of that."""
+    arguments = ["--port", "0"] if command == "run" else []
+    with Rowkind(shop.folder / "output", command, str(shop.folder / "job.yaml"), *arguments, **environment) as running:
+        ended = running.ended()
+    assert ended.code == code, ended.error
+    assert "Traceback" not in ended.error
+    assert len(ended.error.splitlines()) < 25, ended.error
+    for text in told:
+        assert text in ended.error, ended.error
+    assert not ended.output
+    return ended
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_what_is_no_yaml_is_refused_with_its_line(shop: Shop, command: str) -> None:
+    """A bracket that is never closed is found in the line where the parser gave up."""
+    shop.job({"paid": PAID}).write_text("job: shop\nkafka: {bootstrap.servers: x\ntables: 1\n")
+    refused(shop, 2, "job.yaml:3", "not YAML", command=command)
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_field_that_does_not_exist_is_refused_with_its_line_and_the_likely_name(shop: Shop, command: str) -> None:
+    """A misspelled field is named with its place, beside what was probably meant."""
+    job = shop.job({"paid": PAID | {"mod": "upsert"}})
+    line = next(number for number, text in enumerate(job.read_text().splitlines(), 1) if '"mod"' in text)
+    refused(shop, 2, f"job.yaml:{line}: sinks.paid.mod", "mode", command=command)
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "run"])
+def test_a_column_that_no_table_has_is_refused_with_its_place_in_the_sql(shop: Shop, command: str) -> None:
+    """The message points at the column in the query and lists the columns there are."""
+    shop.job({"paid": PAID | {"sql": PAID["sql"].replace("o.amount", "o.amout")}})
+    ended = refused(shop, 2, "paid", "o.amout", "^^^", "amount", command=command)
+    assert "order_id" in ended.error
+
+
+def test_a_job_without_a_file_is_refused(shop: Shop) -> None:
+    """The message names the path that was looked for."""
+    refused(shop, 2, str(shop.folder / "job.yaml"), "No such file")
+
+
+def test_a_broker_that_does_not_answer_is_told_with_its_address(shop: Shop) -> None:
+    """After a few seconds, with what to check; nothing of librdkafka's own shows."""
+    shop.job({"paid": PAID}, kafka={"bootstrap.servers": NOBODY})
+    ended = refused(shop, 3, NOBODY, "bootstrap.servers is right")
+    assert "%3|" not in ended.error
+
+
+def test_kafka_settings_that_librdkafka_does_not_know_are_refused(shop: Shop) -> None:
+    """The setting's name is in the message."""
+    shop.job({"paid": PAID}, kafka={"bootstrap.servers": shop.servers, "acsk": "all"})
+    refused(shop, 2, "acsk")
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["for the sink", "for the tables"])
+def test_a_registry_that_does_not_answer_is_told_with_its_address(shop: Shop, declared: bool) -> None:
+    """Whether it is needed for the schema of the sink or for the columns of the tables."""
+    tables = {name: shop.table(name) for name in ("orders", "payments")}
+    if not declared:
+        for table in tables.values():
+            del table["columns"]
+    shop.job({"paid": PAID}, registry={"url": f"http://{NOBODY}"}, tables=tables)
+    refused(shop, 3, NOBODY, "registry.url")
+
+
+def test_a_source_topic_that_is_not_there_is_told_by_name(shop: Shop) -> None:
+    """The message says how topics are made."""
+    shop.job(
+        {"paid": PAID}, tables={"orders": shop.table("orders", topic="nowhere"), "payments": shop.table("payments")}
+    )
+    refused(shop, 2, "nowhere", shop.servers, "rowkind topics create")
+
+
+def test_a_sink_that_may_not_be_made_and_is_not_there_is_told_by_name(shop: Shop) -> None:
+    """With `create: false` the topic must be there, and so must the progress topic."""
+    shop.job({"paid": PAID | {"create": False}})
+    refused(shop, 2, shop.topic("paid"), "rowkind topics create")
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(shop: Shop) -> None:
+    """It may well be another run of the same job, which must not be disturbed."""
+    shop.job({"paid": PAID})
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with Rowkind(shop.folder / "output", "run", str(shop.folder / "job.yaml"), "--port", str(port)) as running:
+            ended = running.ended()
+    assert ended.code == 1
+    assert f"port {port}" in ended.error
+    assert "--port" in ended.error
+    assert len(ended.error.splitlines()) == 1
+
+
+def test_java_that_is_missing_is_told_in_words(shop: Shop) -> None:
+    """Without Java on the path, or with a JAVA_HOME that holds none."""
+    shop.job({"paid": PAID})
+    with _path_without_java(shop.folder / "bin") as path:
+        refused(shop, 1, "Java", "install", PATH=path, JAVA_HOME="")
+    refused(shop, 1, "JAVA_HOME is /nowhere", JAVA_HOME="/nowhere")
+
+
+def test_java_that_does_not_run_spark_is_told_with_its_path(shop: Shop) -> None:
+    """A Java that ends at once, as one that is too old does."""
+    home = shop.folder / "jre"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text("#!/bin/sh\necho 'UnsupportedClassVersionError' >&2\nexit 1\n")
+    (home / "bin" / "java").chmod(0o755)
+    shop.job({"paid": PAID})
+    refused(shop, 1, str(home / "bin" / "java"), "Java 17 or newer", JAVA_HOME=str(home))
+
+
+def test_every_exit_code_is_in_the_help(tmp_path: Path) -> None:
+    """What these tests expect is what users are told."""
+    with Rowkind(tmp_path, "--help") as running:
+        ended = running.ended()
+    assert re.findall(r"^ +(\d)  ", ended.output, re.MULTILINE) == ["0", "1", "2", "3"]
+
+
+@contextmanager
+def _path_without_java(folder: Path) -> Iterator[str]:
+    """A search path with everything that is on this machine's but Java."""
+    folder.mkdir()
+    for each in os.environ["PATH"].split(os.pathsep):
+        for program in Path(each).glob("*") if Path(each).is_dir() else ():
+            if program.name != "java" and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    assert shutil.which("java", path=str(folder)) is None
+    yield str(folder)
