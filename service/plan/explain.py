@@ -142,6 +142,12 @@ def _advice(sink: Sink) -> Iterator[str]:
                 f"{join.node} has no equal key: all rows meet in one shard, and each change is compared with every row "
                 f"of the other side. Add an equality to ON if there is one."
             )
+    scan = sink.input
+    if isinstance(scan, Scan) and scan.mode == "retract" and scan.primary_key and sink.mode == "retract":
+        yield (
+            f"the rows of {scan.table} reach the sink without a step that knows the old ones: each update must bring its "
+            f"-U, or the row before it stays."
+        )
     if sink.exchange and joins:
         yield (
             f"the sink's key ({', '.join(sink.key)}) is not what the rows come partitioned by, which costs one more "
