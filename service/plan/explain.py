@@ -145,8 +145,8 @@ def _advice(sink: Sink) -> Iterator[str]:
     scan = sink.input
     if isinstance(scan, Scan) and scan.mode == "retract" and scan.primary_key and sink.mode == "retract":
         yield (
-            f"the rows of {scan.table} reach the sink without a step that knows the old ones: each update must bring its "
-            f"-U, or the row before it stays."
+            f"the rows of {scan.table} reach the sink without a step that knows the old ones: each update must bring "
+            f"its -U, or the row before it stays."
         )
     if sink.exchange and joins:
         yield (
