@@ -16,6 +16,7 @@ Layouts, as the plan chooses them by what it knows of unique keys:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,12 +24,13 @@ import numpy as np
 import pyarrow as pa
 
 from operators import merging
-from operators.changes import Uint64s
+from operators.changes import Int64s, Uint64s
 from operators.entries import Entries, consolidate
 from operators.grouping import distinct, is_in
 from operators.hashing import hash64
 from operators.manifest import Manifest, SegmentInfo
 from operators.operator import StateSize
+from operators.segment import Segment
 from operators.shelf import Shelf
 from operators.store import MANIFEST, BlobStore
 
@@ -89,6 +91,25 @@ class Arrangement:
             found = Entries.concat([found, less.filter(is_in(less.place & _UPPER, upper))])
         return self._live(found)
 
+    def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:
+        """How many live rows each of these keys has, without reading them; the keys must all differ.
+
+        `less` are entries to count in, as in `lookup`.
+        """
+        order = np.argsort(hashes)
+        first, keys = hashes[order] & _UPPER, keys.take(pa.array(order))
+        last = first | ~_UPPER
+        counts = np.zeros(len(hashes), np.int64)
+        for info, start, stop in self._touched(first, last):
+            part = slice(start, stop)
+            segment = self._shelf.open(info)
+            counts[part] += segment.weigh(first[part], last[part], keys[part], self._expired_until)
+        if len(less):
+            counts += Segment(consolidate(less)).weigh(first, last, keys, self._expired_until)
+        result = np.empty_like(counts)
+        result[order] = counts
+        return result
+
     def at(self, places: Uint64s) -> Entries:
         """The live rows at these places, each with the number of times it is there."""
         wanted = distinct(places)
@@ -148,16 +169,21 @@ class Arrangement:
     def _gather(self, low: Uint64s, high: Uint64s) -> Entries:
         """The entries of all runs with a place in one of the closed intervals, which are disjoint and ascending."""
         found = []
+        for info, first, stop in self._touched(low, high):
+            segment = self._shelf.open(info)
+            rows = segment.find(low[first:stop], high[first:stop])
+            if len(rows):
+                found.append(segment.entries.take(rows))
+        return Entries.concat(found)
+
+    def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
+        """The segments that may hold places in the closed intervals, with the first such interval and the one after."""
         for run in self._manifest.runs:
             for info in run.segments:
                 first = int(np.searchsorted(high, np.uint64(info.first)))
                 stop = int(np.searchsorted(low, np.uint64(info.last), side="right"))
                 if first < stop:
-                    segment = self._shelf.open(info)
-                    rows = segment.find(low[first:stop], high[first:stop])
-                    if len(rows):
-                        found.append(segment.entries.take(rows))
-        return Entries.concat(found)
+                    yield info, first, stop
 
     def _live(self, entries: Entries) -> Entries:
         if self._expired_until is not None:

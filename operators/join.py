@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.arrangement import Arrangement, Layout
-from operators.changes import Changes, Int8s, Mask, Uint64s
+from operators.changes import Changes, Int8s, Int64s, Mask, Uint64s
 from operators.entries import Entries
 from operators.grouping import distinct, is_in
 from operators.join_output import Emission, Parents, put_out
@@ -135,23 +135,30 @@ class Join:
     def _rows_of_touched_keys(self, left: _Input, right: _Input) -> tuple[SideRows, SideRows]:
         """The rows that each side needs to know of the keys that either side touches."""
         of_left, of_right = left.touched(), right.touched()
-        right_stayed = right.stayed(of_left)
-        left_keys = of_right
-        if self.spec.pads_right:
-            # A right row's pad depends on the left rows of its key also where the right side does not change.
-            left_keys = np.concatenate([of_right, of_left[is_in(of_left, distinct(hashes(right_stayed)))]])
-        left_stayed = left.stayed(left_keys)
-        if self.spec.pads_left:
-            needed = is_in(of_right, distinct(hashes(left_stayed))) & ~is_in(of_right, of_left)
-            right_stayed = Entries.concat([right_stayed, right.stayed(of_right[needed])])
+        left_stayed, right_stayed = left.stayed(of_right), right.stayed(of_left)
+        # A pad depends on the other side's rows of its key also where its own side does not change.
+        for_left = _others(of_right, left_stayed, of_left) if self.spec.pads_left else of_left[:0]
+        for_right = _others(of_left, right_stayed, of_right) if self.spec.pads_right else of_left[:0]
+        if self.spec.condition is not None:
+            both = left.stayed(for_right), right.stayed(for_left)
+            left_stayed, right_stayed = (
+                Entries.concat(parts) for parts in zip((left_stayed, right_stayed), both, strict=True)
+            )
         left_parts = left.resolved.added, left.resolved.removed, left_stayed
         right_parts = right.resolved.added, right.resolved.removed, right_stayed
         groups = number_keys([*left_parts, *right_parts])
         split = sum(len(part) for part in left_parts)
-        return (
-            SideRows.of(*left_parts, groups.ids[:split], groups.count),
-            SideRows.of(*right_parts, groups.ids[split:], groups.count),
-        )
+        left_rows = SideRows.of(*left_parts, groups.ids[:split], groups.count)
+        right_rows = SideRows.of(*right_parts, groups.ids[split:], groups.count)
+        if self.spec.condition is not None:
+            return left_rows, right_rows
+        # Without a condition their number is all that matters.
+        return left_rows.beside(left.count(right_rows, for_right)), right_rows.beside(right.count(left_rows, for_left))
+
+
+def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
+    """The hashes among `touched` of keys that have rows that stay, without those `known`."""
+    return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched, known)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +186,15 @@ class _Input:
     def stayed(self, keys: Uint64s) -> Entries:
         """The rows of the keys with these hashes that were and still are there; refreshed ones as refreshed."""
         return self.arrangement.lookup(keys, less=self.withdrawn)
+
+    def count(self, others: SideRows, keys: Uint64s) -> Int64s:
+        """How many rows that stay there are of each key with one of these hashes, as far as `others` stay with it."""
+        counts = np.zeros(others.key_count, np.int64)
+        if len(keys):
+            rows = others.one_of_each_key(np.flatnonzero(is_in(others.stayed.hash, keys)))
+            of_key = others.stayed.hash[rows], others.stayed.key.take(pa.array(rows))
+            counts[others.keys[others.changed + rows]] = self.arrangement.count(*of_key, self.withdrawn)
+        return counts
 
     def append(self, rows: SideRows, marks: Int8s | None) -> None:
         """Append the entries of the batch; `marks` are the new marks of all `rows`, None where they do not matter."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -30,7 +30,7 @@ class SideRows:
     """The rows of the touched keys on one side: first those added, then those removed, then those that stay.
 
     `keys` numbers the keys over both sides, from 0 to `key_count` - 1; it is -1 where the key is NULL. Weights are
-    positive throughout.
+    positive throughout. `unseen` is how many more rows that stay each key has, where only their number matters.
     """
 
     payload: pa.BinaryArray
@@ -42,6 +42,7 @@ class SideRows:
     added: int
     removed: int
     stayed: Entries
+    unseen: Int64s
 
     @classmethod
     def of(cls, added: Entries, removed: Entries, stayed: Entries, keys: Indices, key_count: int) -> Self:
@@ -57,6 +58,7 @@ class SideRows:
             len(added),
             len(removed),
             stayed,
+            np.zeros(key_count, np.int64),
         )
 
     def __len__(self) -> int:
@@ -66,6 +68,17 @@ class SideRows:
     def changed(self) -> int:
         """How many rows are added or removed; the others stay."""
         return self.added + self.removed
+
+    def beside(self, unseen: Int64s) -> Self:
+        """The same rows, beside so many more of each key that stay."""
+        return replace(self, unseen=unseen)
+
+    def one_of_each_key(self, rows: Indices) -> Indices:
+        """Of these of the rows that stay, numbered from 0, one for each key that is not NULL."""
+        keys = self.keys[self.changed + rows]
+        one = np.full(self.key_count, -1)
+        one[keys[keys >= 0]] = rows[keys >= 0]
+        return one[one >= 0]
 
     def is_removed(self, rows: Indices) -> Mask:
         """Which of these rows are removed."""
@@ -155,7 +168,7 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
     a row stays and no match of it comes or goes, both counts may be zero although it has matches.
     """
     if pairs.matches is None:
-        stayed = inner.count_by_key(inner.changed, len(inner))
+        stayed = inner.count_by_key(inner.changed, len(inner)) + inner.unseen
         before = stayed + inner.count_by_key(inner.added, inner.changed)
         now = stayed + inner.count_by_key(0, inner.added)
         real = outer.keys >= 0

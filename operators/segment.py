@@ -14,10 +14,10 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Indices, Uint64s
+from operators.changes import Indices, Int64s, Uint64s
 from operators.entries import SCHEMA, Entries
 from operators.errors import StateCorrupted, StateFormatUnknown
-from operators.grouping import members
+from operators.grouping import equal_bytes, members
 
 FORMAT = b"rowkind segment 1\n"
 _HEADER = 64
@@ -62,6 +62,32 @@ class Segment:
         counts = np.searchsorted(places, high[hits], side="right") - first
         owner, rank = members(counts)
         return first[owner] + rank
+
+    def weigh(self, low: Uint64s, high: Uint64s, keys: pa.BinaryArray, expired_until: int | None) -> Int64s:
+        """The sum of the unexpired weights of each key, whose rows lie in these closed intervals of places.
+
+        Where many rows are concerned they are summed as stretches, whose rows all have one key as a rule.
+        """
+        entries = self.entries
+        weight = entries.weight
+        if expired_until is not None:
+            weight = np.where(entries.written_at > expired_until, weight, 0)
+        first = np.searchsorted(entries.place, low)
+        stop = np.searchsorted(entries.place, high, side="right")
+        result = np.zeros(len(low), np.int64)
+        severally = np.flatnonzero(stop > first)
+        if int((stop - first).sum()) > len(entries) // 4:
+            new_key = ~equal_bytes(entries.key[1:], entries.key[:-1])
+            number, total = (np.concatenate(([0], np.cumsum(steps))) for steps in (new_key, weight))
+            of_one_key = number[first[severally]] == number[stop[severally] - 1]
+            whole, severally = severally[of_one_key], severally[~of_one_key]
+            whole = whole[equal_bytes(entries.key.take(pa.array(first[whole])), keys.take(pa.array(whole)))]
+            result[whole] = total[stop[whole]] - total[first[whole]]
+        owner, rank = members((stop - first)[severally])
+        of_key, row = severally[owner], first[severally][owner] + rank
+        same = equal_bytes(entries.key.take(pa.array(row)), keys.take(pa.array(of_key)))
+        np.add.at(result, of_key[same], weight[row[same]])
+        return result
 
     def after(self, place: int, seq: int) -> int:
         """The first row that comes after (place, seq)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -262,3 +263,20 @@ def test_a_single_row_is_found_without_reading_the_rest_of_its_key(monkeypatch: 
     found = Arrangement(store, "rows", "multiset", None, 0).at(many.place[:3])
     assert len(found) == 3
     assert sum(taken) <= 6
+
+
+def test_rows_are_counted_by_key_without_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few or many rows, expired ones, retractions and keys that share their place: the counts are those of lookup."""
+    monkeypatch.setattr(segment, "SEGMENT_ROWS", 50)
+    store = MemoryStore()
+    many = entries([b"%d" % row for row in range(300)], key=b"many", written_at=5)
+    put(store, many, entries([b"few"], key=b"few", written_at=5), entries([b"old"] * 40, key=b"many"))
+    shares = entries([b"%d" % row for row in range(30)], key=b"shares", written_at=5)
+    upper = np.uint64(0xFFFFFFFF << 32)
+    shares = dataclasses.replace(shares, place=(shares.place & ~upper) | (many.place[:30] & upper))
+    put(store, shares, many.slice(0, 100).relabel(weight=np.full(100, -1)))
+    keys = binary([b"none", b"many", b"few"])
+    counted = Arrangement(store, "rows", "multiset", 10, 12).count(
+        hash64(keys), keys, entries([b"few"], key=b"few", written_at=5, weight=-1)
+    )
+    assert counted.tolist() == [0, 200, 0]
