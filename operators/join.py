@@ -122,6 +122,7 @@ class Join:
             right_marks = padded if marked else None
         left.append(left_rows, left_marks)
         right.append(right_rows, right_marks)
+        of_left, of_right = left.arrangement.finish(), right.arrangement.finish()
         return Output(
             put_out(
                 Emission.concat(emissions),
@@ -129,7 +130,8 @@ class Join:
                 Parents.of(right_rows.payload, right_rows.seq, spec.right_pad),
             ),
             Changes.concat([left.unmatched, right.unmatched]),
-            left.arrangement.finish().state + right.arrangement.finish().state,
+            of_left.state + of_right.state,
+            of_left.merged_rows + of_right.merged_rows,
         )
 
     def _rows_of_touched_keys(self, left: _Input, right: _Input) -> tuple[SideRows, SideRows]:

@@ -272,3 +272,14 @@ def test_an_empty_batch_puts_nothing_out_and_keeps_the_state() -> None:
     output = join.join.process(Changes.empty(), join.stores, 1)
     assert len(output.rows) == len(output.unmatched) == 0
     assert output.state.rows == 1
+
+
+def test_the_merge_work_of_a_batch_is_reported() -> None:
+    """The fourth run of a side makes a merge of all four due."""
+    join = Running("inner")
+    merged = []
+    for number in range(4):
+        join.batch((L, INSERT, (number, 7, 0)), (R, INSERT, (number, 8, 0)))
+        assert join.output is not None
+        merged.append(join.output.merged_rows)
+    assert merged == [0, 0, 0, 8]
