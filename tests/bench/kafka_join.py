@@ -83,7 +83,7 @@ def main() -> None:
         (folder / "job.yaml").write_text(job)
         with _job(folder / "job.yaml") as (process, port):
             points = _until(process, port, 2 * given.rows)
-        _print(points)
+        _print(points, given.parallelism)
         _check(broker.bootstrap_servers, given.rows)
 
 
@@ -123,11 +123,12 @@ def produce(servers: str, folder: Path, rows: int, seed: int = 42) -> None:
 
 @dataclass(frozen=True)
 class _Point:
-    """The job's metrics and CPU seconds at a time, both in seconds."""
+    """The job's metrics and CPU seconds at a time; all times in seconds."""
 
     at: float
     rows: float
     cpu: float
+    batches: float
     stages: dict[str, float]
 
 
@@ -138,7 +139,13 @@ def _job(path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        line = next(line for line in process.stderr if "metrics and health on port" in line)
+        log = []
+        for line in process.stderr:
+            log.append(line)
+            if "metrics and health on port" in line:
+                break
+        else:
+            raise SystemExit("the job did not start:\n" + "".join(log))
         yield process, int(line.split()[-1])
     finally:
         process.send_signal(signal.SIGTERM)
@@ -161,13 +168,15 @@ def _until(process: subprocess.Popen[str], port: int, rows: int) -> list[_Point]
 def _point(pid: int, port: int) -> _Point:
     with urllib.request.urlopen(f"http://localhost:{port}/metrics") as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
-    rows, stages = 0.0, defaultdict[str, float](float)
+    rows, batches, stages = 0.0, 0.0, defaultdict[str, float](float)
     for sample in (sample for family in families for sample in family.samples):
+        if sample.name == "rowkind_batch_duration_seconds_sum":
+            batches += sample.value
         if sample.name == "rowkind_rows_in_total":
             rows += sample.value
         if sample.name.endswith("_seconds_total"):
             stages[f"{sample.name.split('_')[1]} {sample.labels['stage']}"] += sample.value
-    return _Point(time.monotonic(), rows, _cpu_seconds(pid), stages)
+    return _Point(time.monotonic(), rows, _cpu_seconds(pid), batches, stages)
 
 
 def _cpu_seconds(root: int) -> float:
@@ -190,7 +199,7 @@ def _cpu_seconds(root: int) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
-def _print(points: list[_Point]) -> None:
+def _print(points: list[_Point], parallelism: int) -> None:
     def line(name: str, first: _Point, last: _Point) -> None:
         rows, seconds = last.rows - first.rows, last.at - first.at
         cpu = (last.cpu - first.cpu) / rows * 1e6
@@ -201,11 +210,15 @@ def _print(points: list[_Point]) -> None:
     line("from the job's start", points[0], points[-1])
     if len(points) > 4:
         line("without the first two batches", points[2], points[-1])
-    first = points[2] if len(points) > 4 else points[0]
-    rows = points[-1].rows - first.rows
-    for stage in sorted(points[-1].stages):
-        seconds = points[-1].stages[stage] - first.stages.get(stage, 0)
+    first, last = points[2] if len(points) > 4 else points[0], points[-1]
+    rows, tasks = last.rows - first.rows, 0.0
+    for stage in sorted(last.stages):
+        seconds = last.stages[stage] - first.stages.get(stage, 0)
+        tasks += seconds
         print(f"  {stage:<26}{seconds:>8.2f} task seconds {seconds / rows * 1e6:>8.2f} µs/row")
+    # What is in no task of ours: shuffle, planning, state and offset commits, waiting for the slower task.
+    rest = parallelism * (last.batches - first.batches) - tasks
+    print(f"  {'shuffle, commits, the rest':<26}{rest:>8.2f} task seconds {rest / rows * 1e6:>8.2f} µs/row")
 
 
 def _check(servers: str, payments: int) -> None:
