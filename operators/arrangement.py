@@ -5,11 +5,15 @@ A batch appends one small run; `merging` keeps the runs few. What is live is the
 layout. So all rows of a key are found by one interval, and a single row of a key with a million others by one number.
 A place narrows the search and decides nothing: two keys in one place cost time only.
 
+In layout *ordered* the sub-key is an order key, bytes that compare as the rows of a key rank. There the place has 24
+bits of the hash, then the 40 bits of the order code, so that a run can be read from the first row of a key on.
+
 Layouts, as the plan chooses them by what it knows of unique keys:
 
     one row per key   the key contains a unique key                        place = hash, 0
     unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
     multiset          nothing is unique; equal rows are kept severally     place = hash, hash64(payload)
+    ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
 
 (The arrangement of differential dataflow and the trace of DBSP, with the blob store in the part of the allocator.)
 """
@@ -23,8 +27,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from operators import merging
-from operators.changes import Int64s, Uint64s
+from operators import merging, order_code
+from operators.changes import Int64s, Mask, Uint64s
 from operators.entries import Entries, consolidate
 from operators.grouping import distinct, is_in
 from operators.hashing import hash64
@@ -34,21 +38,23 @@ from operators.segment import Segment
 from operators.shelf import Shelf
 from operators.store import MANIFEST, BlobStore
 
-Layout = Literal["one row per key", "unique key", "multiset"]
+Layout = Literal["one row per key", "unique key", "multiset", "ordered"]
 
-_UPPER = np.uint64(0xFFFFFFFF00000000)
-_LOWER = np.uint64(0x00000000FFFFFFFF)
+UPPER = np.uint64(0xFFFFFFFF00000000)
+UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
 
 
 def places(layout: Layout, hashes: Uint64s, sub: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
     """Where rows stand in an arrangement of this layout."""
     match layout:
         case "one row per key":
-            return hashes & _UPPER
+            return hashes & UPPER
         case "unique key":
-            return (hashes & _UPPER) | (hash64(sub) >> np.uint64(32))
+            return (hashes & UPPER) | (hash64(sub) >> np.uint64(32))
         case "multiset":
-            return (hashes & _UPPER) | (hash64(payload) >> np.uint64(32))
+            return (hashes & UPPER) | (hash64(payload) >> np.uint64(32))
+        case "ordered":
+            return (hashes & UPPER_ORDERED) | order_code.order_code(sub)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class Arrangement:
     def __init__(self, store: BlobStore, name: str, layout: Layout, ttl_ms: int | None, now: int) -> None:
         self.layout = layout
         self.now = now
+        self._of_key = UPPER_ORDERED if layout == "ordered" else UPPER
         self._store = store
         self._shelf = Shelf(store, name)
         self._expired_until = None if ttl_ms is None else now - ttl_ms
@@ -85,11 +92,47 @@ class Arrangement:
         There may be rows of other keys among them, as there always may be where keys are told by their hashes.
         `less` are entries to count in as if they had been appended already: what is left after a batch's retractions.
         """
-        upper = distinct(hashes & _UPPER)
-        found = self._gather(upper, upper | _LOWER)
+        first = self.firsts(hashes)
+        found = self._gather(first, first | ~self._of_key)
         if less is not None:
-            found = Entries.concat([found, less.filter(is_in(less.place & _UPPER, upper))])
+            found = Entries.concat([found, less.filter(is_in(less.place & self._of_key, first))])
         return self._live(found)
+
+    def firsts(self, hashes: Uint64s) -> Uint64s:
+        """The places at which the rows of keys with these hashes begin, each once, ascending."""
+        return distinct(hashes & self._of_key)
+
+    def from_the_top(self, firsts: Uint64s, enough: int, less: Entries) -> tuple[Entries, Uint64s]:
+        """The first live rows from each of the places `firsts` on, and up to which places these are all there are.
+
+        Of every run at least `enough` entries are read from each place on, as long as there are so many. What is read
+        of one run beyond the least place that another was read up to is left out, so that nothing is missing in
+        between. Where the rows of the keys end before, the place up to is the last one that such a row could have:
+        see `ends`. `less` are entries as for `lookup`, all of them rows of these keys.
+        """
+        until, found = self.ends(firsts), [less]
+        for run in self._manifest.runs:
+            missing = np.full(len(firsts), enough)
+            for info in run.segments:
+                rows = np.flatnonzero((firsts <= np.uint64(info.last)) & (until >= np.uint64(info.first)))
+                if len(rows):
+                    segment = self._shelf.open(info)
+                    some, until[rows], missing[rows] = segment.find_first(firsts[rows], until[rows], missing[rows])
+                    found.append(segment.entries.take(some))
+        entries = Entries.concat(found)
+        return self._live(entries.filter(self.is_before(entries.place, firsts, until))), until
+
+    def ends(self, firsts: Uint64s) -> Uint64s:
+        """The last places that rows could have whose keys begin at these places."""
+        return firsts | ~self._of_key
+
+    def is_before(self, places: Uint64s, firsts: Uint64s, until: Uint64s) -> Mask:
+        """Which of the places lie between one of `firsts` and the place `until` that belongs to it."""
+        if len(firsts) == 0:
+            return np.zeros(len(places), np.bool_)
+        owner = np.searchsorted(firsts, places, side="right") - 1
+        result: Mask = (owner >= 0) & (places <= until[owner])
+        return result
 
     def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:
         """How many live rows each of these keys has, without reading them; the keys must all differ.
@@ -97,8 +140,8 @@ class Arrangement:
         `less` are entries to count in, as in `lookup`.
         """
         order = np.argsort(hashes)
-        first, keys = hashes[order] & _UPPER, keys.take(pa.array(order))
-        last = first | ~_UPPER
+        first, keys = hashes[order] & self._of_key, keys.take(pa.array(order))
+        last = first | ~self._of_key
         counts = np.zeros(len(hashes), np.int64)
         for info, start, stop in self._touched(first, last):
             part = slice(start, stop)
@@ -114,6 +157,10 @@ class Arrangement:
         """The live rows at these places, each with the number of times it is there."""
         wanted = distinct(places)
         return self._live(self._gather(wanted, wanted))
+
+    def between(self, low: Uint64s, high: Uint64s) -> Entries:
+        """The live rows with a place in one of these closed intervals, which are disjoint and ascending."""
+        return self._live(self._gather(low, high))
 
     def append(self, entries: Entries) -> None:
         """Add entries; a negative one must be the exact opposite of what a lookup gave."""

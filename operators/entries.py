@@ -124,6 +124,18 @@ class Entries:
             )
         )
 
+    def __neg__(self) -> Self:
+        """The entries that cancel these."""
+        return self.relabel(weight=-self.weight)
+
+    @property
+    def units(self) -> Self:
+        """Each of these rows as often as it is there, with weight 1; all weights must be positive."""
+        if (self.weight == 1).all():
+            return self
+        rows = self.take(np.repeat(np.arange(len(self)), self.weight))
+        return rows.relabel(weight=np.ones(len(rows), np.int64))
+
     def relabel(self, *, weight: Int64s | None = None, mark: Int8s | None = None) -> Self:
         """The same rows with other weights or marks."""
         return replace(self, weight=self.weight if weight is None else weight, mark=self.mark if mark is None else mark)

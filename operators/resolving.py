@@ -4,14 +4,18 @@ A retraction is resolved, when it arrives, to a row that is there: of equal rows
 takes over that row's written_at, seq and mark, so that the two cancel exactly and expire together. One that finds no
 row changes nothing and is unmatched.
 
-Layout *multiset*: a retraction takes away a row with the same key and payload. Layouts *one row per key* and *unique
-key*: rows are identified by (key, sub-key). The last change of a row in the batch decides, an insertion replaces
-whatever is there, and what is taken away is always the stored row, whatever payload the retraction carries. Rows whose
-key is NULL and that have no sub-key have no identity, whichever the layout; they are treated as a multiset.
+Layouts *multiset* and *ordered*: a retraction takes away a row with the same key and payload, in layout *ordered* also
+with the same sub-key. Layouts *one row per key* and *unique key*: rows are identified by (key, sub-key). The last
+change of a row in the batch decides, an insertion replaces whatever is there, and what is taken away is always the
+stored row, whatever payload the retraction carries. Rows whose key is NULL and that have no sub-key have no identity,
+whichever the layout; they are treated as a multiset.
 
 The order of changes is (seq, retraction before insertion) where the input is ordered by seq. Elsewhere the batch is a
 set of signed rows without order: retractions may then take away rows that the same batch brings, so in a multiset
 insertions count first and in the other layouts retractions do.
+
+Where an operator keeps rows in layout *ordered* and has read those of the touched keys anyway, `replace_among` treats
+them as identified by something else than their sub-key.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from operators.arrangement import Arrangement, places
 from operators.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary
 from operators.entries import Entries
 from operators.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
-from operators.hashing import mix
+from operators.hashing import hash64, mix
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Resolved:
 
 def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
     """What `changes` (kinds 0 to 3, all of one input) do to the arrangement; nothing is appended to it yet."""
-    if arrangement.layout == "multiset":
+    if arrangement.layout in ("multiset", "ordered"):
         return _resolve_multiset(arrangement, changes, by_seq=by_seq)
     anonymous = _null(changes.key) & (_lengths(changes.sub) == 0)
     if not anonymous.any():
@@ -63,6 +67,25 @@ def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Reso
     )
 
 
+def replace_among(
+    arrangement: Arrangement,
+    changes: Changes,
+    stored: Entries,
+    identities: tuple[pa.BinaryArray, pa.BinaryArray],
+    *,
+    by_seq: bool,
+) -> Resolved:
+    """What `changes` do to the arrangement where (key, identity) identifies rows.
+
+    `stored` are all rows of the changes' keys, and maybe of others; `identities` are those of changes and stored rows.
+    """
+    identity = concat_binary(identities)
+    codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(identity))
+    groups = group(codes, [concat_binary([changes.key, stored.key]), identity])
+    place = places(arrangement.layout, changes.hash, changes.sub, changes.payload)
+    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+
+
 def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
     place = places(arrangement.layout, changes.hash, changes.sub, changes.payload)
     retraction = changes.weight < 0
@@ -73,7 +96,10 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
     rows = np.flatnonzero(concerned)
     changes, place, retraction = changes.take(rows), place[rows], retraction[rows]
     stored = arrangement.at(place)
-    groups = _group(changes, place, stored, (changes.key, stored.key), (changes.payload, stored.payload))
+    columns = [(changes.key, stored.key), (changes.payload, stored.payload)]
+    if arrangement.layout == "ordered":
+        columns.append((changes.sub, stored.sub))
+    groups = _group(changes, place, stored, *columns)
     of_change, of_stored = groups.ids[: len(rows)], groups.ids[len(rows) :]
 
     there = np.zeros(groups.count, np.int64)
@@ -85,7 +111,7 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
 
     # The queue of each group, oldest first, one element per row: the retractions take from its head.
     new = _new_entries(arrangement, changes, place).filter(~retraction)
-    units = Entries.concat([_units(stored), new])
+    units = Entries.concat([stored.units, new])
     is_new = np.repeat([False, True], [len(units) - len(new), len(new)])
     owner = np.concatenate([np.repeat(of_stored, stored.weight), of_change[~retraction]])
     queue = np.lexsort((units.seq, units.written_at, owner))
@@ -130,6 +156,13 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
     if len(stored) == 0 and not (changes.weight < 0).any() and len(distinct(place)) == len(place):
         return _nothing_but_new(arrangement, changes, place)
     groups = _group(changes, place, stored, (changes.key, stored.key), (changes.sub, stored.sub))
+    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+
+
+def _replace(
+    arrangement: Arrangement, changes: Changes, place: Uint64s, stored: Entries, groups: Groups, *, by_seq: bool
+) -> Resolved:
+    """What the changes do, given the groups of rows with one identity over changes and, after them, stored rows."""
     of_change, of_stored = groups.ids[: len(changes)], groups.ids[len(changes) :]
     there = np.zeros(groups.count, np.bool_)
     there[of_stored] = True
@@ -155,7 +188,7 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
     old, new = _equal_rows(gone, of_gone, come, of_change[new], groups.count)
     stays, goes = np.ones(len(come), np.bool_), np.ones(len(gone), np.bool_)
     stays[new], goes[old] = False, False
-    return Resolved(come.filter(stays), _units(gone.filter(goes)), _refresh(gone.take(old), come.take(new)), unmatched)
+    return Resolved(come.filter(stays), gone.filter(goes).units, _refresh(gone.take(old), come.take(new)), unmatched)
 
 
 def _equal_rows(
@@ -177,14 +210,6 @@ def _refresh(old: Entries, new: Entries) -> Entries:
     if len(old) == 0:
         return old
     return Entries.concat([old.relabel(weight=np.full(len(old), -1)), new.relabel(mark=old.mark)])
-
-
-def _units(entries: Entries) -> Entries:
-    """Each of these rows as often as it is there, with weight 1."""
-    if (entries.weight == 1).all():
-        return entries
-    units = entries.take(np.repeat(np.arange(len(entries)), entries.weight))
-    return units.relabel(weight=np.ones(len(units), np.int64))
 
 
 def _group(

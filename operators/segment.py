@@ -63,6 +63,23 @@ class Segment:
         owner, rank = members(counts)
         return first[owner] + rank
 
+    def find_first(self, low: Uint64s, high: Uint64s, missing: Int64s) -> tuple[Indices, Uint64s, Int64s]:
+        """The first `missing` rows whose place lies in each of the closed intervals, which are disjoint and ascending.
+
+        A place is read whole. Also returned: up to which place each interval has been read, which is before its end
+        where that was enough, and how many rows are missing still. Where none was missing, all of it is read: the
+        interval is then the rest of a place that ended another segment.
+        """
+        places = self.entries.place
+        first = np.searchsorted(places, low)
+        counts = np.searchsorted(places, high, side="right") - first
+        enough = np.flatnonzero((missing > 0) & (counts >= missing))
+        until = high.copy()
+        until[enough] = places[first[enough] + missing[enough] - 1]
+        counts[enough] = np.searchsorted(places, until[enough], side="right") - first[enough]
+        owner, rank = members(counts)
+        return first[owner] + rank, until, missing - counts
+
     def weigh(self, low: Uint64s, high: Uint64s, keys: pa.BinaryArray, expired_until: int | None) -> Int64s:
         """The sum of the unexpired weights of each key, whose rows lie in these closed intervals of places.
 

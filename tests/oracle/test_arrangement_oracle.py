@@ -15,13 +15,13 @@ import pytest
 
 from operators import merging, segment
 from operators.arrangement import Arrangement, Finished, Layout, places
-from operators.changes import binary
+from operators.changes import Uint64s, binary
 from operators.entries import Entries
 from operators.hashing import hash64
 from operators.manifest import Manifest
 from operators.store import MANIFEST, MemoryStore
 
-LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
+LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ordered")
 BATCHES = 60
 
 Entry = tuple[bytes | None, bytes, bytes, int, int, int]
@@ -89,6 +89,16 @@ def _assert_state(arrangement: Arrangement, store: MemoryStore, live: Counter[En
     some = Counter({entry: count for entry, count in live.items() if entry[2].endswith((b"0", b"1"))})
     at_places = _read(arrangement.at(_entries(some, arrangement.layout).place))
     assert all(at_places[entry] == count for entry, count in some.items())
+    _assert_top(arrangement, hashes, live)
+
+
+def _assert_top(arrangement: Arrangement, hashes: Uint64s, live: Counter[Entry]) -> None:
+    """What is read from the top is all there is up to some place, and in the end everything."""
+    firsts, everything = arrangement.firsts(hashes), _entries(live, arrangement.layout)
+    for enough in (1, 3, 1000):
+        found, until = arrangement.from_the_top(firsts, enough, Entries.empty())
+        assert _read(found) == _read(everything.filter(arrangement.is_before(everything.place, firsts, until)))
+    assert (until == arrangement.ends(firsts)).all()
 
 
 def _finish(store: MemoryStore, layout: Layout, ttl_ms: int | None, now: int, step: Counter[Entry]) -> Finished:

@@ -1,0 +1,182 @@
+"""What ranks are tested with: inputs, random changelogs that the strategies take, and the definition.
+
+Rows are (id, partition, value). The operator orders by the value, NULLS FIRST ascending and NULLS LAST descending. The
+definition, `numbers`, recounts all rows of all partitions; `NaiveRank` applies it with a clock, one batch at a time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from operators.changes import Changes, Int64s, RowKind, binary
+from operators.rank import RankSpec
+from operators.rank_rows import RankFunction, Ties
+from tests import changelogs
+from tests.changelogs import Change, Row, pack, unpack
+from tests.oracle.inputs import Batches, Input, random_batches
+from tests.oracle.naive_join import NaiveSide, Stored
+
+
+@dataclass(frozen=True)
+class RankInput(Input):
+    """The input of a rank.
+
+    `stretch` is what values are multiplied with: with a large one, small ones apart share an order code. Where rows are
+    not `ordered`, all of a partition are ties.
+    """
+
+    stretch: int = 1
+    descending: bool = False
+    ordered: bool = True
+    hashed: changelogs.Hash = changelogs.strong_hash
+
+    def columns(self, batch: Sequence[Change]) -> Changes:
+        """A batch as the operator takes it."""
+        keys = [pack((change.row[1],)) for change in batch]
+        return Changes(
+            np.zeros(len(batch), np.int8),
+            np.array([change.kind for change in batch], np.int8),
+            self.hashed(keys),
+            binary(keys),
+            binary(self._order_key(change.row[2]) for change in batch),
+            np.array([change.seq for change in batch], np.int64),
+            binary(pack(change.row) for change in batch),
+        )
+
+    def _order_key(self, value: int | None) -> bytes:
+        if not self.ordered:
+            return b""
+        if value is None:
+            return b"\2" if self.descending else b"\0"
+        # A second column tells values apart that the stretch leaves with one order code.
+        high, low = pack((2**40 if self.stretch > 1 else value,)), pack((value,))
+        key = (high + low)[1:] if self.stretch > 1 else high[1:]
+        return b"\1" + (bytes(255 - octet for octet in key) if self.descending else key)
+
+
+def numbered(payloads: pa.BinaryArray, numbers: Int64s) -> pa.BinaryArray:
+    """The rows with their numbers as a last column."""
+    pairs = zip(payloads.to_pylist(), numbers.tolist(), strict=True)
+    return binary(payload + pack((number,)) for payload, number in pairs)
+
+
+def identity(payloads: pa.BinaryArray) -> pa.BinaryArray:
+    """The id of each row, which is its unique key."""
+    return binary(pack(unpack(payload)[:1]) for payload in payloads.to_pylist())
+
+
+def changelog(rank: RankSpec, of: Input, seed: str, batches: int, changes: int) -> Batches:
+    """A random changelog as the strategy takes it."""
+    match rank.strategy:
+        case "retract":
+            return random_batches((of,), seed, batches, changes)
+        case "append":
+            return [
+                [change for change in batch if change.sign > 0]
+                for batch in random_batches((of,), seed, batches, changes)
+            ]
+        case "improving":
+            return _improving(of, rank, seed, batches, changes)
+
+
+def _improving(of: Input, rank: RankSpec, seed: str, batches: int, changes: int) -> Batches:
+    """Updates of rows with ids, each in the partition of its id, whose values only get better."""
+    assert isinstance(of, RankInput)
+    generator = random.Random(seed)
+    live: dict[int, Row] = {}
+    seq, result = 0, []
+    for _ in range(generator.randint(1, batches)):
+        batch: list[Change] = []
+        touched = set()
+        for _ in range(generator.randint(0, changes)):
+            number = generator.randint(0, 11)
+            if number in touched and not of.by_seq:
+                continue
+            touched.add(number)
+            value = 6 if number not in live else live[number][2]
+            assert value is not None
+            better = (12 - value if of.descending else value) - generator.choice([0, 0, 1, 2])
+            row = (number, None if number % 3 == 2 else number % 3, 12 - better if of.descending else better)
+            if number in live and generator.random() < 0.5:
+                seq += 1
+                batch.append(Change(0, RowKind.UPDATE_BEFORE, live[number], seq))
+            seq += 1
+            batch.append(Change(0, RowKind.UPDATE_AFTER, row, seq))
+            live[number] = row
+        generator.shuffle(batch)
+        result.append(batch)
+    assert rank.identity is identity
+    return result
+
+
+def numbers(function: RankFunction, rows: Sequence[Stored], of: RankInput, ties: Ties) -> dict[int, int]:
+    """The definition: the number of each row of one partition, by the identity of its object."""
+
+    def order(one: Stored) -> tuple[int, ...]:
+        value = one.row[2]
+        if not of.ordered:
+            return ()
+        if value is None:
+            return (1,) if of.descending else (-1,)
+        return 0, (-value if of.descending else value)
+
+    seq = -1 if ties == "latest first" else 1
+    ranked = sorted(rows, key=lambda one: (order(one), seq * one.seq, pack(one.row)))
+    orders = [order(one) for one in ranked]
+    match function:
+        case "row_number":
+            return {id(one): at + 1 for at, one in enumerate(ranked)}
+        case "rank":
+            return {id(one): orders.index(order(one)) + 1 for one in ranked}
+        case "dense_rank":
+            return {id(one): len(set(orders[: orders.index(order(one))])) + 1 for one in ranked}
+
+
+@dataclass
+class NaiveRank:
+    """The definition with a clock: in every batch the touched partitions are numbered anew.
+
+    What was put out of a row that has expired stays. What a strategy drops, because it cannot reach the range any more,
+    is not there when a row before it expires. `out` holds the visible rows in the output with their numbers.
+    """
+
+    spec: RankSpec
+    of: RankInput
+    side: NaiveSide
+    out: dict[int, tuple[Stored, int]] = field(default_factory=dict)
+
+    def process(self, batch: Sequence[Change], now: int) -> Counter[Row]:
+        """Apply one batch; returns the net output, rows with their signed number."""
+        spec = self.spec
+        self.side.expire(now)
+        before = {id(one): (one, one.seq) for one in self.side.stored}
+        self.out = {at: each for at, each in self.out.items() if at in before}
+        self.side.apply(batch, now)
+        after = {id(one): (one, one.seq) for one in self.side.stored}
+        partitions = {one.row[1] for at, (one, _) in (before | after).items() if before.get(at) != after.get(at)}
+        output: Counter[Row] = Counter()
+        for partition in partitions:
+            for at, (one, number) in list(self.out.items()):
+                if one.row[1] == partition:
+                    output[self._row(one, number)] -= 1
+                    del self.out[at]
+            rows = [one for one in self.side.stored if one.row[1] == partition]
+            ranks = numbers(spec.function, rows, self.of, spec.ties)
+            for one in rows:
+                if spec.first <= ranks[id(one)] <= spec.last:
+                    output[self._row(one, ranks[id(one)])] += 1
+                    self.out[id(one)] = one, ranks[id(one)]
+            if spec.strategy != "retract":
+                limits = numbers("rank", rows, self.of, spec.ties) if spec.strategy == "improving" else ranks
+                dropped = {id(one) for one in rows if limits[id(one)] > spec.last}
+                self.side.stored = [one for one in self.side.stored if id(one) not in dropped]
+        return Counter({row: count for row, count in output.items() if count})
+
+    def _row(self, one: Stored, number: int) -> Row:
+        return one.row if self.spec.numbered is None else (*one.row, number)

@@ -1,0 +1,200 @@
+"""The rank and the deduplication against DuckDB: after every batch the output is what SQL says about the input so far.
+
+Each case is a random changelog over a function, a range, a strategy, a direction, with the number or without, with few
+values, so that there are ties, NULLs and duplicates; with strong and weak hashes, order keys that share their code,
+and segments of a few rows. DuckDB numbers the folded input of all batches at once, by batch number. These tests see
+wrong rows or numbers in any batch, rows taken back that are not there, output that is not net, and retractions
+wrongly (not) counted as unmatched. A failing case is shrunk and printed.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from operators import merging, rank, segment
+from operators.deduplicate import Deduplicate, DeduplicateSpec
+from operators.operator import Operator
+from operators.rank import Rank, RankSpec, Strategy
+from operators.rank_rows import RankFunction
+from operators.store import MemoryStore
+from tests import changelogs
+from tests.changelogs import Row, fold, net, show
+from tests.oracle.inputs import Batches, shrink
+from tests.oracle.naive_join import NaiveSide
+from tests.oracle.ranked import RankInput, changelog, identity, numbered
+
+CASES_EACH = 75
+DEDUPLICATIONS_EACH = 130
+FUNCTIONS: tuple[tuple[RankFunction, Strategy], ...] = (
+    ("row_number", "append"),
+    ("row_number", "improving"),
+    ("row_number", "retract"),
+    ("rank", "append"),
+    ("rank", "improving"),
+    ("rank", "retract"),
+    ("dense_rank", "append"),
+    ("dense_rank", "retract"),
+)
+RANGES = ((1, 1), (1, 2), (2, 2), (3, 5), (2, 3))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is computed of which input, and how SQL says it."""
+
+    operator: Operator
+    of: RankInput
+    rank: RankSpec
+
+    @property
+    def sql(self) -> str:
+        """The rows in the range, by batch."""
+        spec, of = self.rank, self.of
+        order = ["v DESC NULLS LAST" if of.descending else "v ASC NULLS FIRST"] if of.ordered else []
+        if spec.function == "row_number":
+            order.append("seq" if spec.ties == "earliest first" else "seq DESC")
+        number = f"{spec.function}() OVER (PARTITION BY batch, k ORDER BY {', '.join(order)})"
+        return (
+            f"SELECT batch, id, k, v {', n' if spec.numbered else ''} FROM (SELECT *, {number} n FROM t) "
+            f"WHERE n BETWEEN {spec.first} AND {spec.last}"
+        )
+
+
+@pytest.fixture(scope="module")
+def database() -> duckdb.DuckDBPyConnection:
+    """One connection, one thread: the tables are tiny."""
+    return duckdb.connect(config={"threads": 1})
+
+
+@pytest.mark.parametrize(("function", "strategy"), FUNCTIONS)
+def test_the_rank_is_what_sql_says_after_every_batch(
+    function: RankFunction,
+    strategy: Strategy,
+    database: duckdb.DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Folding the output after each batch gives SQL's result over the folded input."""
+
+    def case(generator: random.Random) -> Case:
+        of = _random_input(generator, strategy)
+        first, last = generator.choice(RANGES)
+        spec = RankSpec(
+            function,
+            first,
+            last,
+            strategy,
+            numbered=generator.choice([None, numbered]),
+            identity=identity if strategy == "improving" else None,
+            by_seq=of.by_seq,
+        )
+        return Case(Rank(spec), of, spec)
+
+    _run(database, monkeypatch, f"{function}, {strategy}", CASES_EACH, case)
+
+
+@pytest.mark.parametrize("strategy", ["append", "retract"])
+@pytest.mark.parametrize("keep", ["first", "last"])
+def test_the_deduplication_is_what_sql_says_after_every_batch(
+    keep: str, strategy: Strategy, database: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folding the output after each batch gives the first or last row of each key of the folded input."""
+
+    def case(generator: random.Random) -> Case:
+        by_time = generator.random() < 0.7
+        of = _random_input(generator, strategy, ordered=by_time, descending=keep == "last")
+        assert keep in ("first", "last")
+        assert strategy != "improving"
+        spec = DeduplicateSpec("last" if keep == "last" else "first", strategy, by_seq=of.by_seq)
+        definition = RankSpec("row_number", 1, 1, strategy, ties="latest first" if keep == "last" else "earliest first")
+        return Case(Deduplicate(spec), of, definition)
+
+    _run(database, monkeypatch, f"{keep}, {strategy}", DEDUPLICATIONS_EACH, case)
+
+
+def _random_input(
+    generator: random.Random, strategy: Strategy, *, ordered: bool = True, descending: bool | None = None
+) -> RankInput:
+    return RankInput(
+        "unique key" if strategy == "improving" else "multiset",
+        by_seq=generator.random() < 0.5,
+        stretch=generator.choice([1, 2]),
+        descending=generator.random() < 0.5 if descending is None else descending,
+        ordered=ordered,
+        hashed=generator.choice([changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash]),
+    )
+
+
+def _run(
+    database: duckdb.DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    cases: int,
+    new: Callable[[random.Random], Case],
+) -> None:
+    for number in range(cases):
+        seed = f"{name}, {number}"
+        generator = random.Random(seed)
+        case = new(generator)
+        rows = generator.choice([3, segment.SEGMENT_ROWS])
+        with monkeypatch.context() as patch:
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
+            batches = changelog(case.rank, case.of, seed, 8, 14)
+            if _difference(database, case, batches) is not None:
+                least = shrink(batches, functools.partial(_fails, database, case))
+                pytest.fail(f"seed '{seed}', {case}\n{show(least)}\n{_difference(database, case, least)}")
+
+
+def _fails(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> bool:
+    return _difference(database, case, batches) is not None
+
+
+def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
+    """What is wrong with the operator on these batches; None if nothing is."""
+    stores = {name: MemoryStore() for name in case.operator.arrangements}
+    folded = NaiveSide(case.of, None)
+    table: list[tuple[int | None, ...]] = []
+    view: Counter[Row] = Counter()
+    views = []
+    for number, batch in enumerate(batches):
+        try:
+            output = case.operator.process(case.of.columns(batch), stores, now=number)
+            fold(view, output.rows)
+        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
+            return f"batch {number}: {error!r}"
+        if not net(output.rows):
+            return f"batch {number} puts out and takes back the same row"
+        before = len(folded.stored)
+        folded.apply(batch, number)
+        matched = before + sum(change.sign > 0 for change in batch) - len(folded.stored)
+        unmatched = sum(change.sign < 0 for change in batch) - matched
+        if case.rank.strategy != "improving" and len(output.unmatched) != unmatched:
+            return f"batch {number}: unmatched {output.unmatched.seq.tolist()}, expected {unmatched} in number"
+        views.append(view.copy())
+        table += [(number, one.seq, *one.row) for one in folded.stored]
+    expected = _sql(database, case.sql, table)
+    for number, view in enumerate(views):
+        if view != expected.get(number, Counter()):
+            return f"after batch {number}: {dict(view)}, expected {dict(expected.get(number, Counter()))}"
+    return None
+
+
+def _sql(database: duckdb.DuckDBPyConnection, sql: str, table: list[tuple[int | None, ...]]) -> dict[int, Counter[Row]]:
+    """The view after each batch, as DuckDB computes it."""
+    columns = ("batch", "seq", "id", "k", "v")
+    arrays = [pa.array([row[at] for row in table], pa.int64()) for at in range(len(columns))]
+    database.register("t", pa.table(dict(zip(columns, arrays, strict=True))))
+    views: dict[int, Counter[Row]] = {}
+    for number, *row in database.sql(sql).fetchall():
+        views.setdefault(number, Counter())[tuple(row)] += 1
+    return views

@@ -1,0 +1,104 @@
+"""The rank against its naive form under a driven clock: rows that expire, refreshes, rows that come back too late.
+
+SQL knows no expiry, so here the definition is `NaiveRank`. These tests see a row that is taken back though it is not
+out, or under another number than the one it is out with, marks that go astray in merges, and rows that count too long
+or not long enough.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from operators import merging, rank, segment
+from operators.rank import Rank, RankSpec, Strategy
+from operators.rank_rows import RankFunction, Ties
+from operators.store import MemoryStore
+from tests.changelogs import Row, fold, show, unpack
+from tests.oracle.inputs import Batches, shrink
+from tests.oracle.naive_join import NaiveSide
+from tests.oracle.ranked import NaiveRank, RankInput, changelog, identity, numbered
+
+CASES_EACH = 40
+STRATEGIES: tuple[Strategy, ...] = ("append", "improving", "retract")
+FUNCTIONS: tuple[RankFunction, ...] = ("row_number", "rank", "dense_rank")
+TIES: tuple[Ties, ...] = ("earliest first", "latest first")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is computed of which input."""
+
+    spec: RankSpec
+    of: RankInput
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_each_batch_puts_out_is_what_the_definition_says(
+    strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every batch puts out what the naive rank does, and no row goes from the output that is not there."""
+    for number in range(CASES_EACH):
+        seed = f"clock, {strategy}, {number}"
+        generator = random.Random(seed)
+        of = RankInput(
+            "unique key" if strategy == "improving" else "multiset",
+            by_seq=generator.random() < 0.5,
+            stretch=generator.choice([1, 2]),
+            descending=generator.random() < 0.5,
+            ordered=generator.random() < 0.9,
+        )
+        first, last = generator.choice([(1, 1), (1, 2), (2, 3)])
+        spec = RankSpec(
+            generator.choice(FUNCTIONS[: 2 if strategy == "improving" else 3]),
+            first,
+            last,
+            strategy,
+            numbered=generator.choice([None, numbered]),
+            identity=identity if strategy == "improving" else None,
+            ties=generator.choice(TIES),
+            ttl_ms=generator.choice([1, 2, 5]),
+            by_seq=of.by_seq,
+        )
+        with monkeypatch.context() as patch:
+            rows = generator.choice([2, segment.SEGMENT_ROWS])
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
+            batches = changelog(spec, of, seed, 14, 6)
+            case = Case(spec, of)
+            if _difference(case, batches) is not None:
+                least = shrink(batches, functools.partial(_fails, case))
+                pytest.fail(f"seed '{seed}', {case}\n{show(least)}\n{_difference(case, least)}")
+
+
+def _fails(case: Case, batches: Batches) -> bool:
+    return _difference(case, batches) is not None
+
+
+def _difference(case: Case, batches: Batches) -> str | None:
+    """What is wrong with the rank on these batches, of which one comes every millisecond; None if nothing is."""
+    operator, naive = Rank(case.spec), NaiveRank(case.spec, case.of, NaiveSide(case.of, case.spec.ttl_ms))
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    view: Counter[Row] = Counter()
+    now = 0
+    for now, batch in enumerate(batches):
+        expected = naive.process(batch, now)
+        try:
+            output = operator.process(case.of.columns(batch), stores, now)
+            fold(view, output.rows)
+        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
+            return f"batch {now}: {error!r}"
+        found: Counter[Row] = Counter()
+        for sign, payload in zip(1 - output.rows.kind // 3 * 2, output.rows.payload.to_pylist(), strict=True):
+            found[unpack(payload)] += int(sign)
+        if found != expected:
+            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+    assert case.spec.ttl_ms is not None
+    operator.process(case.of.columns([]), stores, now + case.spec.ttl_ms)
+    return "blobs are left although all rows have expired" if any(list(store) for store in stores.values()) else None
