@@ -1,0 +1,278 @@
+"""Accumulators: what an aggregate function keeps of the rows of a group, so that it can be added up in any order.
+
+An accumulator works on *parts*: columns with one element per row or per group. `lift` makes a part of single rows,
+`total` adds parts up by group, `finish` makes the result. Rows, partial sums and stored sums are all the same kind of
+thing, and except for extremes each counts with a sign, so that a retraction is a subtraction.
+
+    counts     COUNT, BOOL_AND, BOOL_OR         how many, or how many true and how many false
+    sums       SUM, AVG                         how many, and an exact number (`operators.exact_numbers`)
+    extremes   MIN, MAX, ANY_VALUE (as MIN)     the value; no signs, see `operators.arranged_values`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators import value_bytes
+from operators.changes import Indices, Int64s, Mask
+from operators.exact_numbers import DOUBLE_UNIT, ExactNumbers
+from operators.grouping import to_mask
+from operators.packed_columns import Column
+
+Function = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
+
+Part = Any
+"""What an accumulator makes of rows or groups; only the accumulator that made it looks inside."""
+
+Piece = tuple[Part, Indices, Int64s]
+"""A part, the group of each of its elements, and how often each counts: +1 or -1 per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an aggregate function.
+
+    - `type`: of the result. BIGINT for COUNT; for SUM BIGINT, DOUBLE or a decimal of the argument's scale; for AVG
+      DOUBLE or a decimal; for the others the argument's type, or BOOLEAN. A SUM that does not fit its type is NULL.
+    - `argument`: the name of the argument among the spec's arguments, None for COUNT(*). COUNT(DISTINCT a, b) has one
+      argument of the two packed into bytes, NULL where one of them is.
+    - `argument_type`: its Arrow type: an integer, a float, decimal128, boolean, a date or time, text or bytes. SUM and
+      AVG take numbers, BOOL_AND and BOOL_OR booleans.
+    - `filter`: the name of a boolean column among the arguments; a row counts where it is true.
+    """
+
+    function: Function
+    type: pa.DataType
+    argument: str | None = None
+    argument_type: pa.DataType | None = None
+    filter: str | None = None
+    distinct: bool = False
+
+    @property
+    def accumulator(self) -> Accumulator:
+        """What it keeps."""
+        match self.function:
+            case "count" | "bool_and" | "bool_or":
+                return Counts(self)
+            case "sum" | "avg":
+                return Sums(self)
+            case "min" | "max" | "any_value":
+                return Extremes(self)
+
+
+class Accumulator(Protocol):
+    """What one call keeps; `kinds` are those of its columns, as for `packed_columns.unpack`."""
+
+    @property
+    def kinds(self) -> str:
+        """A letter per column of a part."""
+
+    def lift(self, values: pa.Array | None, counted: Mask) -> Part:
+        """Single rows: their arguments, and which of them count; NULL arguments do not."""
+
+    def total(self, pieces: Sequence[Piece], count: int) -> Part:
+        """The sums of `count` groups over all pieces."""
+
+    def to_columns(self, part: Part) -> list[Column]:
+        """The part as columns that can be packed."""
+
+    def of_columns(self, columns: Sequence[Column]) -> Part:
+        """The part that these columns are of."""
+
+    def finish(self, part: Part) -> pa.Array:
+        """The result of each group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One or two counts. Those of a group are never below zero, but after rows expired they may say so."""
+
+    call: Call
+
+    @property
+    def kinds(self) -> str:
+        """The counts."""
+        return "n" if self.call.function == "count" else "nn"
+
+    def lift(self, values: pa.Array | None, counted: Mask) -> list[Int64s]:
+        """One for each row that counts."""
+        there = _there(values, counted)
+        if self.call.function == "count":
+            return [there.astype(np.int64)]
+        assert values is not None
+        true = to_mask(values.fill_null(fill_value=False))
+        return [(there & true).astype(np.int64), (there & ~true).astype(np.int64)]
+
+    def total(self, pieces: Sequence[Piece], count: int) -> list[Int64s]:
+        """The sums."""
+        return [
+            _sum([(part[number], group, sign) for part, group, sign in pieces], count)
+            for number in range(len(self.kinds))
+        ]
+
+    def to_columns(self, part: list[Int64s]) -> list[Column]:
+        """As they are."""
+        return [*part]
+
+    def of_columns(self, columns: Sequence[Column]) -> list[Column]:
+        """As they are."""
+        return [*columns]
+
+    def finish(self, part: list[Int64s]) -> pa.Array:
+        """The count; or whether none is false, whether one is true, NULL where there is neither."""
+        if self.call.function == "count":
+            return pa.array(np.maximum(part[0], 0), pa.int64()).cast(self.call.type)
+        true, false = part
+        result = false <= 0 if self.call.function == "bool_and" else true > 0
+        return pa.array(result, pa.bool_(), mask=(true <= 0) & (false <= 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """How many values, for doubles also how many are NaN, infinity and minus infinity, and the others' exact sum."""
+
+    call: Call
+
+    @property
+    def kinds(self) -> str:
+        """The counts, then the number."""
+        return "nnnnb" if self._doubles else "nb"
+
+    @property
+    def _doubles(self) -> bool:
+        return bool(pa.types.is_floating(self.call.argument_type))
+
+    @property
+    def _decimals(self) -> bool:
+        return bool(pa.types.is_decimal(self.call.argument_type))
+
+    def lift(self, values: pa.Array | None, counted: Mask) -> tuple[list[Int64s], ExactNumbers]:
+        """Each row's value; zero where it does not count."""
+        assert values is not None
+        there = _there(values, counted)
+        if self._decimals:
+            numbers = ExactNumbers.of_decimals(_with_zeros(values))
+            return [there.astype(np.int64)], ExactNumbers(numbers.low, numbers.digits * there[:, None])
+        if not self._doubles:
+            plain = _with_zeros(values.cast(pa.int64())).to_numpy(zero_copy_only=False)
+            return [there.astype(np.int64)], ExactNumbers.of_integers(np.where(there, plain, 0))
+        doubles = _with_zeros(values.cast(pa.float64())).to_numpy(zero_copy_only=False)
+        special = [there & test for test in (np.isnan(doubles), doubles == np.inf, doubles == -np.inf)]
+        doubles = np.where(there & np.isfinite(doubles), doubles, 0.0)
+        return [mask.astype(np.int64) for mask in (there, *special)], ExactNumbers.of_doubles(doubles)
+
+    def total(self, pieces: Sequence[Piece], count: int) -> tuple[list[Int64s], ExactNumbers]:
+        """The sums."""
+        counts = [
+            _sum([(part[0][number], group, sign) for part, group, sign in pieces], count)
+            for number in range(len(self.kinds) - 1)
+        ]
+        return counts, ExactNumbers.total([(part[1], group, sign) for part, group, sign in pieces], count)
+
+    def to_columns(self, part: tuple[list[Int64s], ExactNumbers]) -> list[Column]:
+        """The counts, and the number as bytes."""
+        return [*part[0], part[1].to_bytes()]
+
+    def of_columns(self, columns: Sequence[Column]) -> tuple[list[Column], ExactNumbers]:
+        """The counts and the number."""
+        return [*columns[:-1]], ExactNumbers.of_bytes(columns[-1])
+
+    def finish(self, part: tuple[list[Int64s], ExactNumbers]) -> pa.Array:
+        """The sum or the mean; NULL where there are no values or where it does not fit the type."""
+        counts, number = part
+        none = counts[0] <= 0
+        if self._doubles or (self.call.function == "avg" and not self._decimals):
+            doubles = number.scaled_doubles(DOUBLE_UNIT if self._doubles else 0)
+            if self._doubles:
+                nan, above, below = (count > 0 for count in counts[1:])
+                doubles = np.where(above, np.inf, np.where(below, -np.inf, doubles))
+                doubles = np.where(nan | (above & below), np.nan, doubles)
+            if self.call.function == "avg":
+                doubles = doubles / np.maximum(counts[0], 1)
+            return pa.array(doubles, pa.float64(), mask=none)
+        if not self._decimals:
+            return pc.if_else(pa.array(~none), number.to_integers(), None)
+        if self.call.function == "sum":
+            return pc.if_else(pa.array(~none), number.to_decimals(self.call.type), None)
+        return self._decimal_mean(number, counts[0])
+
+    def _decimal_mean(self, number: ExactNumbers, count: Int64s) -> pa.Array:
+        """The quotient rounded half up, as Spark does; the type's scale is at most twenty more than the argument's."""
+        scale = self.call.argument_type.scale  # type: ignore[union-attr]
+        sums = number.to_decimals(pa.decimal128(38, scale)).cast(pa.decimal256(38, scale))
+        counts = pa.array(count, pa.int64(), mask=count <= 0).cast(pa.decimal256(19, 0))
+        quotient = pc.round(pc.divide(sums, counts), self.call.type.scale, "half_towards_infinity")
+        return quotient.cast(self.call.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """The least or the greatest value of each group, NULL where there is none. Signs mean nothing here."""
+
+    call: Call
+    kinds: str = "nb"
+
+    def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
+        """Each row's value; NULL where it does not count."""
+        assert values is not None
+        return values if counted.all() else pc.if_else(pa.array(counted), values, None)
+
+    def total(self, pieces: Sequence[Piece], count: int) -> pa.Array:
+        """The extreme value of each group."""
+        values = pa.concat_arrays([pa.array([], self._type), *(part for part, _, _ in pieces)])
+        group = np.concatenate([np.empty(0, np.int64), *(group for _, group, _ in pieces)])
+        if values.null_count:
+            there = values.is_valid()
+            values, group = values.filter(there), group[to_mask(there)]
+        ranks = value_bytes.ranks(values)
+        if self.call.function == "max":
+            ranks = ~ranks
+        best = np.full(count, np.iinfo(np.int64).max)
+        np.minimum.at(best, group, ranks)
+        winner = np.full(count, -1)
+        winners = np.flatnonzero(ranks == best[group])
+        winner[group[winners]] = winners
+        return values.take(pa.array(winner, mask=winner < 0))
+
+    def to_columns(self, part: pa.Array) -> list[Column]:
+        """Whether there is a value, and its bytes."""
+        there = to_mask(part.is_valid())
+        if there.all():
+            return [there.astype(np.int64), value_bytes.to_bytes(part)]
+        rows = pa.array(np.cumsum(there) - 1, mask=~there)
+        return [there.astype(np.int64), value_bytes.to_bytes(part.drop_null()).take(rows).fill_null(b"")]
+
+    def of_columns(self, columns: Sequence[Column]) -> pa.Array:
+        """The values."""
+        there = np.asarray(columns[0]) > 0
+        values = value_bytes.from_bytes(columns[1].filter(pa.array(there)), self._type)
+        return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+    def finish(self, part: pa.Array) -> pa.Array:
+        """The value."""
+        return part.cast(self.call.type)
+
+    @property
+    def _type(self) -> pa.DataType:
+        return self.call.argument_type
+
+
+def _there(values: pa.Array | None, counted: Mask) -> Mask:
+    return counted & to_mask(values.is_valid()) if values is not None and values.null_count else counted
+
+
+def _with_zeros(values: pa.Array) -> pa.Array:
+    return values.fill_null(pa.scalar(0, values.type)) if values.null_count else values
+
+
+def _sum(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int64s:
+    sums = np.zeros(count, np.int64)
+    for numbers, group, sign in pieces:
+        np.add.at(sums, group, numbers * sign)
+    return sums

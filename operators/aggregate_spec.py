@@ -1,0 +1,81 @@
+"""What an aggregate computes, and what it therefore keeps of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from operators.accumulators import Accumulator, Call, Counts
+from operators.arranged_values import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """GROUP BY some columns, with these calls.
+
+    The plan provides
+    - as the key of every change the comparable bytes of the group columns, *never null* (NULLs are equal here), its
+      `hash64` as hash and shard, no sub-key; for a global aggregate the empty key and one shard;
+    - as input an exact changelog: operators put that out, and `Normalize` makes it of a source where rows are replaced
+      by bare +U or retracted without being there. Order does not matter.
+    - `arguments`: the columns that calls name as arguments or filters, for these payloads; not asked where none does.
+    - `group`: the group columns of these payloads, packed. Equal keys must give equal bytes, so -0.0 and NaN are to be
+      written in one way. Empty bytes for a global aggregate.
+    - `result`: one column per call in, their packed values out. A row that is put out is the group's bytes and behind
+      them these, a payload of the schema that has both; HAVING and the order of columns are the calc's.
+    - `retracts`: whether the input may hold retractions. MIN, MAX and ANY_VALUE then keep all values of a group.
+    - `ttl_ms`: how long a group lives after its last change; None for a global aggregate, which has nothing to expire.
+    - `is_global`: there is no GROUP BY. The row is then put out in the first batch, with or without changes: an empty
+      block sent to the shard of the empty key is enough, and the plan has the scan send one with its first batch.
+
+    All are picklable. No calls at all make SELECT DISTINCT, which `result` is not asked for.
+    """
+
+    calls: tuple[Call, ...]
+    arguments: Callable[[pa.BinaryArray], Mapping[str, pa.Array]]
+    group: Callable[[pa.BinaryArray], pa.BinaryArray]
+    result: Callable[[Sequence[pa.Array]], pa.BinaryArray]
+    retracts: bool = True
+    is_global: bool = False
+    ttl_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        assert not (self.is_global and self.ttl_ms), "the row of a global aggregate cannot expire"
+
+    @property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        """How many rows a group has, and what each call keeps."""
+        return (Counts(ROWS), *(call.accumulator for call in self.calls))
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The arguments whose values are kept, each once."""
+        return tuple(dict.fromkeys(stream for call in self.calls if (stream := self.stream(call)) is not None))
+
+    def stream(self, call: Call) -> Stream | None:
+        """Where the call gets what it counts from, if not from the rows themselves."""
+        ordered = call.function in ("min", "max", "any_value")
+        if not (self.retracts if ordered else call.distinct and call.function in ("count", "sum", "avg")):
+            return None
+        assert call.argument is not None
+        assert call.argument_type is not None
+        return Stream(call.argument, call.filter, call.argument_type, ordered)
+
+    @property
+    def sources(self) -> tuple[int | None, ...]:
+        """For each accumulator the number of its stream; None where it takes the rows themselves."""
+        streams = self.streams
+        found = [self.stream(call) for call in self.calls]
+        return (None, *(None if stream is None else streams.index(stream) for stream in found))
+
+    @property
+    def row_kinds(self) -> str:
+        """The columns of the accumulators that take the rows themselves."""
+        pairs = zip(self.accumulators, self.sources, strict=True)
+        return "".join(accumulator.kinds for accumulator, source in pairs if source is None)
+
+
+ROWS = Call("count", pa.int64())
+"""The rows of a group."""

@@ -1,0 +1,236 @@
+"""Arranged values: for each group the different values of an argument, and how many rows have each.
+
+That is what DISTINCT needs, and what MIN and MAX need when rows may be retracted. One arrangement holds the values of
+all such arguments of an aggregate, each kept as a *stream*: a row per group, stream and value, whose weight is the
+number of input rows, replaced when it changes. Its place has the upper half of the group's hash, then 32 bits of the
+value: of its hash where values are only counted, of its order where the least or the greatest is wanted. So when the
+minimum of a group goes, the next one is found by reading places upwards from the old one, in steps that grow, and not
+the whole group. (Text is ordered by its first four letters there; where those are all the same the group is read.)
+
+A value that is retracted and not there is left alone. Values live as long as their group. That needs care only with a
+TTL, where a group expires as a whole: they are stored with twice the group's TTL, all values of a group are written
+again when the group is written a TTL after they last were, and values older than their group's birth do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators import value_bytes
+from operators.arrangement import Arrangement
+from operators.changes import Indices, Int64s, Mask, Uint64s, binary, concat_binary, constant
+from operators.entries import Entries
+from operators.grouping import group
+from operators.hashing import hash64, mix
+from operators.packed_columns import without_first
+
+_UPPER = np.uint64(0xFFFFFFFF00000000)
+_LOWER = np.uint64(0x00000000FFFFFFFF)
+
+_FIRST_STEP = 1 << 8
+_GROWTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An argument whose values are kept, where `filter` is true; `ordered` if extremes are asked for."""
+
+    argument: str
+    filter: str | None
+    type: pa.DataType
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRows:
+    """Rows by what they have in one stream: the number of each row's change, its value, and how often it counts."""
+
+    row: Indices
+    value: pa.BinaryArray
+    weight: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKeys:
+    """The touched groups, by number: hash and key, and the time since when their values count."""
+
+    hash: Uint64s
+    key: pa.BinaryArray
+    born: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedValues:
+    """The values of one stream that the batch touches: group, value, how many rows had it before and have it now."""
+
+    stream: Stream
+    group: Indices
+    value: pa.BinaryArray
+    before: Int64s
+    after: Int64s
+
+    def filter(self, mask: Mask) -> TouchedValues:
+        """Those where `mask` is true."""
+        rows = np.flatnonzero(mask)
+        at = pa.array(rows)
+        return TouchedValues(self.stream, self.group[rows], self.value.take(at), self.before[rows], self.after[rows])
+
+
+class ArrangedValues:
+    """The values of all streams within one batch."""
+
+    def __init__(self, arrangement: Arrangement, streams: Sequence[Stream], groups: GroupKeys) -> None:
+        self.arrangement = arrangement
+        self._streams = streams
+        self._groups = groups
+        self._touched_sub = binary(())
+        self._touched_group = np.empty(0, np.int64)
+
+    def apply(self, rows: Sequence[tuple[Indices, ValueRows]]) -> list[TouchedValues]:
+        """Count the rows of each stream in, given with their groups; returns what that does to the values touched."""
+        groups = self._groups
+        of_row = np.concatenate([of for of, _ in rows])
+        of_stream = np.repeat(np.arange(len(rows)), [len(of) for of, _ in rows])
+        sub = concat_binary([_sub(number, values.value) for number, (_, values) in enumerate(rows)])
+        code = hash64(sub)
+        place = np.concatenate([self._codes(number, values.value) for number, (_, values) in enumerate(rows)])
+        unordered = ~np.array([stream.ordered for stream in self._streams], np.bool_)[of_stream]
+        place[unordered] = code[unordered] >> np.uint64(32)
+        place |= groups.hash[of_row] & _UPPER
+
+        stored = self.arrangement.at(place)
+        key = concat_binary([groups.key.take(pa.array(of_row)), stored.key])
+        codes = np.concatenate([mix(groups.hash[of_row], code), mix(stored.hash, hash64(stored.sub))])
+        same = group(codes, [key, concat_binary([sub, stored.sub])])
+        ids, of_stored = same.ids[: len(of_row)], same.ids[len(of_row) :]
+        first = np.full(same.count, -1)
+        first[ids[::-1]] = np.arange(len(ids))[::-1]
+        owner = np.full(same.count, 0)
+        touched = first >= 0
+        owner[touched] = of_row[first[touched]]
+
+        step, before = np.zeros(same.count, np.int64), np.zeros(same.count, np.int64)
+        np.add.at(step, ids, np.concatenate([values.weight for _, values in rows]))
+        alive = touched[of_stored] & (stored.written_at >= groups.born[owner[of_stored]])
+        np.add.at(before, of_stored[alive], stored.weight[alive])
+        after = np.maximum(before + step, 0)
+        changed = touched & (after != before)
+
+        gone = stored.filter((changed[of_stored]) | (touched[of_stored] & ~alive))
+        self.arrangement.append(gone.relabel(weight=-gone.weight))
+        come = np.flatnonzero(changed & (after > 0))
+        at = first[come]
+        self.arrangement.append(self._entries(owner[come], sub.take(pa.array(at)), place[at], after[come]))
+
+        rows_touched = np.flatnonzero(changed)
+        at = first[rows_touched]
+        self._touched_group, self._touched_sub = owner[rows_touched], sub.take(pa.array(at))
+        values = without_first(self._touched_sub, 1)
+        return [
+            TouchedValues(stream, owner[rows_touched], values, before[rows_touched], after[rows_touched]).filter(
+                of_stream[at] == number
+            )
+            for number, stream in enumerate(self._streams)
+        ]
+
+    def next_values(
+        self, stream: Stream, wanted: Indices, start: pa.BinaryArray, *, upwards: bool
+    ) -> tuple[Indices, pa.BinaryArray]:
+        """Of these groups the values from `start` on, up or down, as far as needed to have the next one of each.
+
+        Only values that the batch does not touch; returned with their groups. A group without any has none in there.
+        """
+        groups, number = self._groups, self._streams.index(stream)
+        begin = self._codes(number, start).astype(np.int64)
+        if not upwards:
+            begin = _LOWER.astype(np.int64) - begin
+        step, last = 0, int(_LOWER)
+        found: list[tuple[Indices, pa.BinaryArray]] = []
+        while len(wanted):
+            end = np.minimum(begin + step, last)
+            low, high = (begin, end) if upwards else (last - end, last - begin)
+            upper = groups.hash[wanted] & _UPPER
+            entries = self.arrangement.between(*_intervals(upper, low, high))
+            entries = entries.filter(_begins_with(entries.sub, number))
+            of, entries = self._of_groups(entries, wanted)
+            found.append((of, without_first(entries.sub, 1)))
+            more = ~np.isin(wanted, of) & (end < last)
+            wanted, begin = wanted[more], end[more] + 1
+            step = max(step * _GROWTH, _FIRST_STEP)
+        return np.concatenate([np.empty(0, np.int64), *(of for of, _ in found)]), concat_binary(
+            [values for _, values in found]
+        )
+
+    def refresh(self, wanted: Indices) -> None:
+        """Write all values of these groups again, but those that the batch has written anyway."""
+        if len(wanted) == 0:
+            return
+        of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash[wanted]), wanted)
+        self.arrangement.append(entries.relabel(weight=-entries.weight))
+        self.arrangement.append(self._entries(of, entries.sub, entries.place, entries.weight))
+
+    def _of_groups(self, entries: Entries, wanted: Indices) -> tuple[Indices, Entries]:
+        """Those of the entries that are of these groups, not older than them and not touched, with their groups."""
+        groups = self._groups
+        numbers = group(
+            np.concatenate([groups.hash[wanted], entries.hash]),
+            [concat_binary([groups.key.take(pa.array(wanted)), entries.key])],
+        )
+        owner = np.full(numbers.count, -1)
+        owner[numbers.ids[: len(wanted)]] = wanted
+        of = owner[numbers.ids[len(wanted) :]]
+        fits = (of >= 0) & (entries.written_at >= groups.born[of])
+        of, entries = of[fits], entries.filter(fits)
+        sub = concat_binary([self._touched_sub, entries.sub])
+        of_both = np.concatenate([self._touched_group, of])
+        values = group(mix(of_both.astype(np.uint64), hash64(sub)), [of_both, sub])
+        touched = np.zeros(values.count, np.bool_)
+        touched[values.ids[: len(self._touched_group)]] = True
+        untouched = ~touched[values.ids[len(self._touched_group) :]]
+        return of[untouched], entries.filter(untouched)
+
+    def _codes(self, number: int, values: pa.BinaryArray) -> Uint64s:
+        stream = self._streams[number]
+        if not stream.ordered:
+            return np.zeros(len(values), np.uint64)
+        return value_bytes.order_codes(value_bytes.from_bytes(values, stream.type))
+
+    def _entries(self, of: Indices, sub: pa.BinaryArray, place: Uint64s, weight: Int64s) -> Entries:
+        rows = len(of)
+        return Entries(
+            place,
+            self._groups.hash[of],
+            self._groups.key.take(pa.array(of)),
+            sub,
+            constant(b"", rows),
+            weight,
+            np.full(rows, self.arrangement.now, np.int64),
+            np.zeros(rows, np.int64),
+            np.zeros(rows, np.int8),
+        )
+
+
+def _sub(number: int, values: pa.BinaryArray) -> pa.BinaryArray:
+    return pc.binary_join_element_wise(constant(bytes([number]), len(values)), values, b"")
+
+
+def _begins_with(sub: pa.BinaryArray, number: int) -> Mask:
+    if len(sub) == 0:
+        return np.zeros(0, np.bool_)
+    offsets = np.frombuffer(sub.buffers()[1], np.int32, len(sub) + 1, sub.offset * 4)
+    result: Mask = np.frombuffer(sub.buffers()[2], np.uint8)[offsets[:-1]] == number
+    return result
+
+
+def _intervals(upper: Uint64s, low: Int64s, high: Int64s) -> tuple[Uint64s, Uint64s]:
+    """Intervals of places; one for all groups that share the upper half, which covers those of all of them."""
+    order = np.argsort(upper)
+    upper, low, high = upper[order], low[order], high[order]
+    starts = np.flatnonzero(np.concatenate(([True], upper[1:] != upper[:-1])))
+    lows, highs = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+    return upper[starts] | lows.astype(np.uint64), upper[starts] | highs.astype(np.uint64)
