@@ -1,0 +1,183 @@
+"""Rank and deduplicate alone, over in-memory blobs: `python -m tests.bench.operator_rank [--rows N] [--batch N]`.
+
+First what a batch costs under retraction as partitions grow: top 10 of partitions with 100, 10,000 and 1,000,000 rows,
+each change an update of any row of its partition. Printed per size: milliseconds of a batch of one change and, per
+change, of a batch of 1,000, and how many rows were read.
+Then rows/s of the strategies that keep little: Top-3 and keep-last over 50,000 keys, rows that only come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.changes import Changes, RowKind
+from operators.deduplicate import Deduplicate, DeduplicateSpec
+from operators.hashing import hash64
+from operators.operator import Operator
+from operators.rank import Rank, RankSpec
+from operators.segment import Segment
+from operators.store import MemoryStore
+
+SIZES = (100, 10_000, 1_000_000)
+KEYS = 50_000
+READ: list[int] = []
+"""Rows that each reading of a segment gave."""
+
+
+def main() -> None:
+    """Run everything and print what it took."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--batch", type=int, default=100_000)
+    parser.add_argument("--only", choices=["retraction", "append"], default=None)
+    parser.add_argument("--profile", action="store_true")
+    arguments = parser.parse_args()
+    profile = cProfile.Profile() if arguments.profile else None
+    if arguments.only != "append":
+        for ties in (False, True):
+            for size in SIZES:
+                _retraction(size, arguments.batch, ties, profile)
+    if arguments.only != "retraction":
+        top = RankSpec("row_number", 1, 3, "append")
+        for name, operator, descending in (
+            ("Top-3, random order", Rank(top), False),
+            ("keep-last by event time", Deduplicate(DeduplicateSpec("last", "append")), True),
+        ):
+            batches = _arrivals(arguments.rows, arguments.batch, descending=descending)
+            _append(name, operator, batches, profile)
+    if profile:
+        pstats.Stats(profile).sort_stats("tottime").print_stats(30)
+
+
+def _retraction(size: int, batch_rows: int, ties: bool, profile: cProfile.Profile | None) -> None:
+    """Top 10 of partitions of `size` rows each, a million rows in all and at most 100 partitions."""
+    random = np.random.default_rng(7)
+    partitions = min(100, max(SIZES) // size)
+    rows = size * partitions
+    values = random.integers(0, 100 if ties else 1 << 50, rows)
+    operator = Rank(RankSpec("row_number", 1, 10, "retract"))
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    seq = 0
+    for first in range(0, rows, batch_rows):
+        numbers = np.arange(first, min(rows, first + batch_rows))
+        batch = _changes(numbers, numbers % partitions, values[numbers], RowKind.INSERT, seq)
+        operator.process(batch, stores, now=seq)
+        seq += len(numbers)
+    print(f"\ntop 10 of {partitions} partitions of {size} rows, {'100 values' if ties else 'all values'}")
+    for changed in (1, 1000):
+        taken, read = [], []
+        for _ in range(20):
+            numbers = np.unique(random.integers(0, rows, changed))
+            before = _changes(numbers, numbers % partitions, values[numbers], RowKind.UPDATE_BEFORE, seq)
+            values[numbers] = random.integers(0, 100 if ties else 1 << 50, len(numbers))
+            after = _changes(numbers, numbers % partitions, values[numbers], RowKind.UPDATE_AFTER, seq + len(numbers))
+            seq += 2 * len(numbers)
+            READ.clear()
+            started = time.perf_counter()
+            with _counting(), _profiling(profile):
+                operator.process(Changes.concat([before, after]), stores, now=seq)
+            taken.append((time.perf_counter() - started) / len(numbers))
+            read.append(sum(READ) / len(numbers))
+        print(
+            f"  {changed:5} updates a batch: {1000 * float(np.median(taken)):9.3f} ms and {np.median(read):9.1f} rows "
+            f"read per update, worst batch {1000 * max(taken):.3f} ms per update"
+        )
+
+
+def _append(name: str, operator: Operator, batches: Iterator[Changes], profile: cProfile.Profile | None) -> None:
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    taken, rows, out, state = [], 0, 0, None
+    for batch in batches:
+        started = time.perf_counter()
+        with _profiling(profile):
+            output = operator.process(batch, stores, now=rows)
+        taken.append(time.perf_counter() - started)
+        rows, out, state = rows + len(batch), out + len(output.rows), output.state
+    print(f"\n{name}, {KEYS} keys: {rows} rows in, {out} out, state {state}")
+    print(f"  {rows / sum(taken):12,.0f} rows/s, worst batch {max(taken):.3f} s")
+
+
+def _arrivals(rows: int, batch_rows: int, *, descending: bool) -> Iterator[Changes]:
+    """Rows that only come; by a time, latest first, that is nearly in order, or by random numbers."""
+    random = np.random.default_rng(7)
+    for first in range(0, rows, batch_rows):
+        numbers = np.arange(first, first + batch_rows)
+        times, others = (numbers + random.integers(0, 1000, batch_rows)) * 1000, random.integers(0, 1 << 50, batch_rows)
+        keys = random.integers(0, KEYS, batch_rows)
+        yield _changes(numbers, keys, -times if descending else others, RowKind.INSERT, first)
+
+
+@contextmanager
+def _counting() -> Iterator[None]:
+    """Notes how many rows are read from segments, while in the context."""
+    originals = {name: getattr(Segment, name) for name in ("find", "find_first")}
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*arguments: Any) -> Any:
+            result = function(*arguments)
+            READ.append(len(result[0] if isinstance(result, tuple) else result))
+            return result
+
+        return read
+
+    for name, function in originals.items():
+        setattr(Segment, name, counted(function))
+    try:
+        yield
+    finally:
+        for name, function in originals.items():
+            setattr(Segment, name, function)
+
+
+@contextmanager
+def _profiling(profile: cProfile.Profile | None) -> Iterator[None]:
+    if profile:
+        profile.enable()
+    yield
+    if profile:
+        profile.disable()
+
+
+def _changes(numbers: Any, keys: Any, values: Any, kind: RowKind, seq: int) -> Changes:
+    """Rows with 44 bytes of payload, ordered by a number of eight bytes."""
+    count = len(numbers)
+    key, order = (
+        np.concatenate([np.ones((count, 1), np.uint8), _big_endian(column)], axis=1) for column in (keys, values)
+    )
+    order[:, 1] ^= 0x80
+    payload = np.zeros((count, 44), np.uint8)
+    payload[:, :8], payload[:, 8:16] = _big_endian(numbers), _big_endian(values)
+    packed = _binary(key)
+    return Changes(
+        np.zeros(count, np.int8),
+        np.full(count, kind, np.int8),
+        hash64(packed),
+        packed,
+        _binary(order),
+        np.arange(seq, seq + count),
+        _binary(payload),
+    )
+
+
+def _big_endian(numbers: Any) -> Any:
+    return numbers.astype(">i8").view(np.uint8).reshape(-1, 8)
+
+
+def _binary(rows: Any) -> pa.BinaryArray:
+    count, width = rows.shape
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    data = pa.py_buffer(np.ascontiguousarray(rows))
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), data])
+
+
+if __name__ == "__main__":
+    main()
