@@ -104,8 +104,8 @@ class Join:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        left = _Input.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
-        right = _Input.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
+        left = Input.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
+        right = Input.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
         left_rows, right_rows = self._rows_of_touched_keys(left, right)
         pairs = Pairs.of(left_rows, right_rows, spec.condition)
         emissions = [pairs.emission]
@@ -134,37 +134,19 @@ class Join:
             of_left.merged_rows + of_right.merged_rows,
         )
 
-    def _rows_of_touched_keys(self, left: _Input, right: _Input) -> tuple[SideRows, SideRows]:
-        """The rows that each side needs to know of the keys that either side touches."""
-        of_left, of_right = left.touched(), right.touched()
-        left_stayed, right_stayed = left.stayed(of_right), right.stayed(of_left)
-        # A pad depends on the other side's rows of its key also where its own side does not change.
-        for_left = _others(of_right, left_stayed, of_left) if self.spec.pads_left else of_left[:0]
-        for_right = _others(of_left, right_stayed, of_right) if self.spec.pads_right else of_left[:0]
-        if self.spec.condition is not None:
-            both = left.stayed(for_right), right.stayed(for_left)
-            left_stayed, right_stayed = (
-                Entries.concat(parts) for parts in zip((left_stayed, right_stayed), both, strict=True)
-            )
-        left_parts = left.resolved.added, left.resolved.removed, left_stayed
-        right_parts = right.resolved.added, right.resolved.removed, right_stayed
-        groups = number_keys([*left_parts, *right_parts])
-        split = sum(len(part) for part in left_parts)
-        left_rows = SideRows.of(*left_parts, groups.ids[:split], groups.count)
-        right_rows = SideRows.of(*right_parts, groups.ids[split:], groups.count)
-        if self.spec.condition is not None:
-            return left_rows, right_rows
-        # Without a condition their number is all that matters.
-        return left_rows.beside(left.count(right_rows, for_right)), right_rows.beside(right.count(left_rows, for_left))
-
-
-def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
-    """The hashes among `touched` of keys that have rows that stay, without those `known`."""
-    return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched, known)]
+    def _rows_of_touched_keys(self, left: Input, right: Input) -> tuple[SideRows, SideRows]:
+        spec = self.spec
+        return rows_of_touched_keys(
+            left,
+            right,
+            counts_for_left=spec.pads_left,
+            counts_for_right=spec.pads_right,
+            only_counts=spec.condition is None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
+class Input:
     """One side within one batch: its arrangement, and what the changes do to it."""
 
     arrangement: Arrangement
@@ -173,7 +155,7 @@ class _Input:
     withdrawn: Entries
 
     @classmethod
-    def open(cls, side: Side, name: str, store: BlobStore, changes: Changes, now: int) -> _Input:
+    def open(cls, side: Side, name: str, store: BlobStore, changes: Changes, now: int) -> Input:
         """Open the arrangement and resolve the changes."""
         arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now)
         resolved = resolve(arrangement, changes, by_seq=side.by_seq)
@@ -210,3 +192,42 @@ class _Input:
             self.arrangement.append(before.relabel(mark=marks[changed]))
         self.arrangement.append(self.withdrawn)
         self.arrangement.append(added)
+
+
+def rows_of_touched_keys(
+    left: Input, right: Input, *, counts_for_left: bool, counts_for_right: bool, only_counts: bool = False
+) -> tuple[SideRows, SideRows]:
+    """The rows that each side needs to know of the keys that either side touches.
+
+    `counts_for_left` says that it matters for each left row of those keys how many matches it has; likewise right.
+    `only_counts` says that nothing else matters there: no condition will be asked about the matches.
+    """
+    of_left, of_right = left.touched(), right.touched()
+    left_stayed, right_stayed = left.stayed(of_right), right.stayed(of_left)
+    # A pad depends on the other side's rows of its key also where its own side does not change.
+    for_left = _others(of_right, left_stayed, of_left) if counts_for_left else of_left[:0]
+    for_right = _others(of_left, right_stayed, of_right) if counts_for_right else of_left[:0]
+    if not only_counts:
+        both = left.stayed(for_right), right.stayed(for_left)
+        left_stayed, right_stayed = Entries.concat([left_stayed, both[0]]), Entries.concat([right_stayed, both[1]])
+    left_rows, right_rows = number_rows(left, left_stayed, right, right_stayed)
+    if not only_counts:
+        return left_rows, right_rows
+    return left_rows.beside(left.count(right_rows, for_right)), right_rows.beside(right.count(left_rows, for_left))
+
+
+def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
+    """The hashes among `touched` of keys that have rows that stay, without those `known`."""
+    return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched, known)]
+
+
+def number_rows(left: Input, left_stayed: Entries, right: Input, right_stayed: Entries) -> tuple[SideRows, SideRows]:
+    """The rows of both sides that change and those given, which stay, with their keys numbered."""
+    left_parts = left.resolved.added, left.resolved.removed, left_stayed
+    right_parts = right.resolved.added, right.resolved.removed, right_stayed
+    groups = number_keys([*left_parts, *right_parts])
+    split = sum(len(part) for part in left_parts)
+    return (
+        SideRows.of(*left_parts, groups.ids[:split], groups.count),
+        SideRows.of(*right_parts, groups.ids[split:], groups.count),
+    )

@@ -1,0 +1,58 @@
+"""Normalize: the exact +I and -D rows of an input that leaves out old rows, repeats rows or retracts what is not there.
+
+Maintains its input's rows, as the input's layout defines them: the last row of each key for an upsert topic, the
+multiset of rows for a source without a key. One arrangement, "rows", holds them by key.
+
+What comes out is what changes in there. A row that is replaced goes as it is stored, whatever its retraction or its
+tombstone looks like; a row that comes again as it is puts nothing out; a retraction that finds nothing changes nothing
+and is unmatched. So whoever comes after may count on every retraction having its insertion, byte for byte.
+
+A row that has expired is gone without a word: it stays in the output, and its successor comes as a new row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from operators.arrangement import Arrangement
+from operators.changes import Changes
+from operators.entries import Entries
+from operators.join import Side
+from operators.netting import net_rows
+from operators.operator import Output
+from operators.resolving import resolve
+from operators.store import BlobStore
+
+
+@dataclass(frozen=True, slots=True)
+class Normalize:
+    """The operator; it has no state of its own.
+
+    The plan provides: for an upsert topic, or a retract topic whose bare +U replaces, the layout "one row per key" with
+    the primary key as key and no sub-key, by seq; for a retract topic without a primary key, the layout "multiset" with
+    any key that spreads the rows, the one of the consumer say. A tombstone needs its key only; its payload is not read.
+    """
+
+    side: Side
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The rows, with their TTL in ms."""
+        return {"rows": self.side.ttl_ms}
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch)."""
+        side = self.side
+        rows = Arrangement(stores["rows"], "rows", side.layout, side.ttl_ms, now)
+        resolved = resolve(rows, changes, by_seq=side.by_seq)
+        step = Entries.concat([resolved.added, resolved.removed.relabel(weight=-resolved.removed.weight)])
+        rows.append(step)
+        rows.append(resolved.refreshed)
+        finished = rows.finish()
+        return Output(
+            net_rows(step.payload, step.seq, step.weight),
+            changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty(),
+            finished.state,
+            finished.merged_rows,
+        )

@@ -1,0 +1,217 @@
+"""Semi join and anti join: the left rows that have a match among the right rows, and those that have none.
+
+Maintains the rows of L that have (semi) or do not have (anti) a row of R with equal key that meets an optional further
+condition: EXISTS and IN, NOT EXISTS and NOT IN. Each left row comes out once, however many matches it has. Two
+arrangements, "left" and "right", hold the rows of the two inputs by join key.
+
+The walk is that of the join (`operators.join`) without its pairs: an outer join is the inner join and the rows of the
+anti join, padded. So an anti join puts out what a left join does to its pads, and a semi join the rest of the left
+rows. A left row that is replaced and keeps its matches goes and comes; one that moves to a key with matches and has
+equal bytes stays as it is.
+
+NULL keys match nothing: such a row never passes a semi join and always passes an anti join.
+
+NULL-aware anti join, for NOT IN: `x NOT IN (SELECT y FROM R)` is true where R is empty, whatever x; else where x is not
+NULL, no y is NULL and none equals x. Whether R is empty and whether it holds a NULL is true of R and not of a key, so
+no shard can see it in its own rows. A third input, side 2, tells each shard: its rows are *facts*, and those with the
+key `NOT_EMPTY` or `HAS_NULL` say what is so while there is at least one of them. A third arrangement, "facts", counts
+them. When a fact comes or goes, all left rows of the shard are looked at, and there is no way around it.
+
+Expiry is as for the join. A row is invisible from written_at + TTL on, and what was put out stays as it is: that the
+last match of a left row expired neither takes it out of a semi join nor brings it into an anti join; that the last
+visible match is retracted does. So where the right side has a TTL, each left row's mark keeps whether it is out: 1 for
+the anti join, 0 for the semi join. A left row that expired stays in the output and its later delete is unmatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.arrangement import Arrangement
+from operators.changes import Changes, Mask, Rows, binary
+from operators.entries import Entries
+from operators.grouping import to_mask
+from operators.hashing import hash64
+from operators.join import Input, Side, number_rows, rows_of_touched_keys
+from operators.join_rows import Condition, Pairs, SideRows, pads
+from operators.netting import net_rows
+from operators.operator import Output, StateSize
+from operators.resolving import resolve
+from operators.store import BlobStore
+
+SemiJoinKind = Literal["semi", "anti", "null-aware anti"]
+
+NOT_EMPTY = b"not empty"
+"""The key of facts that say: R has a row."""
+
+HAS_NULL = b"has null"
+"""The key of facts that say: R has a row whose key is NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoinSpec:
+    """What a semi join or an anti join computes.
+
+    The plan provides, as for a join: equal keys on both sides with equal bytes, null where SQL's equality cannot be
+    true, and the shard by the hash of the key. A NULL key's hash is free on the left of an anti join; elsewhere rows
+    with NULL keys may be dropped before. `condition` gets as many left as right payloads and is true only where SQL's
+    condition is. Further conditions on L alone belong before the operator for a semi join, and for an anti join into
+    `condition`.
+
+    For the kind "null-aware anti" moreover, facts reach *every* shard (a broadcast; their hash does not matter) in the
+    batch of the right rows that they are about: a net changelog of rows with key `NOT_EMPTY` that has a row exactly
+    while R has one, and likewise `HAS_NULL`. Either R itself sent twice over, or cheaper, a global aggregate over R of
+    COUNT(*) and COUNT(*) FILTER (WHERE y IS NULL) with a row for each count above zero. Right rows with NULL keys need
+    not be sent as side 1. With one shard nothing needs to be broadcast. There can be no condition, and no TTL on the
+    right: of what expired nobody knows whether it is in R. A correlated NOT IN, whose R depends on the left row, is not
+    this kind but an anti join on the correlated columns with the condition `(x = y) IS NOT FALSE`.
+    """
+
+    kind: SemiJoinKind
+    left: Side
+    right: Side
+    condition: Condition | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == "null-aware anti":
+            assert self.condition is None, "NOT IN with a condition is an anti join with a condition"
+            assert self.right.ttl_ms is None, "rows of a NOT IN subquery cannot expire"
+
+
+@dataclass(frozen=True, slots=True)
+class SemiJoin:
+    """The operator; it has no state of its own."""
+
+    spec: SemiJoinSpec
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """Both inputs' rows, each with its TTL in ms, and the facts."""
+        both = {"left": self.spec.left.ttl_ms, "right": self.spec.right.ttl_ms}
+        return {**both, "facts": None} if self.spec.kind == "null-aware anti" else both
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch)."""
+        spec = self.spec
+        left = Input.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
+        right = Input.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
+        facts = None
+        if spec.kind == "null-aware anti":
+            facts = _Facts.open(stores["facts"], changes.filter(changes.side == 2), now)
+        if facts is not None and facts.before != facts.after:
+            left_rows, right_rows = _all_rows(left, right)
+        else:
+            left_rows, right_rows = rows_of_touched_keys(
+                left, right, counts_for_left=True, counts_for_right=False, only_counts=spec.condition is None
+            )
+        marked = spec.right.ttl_ms is not None
+        lonely = _Lonely.of(left_rows, right_rows, spec.condition, marked=marked)
+        rows = self._put_out(left_rows, lonely, facts)
+        left.append(left_rows, lonely.after.astype(np.int8) if marked else None)
+        right.append(right_rows, None)
+        finished = [left.arrangement.finish(), right.arrangement.finish()]
+        finished += [] if facts is None else [facts.arrangement.finish()]
+        return Output(
+            rows,
+            Changes.concat([left.unmatched, right.unmatched]),
+            sum((one.state for one in finished), StateSize()),
+            sum(one.merged_rows for one in finished),
+        )
+
+    def _put_out(self, left: SideRows, lonely: _Lonely, facts: _Facts | None) -> Rows:
+        """The left rows that were not out before and are now, and the other way round."""
+        before, after = lonely.before, lonely.after
+        if self.spec.kind == "semi":
+            before, after = ~before, ~after
+        if facts is not None:
+            has_key = left.keys >= 0
+            before, after = facts.before.passes(before, has_key), facts.after.passes(after, has_key)
+        index = np.arange(len(left))
+        step = (after & ~left.is_removed(index)).astype(np.int64) - (before & (index >= left.added))
+        return net_rows(left.payload, left.seq, step * left.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lonely:
+    """Which left rows had no match before the batch, and which have none now; of rows that stay also by their marks.
+
+    What a row had before it was added or has after it was removed does not count. Where no match of a row that stays
+    comes or goes, both may be wrong, but then they agree.
+    """
+
+    before: Mask
+    after: Mask
+
+    @classmethod
+    def of(cls, left: SideRows, right: SideRows, condition: Condition | None, *, marked: bool) -> _Lonely:
+        """Compared with all right rows of the touched keys."""
+        none = np.empty(0, np.int64)
+        pairs = Pairs(none, none, none.astype(np.bool_), none, None)
+        if condition is not None:
+            pairs = Pairs.of(left, right, condition)
+        emission, padded = pads(left, right, pairs, marked=marked)
+        after = padded.astype(np.bool_)
+        before = after.copy()
+        before[emission.left] = emission.weight < 0
+        return cls(before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """What is so of R as a whole."""
+
+    not_empty: bool
+    has_null: bool
+
+    def passes(self, lonely: Mask, has_key: Mask) -> Mask:
+        """For which left rows NOT IN is true."""
+        if not self.not_empty:
+            return np.ones(len(lonely), np.bool_)
+        return lonely & has_key & (not self.has_null)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The third input within one batch: what was true before it, and what is after it."""
+
+    arrangement: Arrangement
+    before: _Truth
+    after: _Truth
+
+    @classmethod
+    def open(cls, store: BlobStore, changes: Changes, now: int) -> _Facts:
+        """Open the arrangement, resolve the changes and append them."""
+        arrangement = Arrangement(store, "facts", "multiset", None, now)
+        # A broadcast row may carry the hash that sends it to its shard.
+        changes = Changes(
+            changes.side, changes.kind, hash64(changes.key), changes.key, changes.sub, changes.seq, changes.payload
+        )
+        resolved = resolve(arrangement, changes, by_seq=False)
+        removed = resolved.removed.relabel(weight=-resolved.removed.weight)
+        stored = arrangement.lookup(hash64(binary([NOT_EMPTY, HAS_NULL])))
+        for entries in (resolved.added, removed, resolved.refreshed):
+            arrangement.append(entries)
+        return cls(arrangement, _truth([stored]), _truth([stored, resolved.added, removed, resolved.refreshed]))
+
+
+def _truth(parts: list[Entries]) -> _Truth:
+    entries = Entries.concat(parts)
+
+    def there(key: bytes) -> bool:
+        return int(entries.weight[to_mask(pc.equal(entries.key, pa.scalar(key, pa.binary())))].sum()) > 0
+
+    return _Truth(there(NOT_EMPTY), there(HAS_NULL))
+
+
+def _all_rows(left: Input, right: Input) -> tuple[SideRows, SideRows]:
+    """All left rows of the shard, and the right rows of their keys."""
+    everything = left.arrangement.between(np.zeros(1, np.uint64), np.full(1, ~np.uint64(0)))
+    left_stayed = left.stayed(everything.hash)
+    right_stayed = right.stayed(np.concatenate([left_stayed.hash, left.touched()]))
+    return number_rows(left, left_stayed, right, right_stayed)

@@ -1,0 +1,31 @@
+"""The facts that a null-aware anti join is told about its right side: here simply that side's rows once more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.changes import Changes, binary
+from operators.semi_join import HAS_NULL, NOT_EMPTY
+
+
+def with_facts(changes: Changes) -> Changes:
+    """The changes, and as side 2 a fact for each right row, and one more for each whose key is NULL.
+
+    What is true of R is one row per row of R: so that a retraction finds its fact, the facts' payload is the row's.
+    """
+    right = changes.filter(changes.side == 1)
+    null = right.filter(np.array([key is None for key in right.key.to_pylist()], np.bool_))
+    return Changes.concat([changes, _facts(right, NOT_EMPTY), _facts(null, HAS_NULL)])
+
+
+def _facts(right: Changes, key: bytes) -> Changes:
+    rows = len(right)
+    return Changes(
+        np.full(rows, 2, np.int8),
+        right.kind,
+        np.full(rows, 5, np.uint64),
+        binary([key] * rows),
+        binary([b""] * rows),
+        right.seq,
+        right.payload,
+    )

@@ -1,0 +1,72 @@
+"""Normalize against its definition: the folded output is the folded input, and duplicates put nothing out.
+
+The definition of an upsert topic is `Materialised`: the last row of each key. Half the changes of these changelogs are
+rows that come again, are replaced, or go twice. Under a clock the rows that expired are forgotten and stay out.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+
+import pytest
+
+from operators import merging, segment
+from operators.join import Side
+from operators.normalize import Normalize
+from operators.store import MemoryStore
+from tests import changelogs
+from tests.changelogs import Row, show, unpack
+from tests.oracle.inputs import Batches, Input, random_batches, shrink
+from tests.oracle.naive_join import NaiveSide
+
+CASES_EACH = 130
+
+
+@pytest.mark.parametrize("ttl_ms", [None, 3])
+@pytest.mark.parametrize(
+    "of", [Input("one row per key", by_seq=True), Input("multiset", by_seq=False)], ids=["upsert", "multiset"]
+)
+def test_each_batch_puts_out_what_changes_among_the_rows(
+    of: Input, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every batch puts out the difference between the rows after it and before it, and nothing else."""
+    for number in range(CASES_EACH):
+        seed = f"normalize, {of}, {ttl_ms}, {number}"
+        print(f"seed '{seed}'")
+        generator = random.Random(seed)
+        hashed = generator.choice([changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash])
+        rows = generator.choice([3, segment.SEGMENT_ROWS])
+        with monkeypatch.context() as patch:
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SMALL_RUN", 2)
+            batches = random_batches([of], seed, batches=8)
+            difference = functools.partial(_difference, of, ttl_ms, hashed)
+            if difference(batches) is not None:
+                least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
+                pytest.fail(f"seed '{seed}'\n{show(least)}\n{difference(least)}")
+
+
+def _difference(of: Input, ttl_ms: int | None, hashed: changelogs.Hash, batches: Batches) -> str | None:
+    """What is wrong with the operator on these batches, of which one comes every millisecond; None if nothing is."""
+    operator = Normalize(Side(of.layout, ttl_ms, of.by_seq))
+    naive = NaiveSide(of, ttl_ms)
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    for now, batch in enumerate(batches):
+        naive.expire(now)
+        expected: Counter[Row] = Counter()
+        expected.subtract(one.row for one in naive.stored)
+        naive.apply(batch, now)
+        expected.update(one.row for one in naive.stored)
+        try:
+            rows = operator.process(changelogs.changes(batch, [of.table], hashed), stores, now).rows
+        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
+            return f"batch {now}: {error!r}"
+        found: Counter[Row] = Counter()
+        for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
+            found[unpack(payload)] += 1 if kind == 0 else -1
+        if found != Counter({row: count for row, count in expected.items() if count}):
+            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+    return None

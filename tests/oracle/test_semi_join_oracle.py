@@ -1,0 +1,225 @@
+"""Semi and anti join against DuckDB, and under a clock against the naive join's pads.
+
+Each case is a random changelog over a kind, two layouts, a condition, NULLs and duplicates, with strong and weak
+hashes and segments of a few rows. DuckDB evaluates EXISTS, NOT EXISTS and NOT IN over the folded inputs after each batch. Under
+a clock, where SQL has nothing to say, the anti join is what a left join does to its pads and the semi join is the rest
+of the left rows. A failing case is shrunk and printed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections import Counter
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators import merging, segment
+from operators.arrangement import Layout
+from operators.changes import Changes
+from operators.join import Side
+from operators.join_rows import Condition
+from operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from operators.store import MemoryStore
+from tests import changelogs
+from tests.changelogs import Change, Row, fold, net, show, unpack
+from tests.oracle.facts import with_facts
+from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
+from tests.oracle.naive_join import NaiveJoin, NaiveSide
+
+CASES_EACH = 10
+CLOCK_CASES_EACH = 60
+LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
+KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "null-aware anti")
+TTLS = (None, 2, 5)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is joined, under which hash, and how long the rows of each side live."""
+
+    kind: SemiJoinKind
+    inputs: tuple[Input, Input]
+    conditional: bool
+    hashed: changelogs.Hash = changelogs.strong_hash
+    ttls: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def operator(self) -> SemiJoin:
+        """The operator."""
+        sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(self.inputs, self.ttls, strict=True)]
+        condition: Condition | None = _less_mask if self.conditional else None
+        return SemiJoin(SemiJoinSpec(self.kind, sides[0], sides[1], condition))
+
+    def columns(self, batch: list[Change]) -> Changes:
+        """The batch as the operator takes it."""
+        changes = changelogs.changes(batch, [of.table for of in self.inputs], self.hashed)
+        return with_facts(changes) if self.kind == "null-aware anti" else changes
+
+
+@pytest.fixture(scope="module")
+def database() -> duckdb.DuckDBPyConnection:
+    """One connection, one thread: the tables are tiny."""
+    return duckdb.connect(config={"threads": 1})
+
+
+@pytest.mark.parametrize("layouts", list(itertools.product(LAYOUTS, LAYOUTS)), ids=", ".join)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_result_is_what_sql_says_after_every_batch(
+    kind: SemiJoinKind,
+    layouts: tuple[Layout, Layout],
+    database: duckdb.DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Folding the output after each batch gives SQL's result over the folded inputs."""
+    for number, conditional in itertools.product(range(CASES_EACH), (False, True)):
+        seed = f"{kind}, {layouts}, {conditional}, {number}"
+        print(f"seed '{seed}'")
+        generator = random.Random(seed)
+        left, right = (Input(layout, generator.random() < 0.5, generator.random() < 0.6) for layout in layouts)
+        if kind == "null-aware anti":
+            # The facts about R are its own changes once more, which only such an input lets be counted as they come.
+            right = Input("multiset", by_seq=False)
+        hashes = [changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash]
+        with_condition = conditional and kind != "null-aware anti"
+        case = Case(kind, (left, right), with_condition, generator.choice(hashes))
+        with _small_segments(monkeypatch, generator):
+            batches = random_batches(case.inputs, seed, batches=8)
+            _check(seed, case, batches, functools.partial(_difference, database))
+
+
+@pytest.mark.parametrize("kind", ["semi", "anti"])
+def test_what_each_batch_puts_out_under_a_clock_is_what_the_definition_says(
+    kind: SemiJoinKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With TTL on either side, every batch puts out what follows from the naive left join's pads."""
+    for number in range(CLOCK_CASES_EACH):
+        seed = f"clock, {kind}, {number}"
+        print(f"seed '{seed}'")
+        generator = random.Random(seed)
+        inputs = tuple(Input(generator.choice(LAYOUTS), generator.random() < 0.5) for _ in range(2))
+        ttls = (generator.choice(TTLS), generator.choice(TTLS))
+        case = Case(kind, (inputs[0], inputs[1]), generator.random() < 0.5, ttls=ttls)
+        with _small_segments(monkeypatch, generator):
+            batches = random_batches(case.inputs, seed, batches=14, changes=6)
+            _check(seed, case, batches, _difference_to_pads)
+
+
+def _check(seed: str, case: Case, batches: Batches, difference: functools.partial[str | None]) -> None:
+    if difference(case, batches) is not None:
+        least = shrink(batches, lambda smaller: difference(case, smaller) is not None)
+        pytest.fail(f"seed '{seed}', {case}\n{show(least)}\n{difference(case, least)}")
+
+
+class _small_segments:  # noqa: N801 - reads as a statement
+    """Sometimes segments of three rows, and merges from two rows on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, generator: random.Random) -> None:
+        self._context = monkeypatch.context()
+        self._rows = generator.choice([3, segment.SEGMENT_ROWS])
+
+    def __enter__(self) -> None:
+        patch = self._context.__enter__()
+        patch.setattr(segment, "SEGMENT_ROWS", self._rows)
+        patch.setattr(merging, "SEGMENT_ROWS", self._rows)
+        patch.setattr(merging, "SMALL_RUN", 2)
+
+    def __exit__(self, *error: object) -> None:
+        self._context.__exit__(None, None, None)
+
+
+def _less(left: Row, right: Row) -> bool:
+    return None not in (left[-1], right[-1]) and left[-1] < right[-1]  # type: ignore[operator]
+
+
+def _less_mask(left: pa.BinaryArray, right: pa.BinaryArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+    return np.array([_less(unpack(one), unpack(other)) for one, other in pairs], np.bool_)
+
+
+def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
+    """What is wrong with the operator on these batches; None if nothing is."""
+    operator = case.operator
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    folded = [Materialised(of) for of in case.inputs]
+    tables: list[list[tuple[int | None, ...]]] = [[], []]
+    view: Counter[Row] = Counter()
+    views = []
+    for number, batch in enumerate(batches):
+        try:
+            output = operator.process(case.columns(batch), stores, now=number)
+            fold(view, output.rows)
+        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
+            return f"batch {number}: {error!r}"
+        if not net(output.rows):
+            return f"batch {number} puts out and takes back the same row"
+        unmatched = [
+            change for side, state in enumerate(folded) for change in state.apply([c for c in batch if c.side == side])
+        ]
+        if Counter(output.unmatched.seq.tolist()) != Counter(change.seq for change in unmatched):
+            return f"batch {number}: unmatched {output.unmatched.seq.tolist()}, expected {list(map(str, unmatched))}"
+        views.append(view.copy())
+        for side, state in enumerate(folded):
+            tables[side] += [(number, *row) for row in state.rows]
+    expected = _sql(database, case, tables)
+    for number, view in enumerate(views):
+        if view != expected.get(number, Counter()):
+            return f"after batch {number}: {dict(view)}, expected {dict(expected.get(number, Counter()))}"
+    return None
+
+
+def _sql(
+    database: duckdb.DuckDBPyConnection, case: Case, tables: list[list[tuple[int | None, ...]]]
+) -> dict[int, Counter[Row]]:
+    """The view after each batch, as DuckDB computes it."""
+    columns = ("batch", "id", "k", "v")
+    for name, rows in zip(("l", "r"), tables, strict=True):
+        arrays = [pa.array([row[at] for row in rows], pa.int64()) for at in range(4)]
+        database.register(name, pa.table(dict(zip(columns, arrays, strict=True))))
+    left, right = (f"{name}.{columns[1:][of.table.key[0]]}" for name, of in zip("lr", case.inputs, strict=True))
+    selected = ", ".join(f"l.{columns[1:][at]}" for at in case.inputs[0].table.payload)
+    extra = " AND l.v < r.v" if case.conditional else ""
+    exists = f"EXISTS (SELECT 1 FROM r WHERE r.batch = l.batch AND {left} = {right}{extra})"
+    where = {
+        "semi": exists,
+        "anti": f"NOT {exists}",
+        "null-aware anti": f"{left} NOT IN (SELECT {right} FROM r WHERE r.batch = l.batch)",
+    }
+    views: dict[int, Counter[Row]] = {}
+    for number, *row in database.sql(f"SELECT l.batch, {selected} FROM l WHERE {where[case.kind]}").fetchall():
+        views.setdefault(number, Counter())[tuple(row)] += 1
+    return views
+
+
+def _difference_to_pads(case: Case, batches: Batches) -> str | None:
+    """What is wrong with the operator on these batches, of which one comes every millisecond; None if nothing is."""
+    operator = case.operator
+    left, right = (NaiveSide(of, ttl) for of, ttl in zip(case.inputs, case.ttls, strict=True))
+    naive = NaiveJoin("left", left, right, _less if case.conditional else (lambda _left, _right: True))
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    view: Counter[Row] = Counter()
+    for now, batch in enumerate(batches):
+        left.expire(now)
+        before = {id(one): (one.row, one.padded) for one in left.stored}
+        naive.process(batch, now)
+        after = {id(one): (one.row, one.padded) for one in left.stored}
+        expected: Counter[Row] = Counter()
+        for rows, sign in ((after, 1), (before, -1)):
+            for row, padded in rows.values():
+                expected[row] += sign * (padded == (case.kind == "anti"))
+        try:
+            output = operator.process(case.columns(batch), stores, now)
+            fold(view, output.rows)
+        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
+            return f"batch {now}: {error!r}"
+        found: Counter[Row] = Counter()
+        for kind, payload in zip(output.rows.kind.tolist(), output.rows.payload.to_pylist(), strict=True):
+            found[unpack(payload)] += 1 if kind == 0 else -1
+        if found != Counter({row: count for row, count in expected.items() if count}):
+            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+    return None
