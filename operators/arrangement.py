@@ -31,7 +31,7 @@ from operators import merging, order_code
 from operators.changes import Int64s, Mask, Uint64s
 from operators.entries import Entries, consolidate
 from operators.grouping import distinct, is_in
-from operators.hashing import hash64
+from operators.hashing import hash64, sketch64
 from operators.manifest import Manifest, SegmentInfo
 from operators.operator import StateSize
 from operators.segment import Segment
@@ -153,10 +153,14 @@ class Arrangement:
         result[order] = counts
         return result
 
-    def at(self, places: Uint64s) -> Entries:
-        """The live rows at these places, each with the number of times it is there."""
+    def at(self, places: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
+        """The live rows at these places, each with the number of times it is there.
+
+        Where very many rows may share a place, `payload` says which payloads are looked for; most others are left out.
+        """
         wanted = distinct(places)
-        return self._live(self._gather(wanted, wanted))
+        sketches = None if payload is None else distinct(sketch64(payload))
+        return self._live(self._gather(wanted, wanted, sketches))
 
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
         """The live rows with a place in one of these closed intervals, which are disjoint and ascending."""
@@ -213,12 +217,17 @@ class Arrangement:
         if not self._manifest.runs:
             self._manifest = Manifest()
 
-    def _gather(self, low: Uint64s, high: Uint64s) -> Entries:
-        """The entries of all runs with a place in one of the closed intervals, which are disjoint and ascending."""
+    def _gather(self, low: Uint64s, high: Uint64s, sketches: Uint64s | None = None) -> Entries:
+        """The entries of all runs with a place in one of the closed intervals, which are disjoint and ascending.
+
+        Where there are `sketches`, only entries whose payload has one of these.
+        """
         found = []
         for info, first, stop in self._touched(low, high):
             segment = self._shelf.open(info)
             rows = segment.find(low[first:stop], high[first:stop])
+            if sketches is not None and len(rows):
+                rows = rows[is_in(sketch64(segment.entries.payload.take(pa.array(rows))), sketches)]
             if len(rows):
                 found.append(segment.entries.take(rows))
         return Entries.concat(found)

@@ -95,11 +95,12 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
     plain = _new_entries(arrangement, changes, place).filter(~concerned)
     rows = np.flatnonzero(concerned)
     changes, place, retraction = changes.take(rows), place[rows], retraction[rows]
-    stored = arrangement.at(place)
-    columns = [(changes.key, stored.key), (changes.payload, stored.payload)]
-    if arrangement.layout == "ordered":
-        columns.append((changes.sub, stored.sub))
-    groups = _group(changes, place, stored, *columns)
+    ties = arrangement.layout == "ordered"
+    stored = arrangement.at(place, changes.payload if ties else None)
+    if ties:
+        groups, stored = _group_ties(changes, stored)
+    else:
+        groups = _group(changes, place, stored, (changes.key, stored.key), (changes.payload, stored.payload))
     of_change, of_stored = groups.ids[: len(rows)], groups.ids[len(rows) :]
 
     there = np.zeros(groups.count, np.int64)
@@ -221,6 +222,16 @@ def _group(
     """Groups of equal columns over the changes and, after them, the stored rows."""
     codes = mix(np.concatenate([changes.hash, stored.hash]), np.concatenate([place, stored.place]))
     return group(codes, [concat_binary(pair) for pair in columns])
+
+
+def _group_ties(changes: Changes, stored: Entries) -> tuple[Groups, Entries]:
+    """Groups of equal rows where very many may share a place, and the stored rows that may be equal to a change."""
+    of_changes, of_stored = hash64(changes.payload), hash64(stored.payload)
+    some = is_in(of_stored, distinct(of_changes))
+    stored = stored.filter(some)
+    codes = mix(np.concatenate([changes.hash, stored.hash]), np.concatenate([of_changes, of_stored[some]]))
+    pairs = (changes.key, stored.key), (changes.sub, stored.sub), (changes.payload, stored.payload)
+    return group(codes, [concat_binary(pair) for pair in pairs]), stored
 
 
 def _new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Entries:
