@@ -1,9 +1,9 @@
 """Semi and anti join against DuckDB, and under a clock against the naive join's pads.
 
 Each case is a random changelog over a kind, two layouts, a condition, NULLs and duplicates, with strong and weak
-hashes and segments of a few rows. DuckDB evaluates EXISTS, NOT EXISTS and NOT IN over the folded inputs after each batch. Under
-a clock, where SQL has nothing to say, the anti join is what a left join does to its pads and the semi join is the rest
-of the left rows. A failing case is shrunk and printed.
+hashes and segments of a few rows. DuckDB evaluates EXISTS, NOT EXISTS and NOT IN over the folded inputs after each
+batch. Under a clock, where SQL has nothing to say, the anti join is what a left join does to its pads and the semi
+join is the rest of the left rows. A failing case is shrunk and printed.
 """
 
 from __future__ import annotations

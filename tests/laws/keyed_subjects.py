@@ -1,0 +1,102 @@
+"""Semi joins, aggregates and normalize with the random changelogs that they take."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from operators.aggregate import Aggregate
+from operators.arrangement import Layout
+from operators.changes import Changes, binary
+from operators.hashing import hash64
+from operators.join import Side
+from operators.normalize import Normalize
+from operators.partial_aggregate import partial
+from operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from tests.changelogs import Change, pack
+from tests.laws.subjects import Subject
+from tests.oracle.aggregates import AGGREGATES, Aggregated, spec_of
+from tests.oracle.facts import with_facts
+from tests.oracle.inputs import Batches, Input
+
+
+@dataclass(frozen=True)
+class NotIn(Subject):
+    """A null-aware anti join, told its facts."""
+
+    def columns(self, batch: Sequence[Change]) -> Changes:
+        """A batch as the operator takes it."""
+        return with_facts(Subject.columns(self, batch))
+
+
+@dataclass(frozen=True)
+class Grouped(Subject):
+    """An aggregate, whose keys are never NULL; in two phases, of which the first has two tasks."""
+
+    aggregate: Aggregate
+
+    def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
+        """A random changelog; for a row that comes with the first batch, one that begins with a change."""
+        result = Subject.batches(self, seed, batches=batches, changes=changes)
+        begun = itertools.dropwhile(lambda batch: not batch, result)
+        return list(begun) if self.aggregate.spec.is_global else result
+
+    def columns(self, batch: Sequence[Change]) -> Changes:
+        """A batch as the operator takes it."""
+        given = Subject.columns(self, batch)
+        spec = self.aggregate.spec
+        key = binary(b"" if spec.is_global else pack((change.row[1],)) for change in batch)
+        changes = replace(given, key=key, hash=hash64(key))
+        if not self.aggregate.merges:
+            return changes
+        tasks = (np.flatnonzero(changes.seq % 2 == number) for number in range(2))
+        return Changes.concat([partial(spec, changes.take(task)) for task in tasks])
+
+
+def _semi_join(kind: SemiJoinKind, left: Input, right: Input) -> Subject:
+    operator = SemiJoin(
+        SemiJoinSpec(kind, Side(left.layout, by_seq=left.by_seq), Side(right.layout, by_seq=right.by_seq))
+    )
+    name = f"{kind} join of {left.layout}, {right.layout}"
+    return (NotIn if kind == "null-aware anti" else Subject)(name, operator, (left, right))
+
+
+def _aggregate(name: str, aggregates: Sequence[Aggregated], *, two_phase: bool, is_global: bool = False) -> Subject:
+    operator = Aggregate(spec_of(aggregates, is_global=is_global), merges=two_phase)
+    phases = "two phases" if two_phase else "one phase"
+    return Grouped(f"{name}, {phases}", operator, (Input("multiset", by_seq=False),), operator)
+
+
+_LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
+_KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti")
+
+SUBJECTS: tuple[Subject, ...] = (
+    *(
+        _semi_join(kind, Input(left, by_seq=left != right), Input(right, by_seq=True, key_in_payload=False))
+        for kind in _KINDS
+        for left, right in itertools.product(_LAYOUTS, repeat=2)
+    ),
+    *(_semi_join("null-aware anti", Input(left, by_seq=True), Input("multiset", by_seq=False)) for left in _LAYOUTS),
+    *(
+        _aggregate(name, aggregates, two_phase=two_phase)
+        for name, aggregates in (
+            ("distinct rows", ()),
+            ("sums", [one for one in AGGREGATES if one.call.function in ("count", "sum", "avg")]),
+            ("extremes", [one for one in AGGREGATES if one.call.function in ("min", "max", "any_value")]),
+            ("everything", AGGREGATES),
+        )
+        for two_phase in (False, True)
+    ),
+    *(
+        Subject(f"normalize of {of.layout}", Normalize(Side(of.layout, by_seq=of.by_seq)), (of,))
+        for of in (Input("one row per key", by_seq=True), Input("multiset", by_seq=False))
+    ),
+)
+
+GLOBAL: tuple[Subject, ...] = tuple(
+    _aggregate("global", AGGREGATES[::2], two_phase=two_phase, is_global=True) for two_phase in (False, True)
+)
+"""Aggregates whose one row stays when all others have gone."""
