@@ -28,7 +28,7 @@ from tests.changelogs import Change, Row, fold, net, show
 from tests.oracle.aggregates import AGGREGATES, TEXTS, Aggregated, row_of, spec_of
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
 
-CASES_EACH = 65
+CASES_EACH = 63
 INPUT = Input("multiset", by_seq=False)
 
 

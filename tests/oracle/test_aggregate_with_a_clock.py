@@ -1,0 +1,150 @@
+"""The aggregate against its naive form under a driven clock: groups that expire as a whole and begin anew.
+
+The definition: a group is the rows since it began, and is forgotten with all of them when it has not changed for the
+TTL; what was put out stays. These tests see values that outlive their group or die before it, results that are taken
+back though they were forgotten, and state that is left behind. A failing case is shrunk and printed.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+
+from operators import merging, segment
+from operators.aggregate import Aggregate
+from operators.store import MemoryStore
+from tests.changelogs import Row, show, strong_hash, unpack
+from tests.oracle.aggregates import AGGREGATES, Aggregated, row_of, spec_of
+from tests.oracle.inputs import Batches, random_batches, shrink
+from tests.oracle.test_aggregate_oracle import INPUT, Case, columns
+
+CASES = 120
+NAIVE = {
+    "count(*)": len,
+    "count(v)": lambda rows: sum(row[2] is not None for row in rows),
+    "CAST(sum(v) AS BIGINT)": lambda rows: _sum(row[2] for row in rows),
+    "min(v)": lambda rows: min(_values(rows), default=None),
+    "max(v)": lambda rows: max(_values(rows), default=None),
+    "count(DISTINCT v)": lambda rows: len(set(_values(rows))),
+    "avg(DISTINCT v)": lambda rows: sum(values) / len(values) if (values := set(_values(rows))) else None,
+    "sum(v * 1.01)": lambda rows: None if (total := _sum(_values(rows))) is None else total * Decimal("1.01"),
+}
+
+
+def test_what_each_batch_puts_out_is_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch puts out what the naive aggregate does."""
+    candidates = [one for one in AGGREGATES if one.sql in NAIVE]
+    for number in range(CASES):
+        seed = f"aggregate with a clock, {number}"
+        print(f"seed '{seed}'")
+        generator = random.Random(seed)
+        chosen = tuple(generator.sample(candidates, generator.randint(1, 5)))
+        case = Case(chosen, retracts=True, two_phase=generator.random() < 0.3, is_global=False, hashed=strong_hash)
+        with monkeypatch.context() as patch:
+            rows = generator.choice([2, segment.SEGMENT_ROWS])
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SEGMENT_ROWS", rows)
+            patch.setattr(merging, "SMALL_RUN", 2)
+            ttl_ms = generator.choice([1, 2, 4])
+            batches = _without_forgotten(random_batches([INPUT], seed, batches=16, changes=4), ttl_ms)
+            difference = functools.partial(_difference, case, ttl_ms)
+            if difference(batches) is not None:
+                least = shrink(
+                    batches,
+                    lambda smaller: (
+                        _without_forgotten(smaller, ttl_ms) == smaller and difference(smaller) is not None  # noqa: B023 - called at once
+                    ),
+                )
+                pytest.fail(f"seed '{seed}', ttl {ttl_ms}, {case}\n{show(least)}\n{difference(least)}")
+
+
+def test_nothing_is_left_of_groups_that_expired() -> None:
+    """Twice the TTL after the last change all stores can be emptied, and are by the next batch."""
+    aggregate = Aggregate(spec_of(AGGREGATES, ttl_ms=10))
+    case = Case(AGGREGATES, retracts=True, two_phase=False, is_global=False, hashed=strong_hash)
+    stores = {name: MemoryStore() for name in aggregate.arrangements}
+    for now, batch in enumerate(random_batches([INPUT], "expired", batches=5)):
+        insertions = [change for change in batch if change.sign > 0]
+        aggregate.process(columns(insertions, case), stores, now)
+    aggregate.process(columns([], case), stores, 100)
+    assert {name: list(store) for name, store in stores.items()} == {"groups": [], "values": []}
+
+
+class _Naive:
+    """The groups, each with its rows and when it was last changed."""
+
+    def __init__(self, ttl_ms: int) -> None:
+        self._ttl_ms = ttl_ms
+        self.groups: dict[int | None, tuple[Counter[Row], int]] = {}
+
+    def expire(self, now: int) -> None:
+        """Forget the groups whose time has come."""
+        self.groups = {key: group for key, group in self.groups.items() if group[1] + self._ttl_ms > now}
+
+    def step(self, key: int | None, row: Row, sign: int, now: int) -> None:
+        """Add or take away a row."""
+        rows = self.groups.get(key, (Counter(), 0))[0]
+        rows[row] += sign
+        self.groups[key] = (rows, now)
+        if not +rows:
+            del self.groups[key]
+
+
+def _without_forgotten(batches: Batches, ttl_ms: int) -> Batches:
+    """The same without retractions of rows that are not there, or no longer."""
+    naive, result = _Naive(ttl_ms), []
+    for now, batch in enumerate(batches):
+        naive.expire(now)
+        kept = []
+        for change in sorted(batch, key=lambda change: -change.sign):
+            rows = naive.groups.get(change.row[1], (Counter(), 0))[0]
+            if change.sign > 0 or rows[change.row] > 0:
+                naive.step(change.row[1], change.row, change.sign, now)
+                kept.append(change)
+        result.append([change for change in batch if change in kept])
+    return result
+
+
+def _results(naive: _Naive, aggregates: tuple[Aggregated, ...]) -> Counter[Row]:
+    return Counter(
+        row_of(key, [NAIVE[one.sql](list(rows.elements())) for one in aggregates])
+        for key, (rows, _) in naive.groups.items()
+    )
+
+
+def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
+    """What is wrong with the aggregate on these batches, of which one comes every millisecond; None if nothing is."""
+    spec = spec_of(case.aggregates, ttl_ms=ttl_ms)
+    aggregate = Aggregate(spec, merges=case.two_phase)
+    stores = {name: MemoryStore() for name in aggregate.arrangements}
+    naive = _Naive(ttl_ms)
+    for now, batch in enumerate(batches):
+        naive.expire(now)
+        expected: Counter[Row] = Counter()
+        expected.subtract(_results(naive, case.aggregates))
+        for change in sorted(batch, key=lambda change: -change.sign):
+            naive.step(change.row[1], change.row, change.sign, now)
+        expected.update(_results(naive, case.aggregates))
+        try:
+            rows = aggregate.process(columns(batch, case), stores, now).rows
+        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
+            return f"batch {now}: {error!r}"
+        found: Counter[Row] = Counter()
+        for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
+            found[unpack(payload)] += 1 if kind == 0 else -1
+        if found != Counter({row: count for row, count in expected.items() if count}):
+            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+    return None
+
+
+def _values(rows: list[Row]) -> list[int]:
+    return [row[2] for row in rows if row[2] is not None]
+
+
+def _sum(values: object) -> int | None:
+    there = [value for value in values if value is not None]  # type: ignore[attr-defined]
+    return sum(there) if there else None

@@ -1,0 +1,244 @@
+"""The aggregate case by case: situation, change, what comes out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators.accumulators import Call
+from operators.aggregate import Aggregate
+from operators.aggregate_spec import AggregateSpec
+from operators.changes import Changes, RowKind, binary
+from operators.hashing import hash64
+from operators.operator import Output
+from operators.partial_aggregate import partial
+from operators.store import MemoryStore
+
+BIGINT, DOUBLE = pa.int64(), pa.float64()
+COUNT = Call("count", BIGINT)
+Row = tuple[Any, Any]
+
+
+class Running:
+    """Calls over rows (key, value), whose payloads are positions in a list; batch after batch."""
+
+    def __init__(self, *calls: Call, retracts: bool = True, is_global: bool = False, ttl_ms: int | None = None) -> None:
+        self.rows: list[Row] = []
+        self.results: list[tuple[Any, ...]] = []
+        self.type = next((call.argument_type for call in calls if call.argument_type is not None), BIGINT)
+        group = self._nothing if is_global else self._group
+        spec = AggregateSpec(calls, self._arguments, group, self._result, retracts, is_global, ttl_ms)
+        self.aggregate = Aggregate(spec)
+        self.stores = {name: MemoryStore() for name in self.aggregate.arrangements}
+        self.seq = 0
+        self.output: Output | None = None
+
+    def changes(self, *steps: tuple[str, Any, Any]) -> Changes:
+        """Symbol, key and value each; payloads are where the rows are kept."""
+        first = len(self.rows)
+        self.rows += [(key, value) for _, key, value in steps]
+        is_global = self.aggregate.spec.is_global
+        keys = binary(b"" if is_global else b"%s" % str(key).encode() for _, key, _ in steps)
+        kinds = [RowKind.INSERT if symbol == "+" else RowKind.DELETE for symbol, _, _ in steps]
+        count = len(steps)
+        self.seq += count
+        return Changes(
+            np.zeros(count, np.int8),
+            np.array(kinds, np.int8),
+            hash64(keys),
+            keys,
+            binary([b""] * count),
+            np.arange(self.seq - count, self.seq),
+            binary(b"%d" % number for number in range(first, first + count)),
+        )
+
+    def batch(self, *steps: tuple[str, Any, Any], now: int = 0) -> list[tuple[Any, ...]]:
+        """What a batch of changes puts out: symbol, key and results, sorted."""
+        return self.process(self.changes(*steps), now)
+
+    def process(self, changes: Changes, now: int = 0) -> list[tuple[Any, ...]]:
+        """What these changes put out: symbol, key and results, sorted."""
+        self.output = self.aggregate.process(changes, self.stores, now)
+        rows = self.output.rows
+        symbols = ["+" if kind == RowKind.INSERT else "-" for kind in rows.kind]
+        shown = []
+        for symbol, payload in zip(symbols, rows.payload.to_pylist(), strict=True):
+            key, _, results = payload.decode().partition("|")
+            shown.append((symbol, *([key] if key else []), *eval(results)))
+        return sorted(shown, key=repr)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no state is left."""
+        return not any(list(store) for store in self.stores.values())
+
+    def _taken(self, payloads: pa.BinaryArray) -> list[Row]:
+        return [self.rows[int(payload)] for payload in payloads.to_pylist()]
+
+    def _arguments(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
+        values = [value for _, value in self._taken(payloads)]
+        given = {"value": pa.array(values, self.type)}
+        if self.type == BIGINT:
+            given["positive"] = pa.array([None if value is None else value > 0 for value in values], pa.bool_())
+        return given
+
+    def _group(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        return binary(str(key).encode() for key, _ in self._taken(payloads))
+
+    def _nothing(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        return binary([b""] * len(payloads))
+
+    def _result(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return binary(b"|" + repr(row).replace("nan", "'nan'").replace("inf", "'inf'").encode() for row in rows)
+
+
+def test_a_group_comes_with_its_first_row_changes_with_its_rows_and_goes_with_its_last() -> None:
+    """Nothing is put out for the groups between."""
+    count = Running(COUNT)
+    assert count.batch(("+", "a", 1), ("+", "b", 1)) == [("+", "a", 1), ("+", "b", 1)]
+    assert count.batch(("+", "a", 1)) == [("+", "a", 2), ("-", "a", 1)]
+    assert count.batch(("-", "a", 1), ("-", "a", 1), ("-", "b", 1)) == [("-", "a", 2), ("-", "b", 1)]
+    assert count.empty
+
+
+def test_a_batch_that_changes_no_result_puts_nothing_out() -> None:
+    """One row replaces another with an equal result, or is not counted."""
+    total = Running(Call("sum", BIGINT, "value", BIGINT))
+    total.batch(("+", "a", 5))
+    assert total.batch(("-", "a", 5), ("+", "a", 2), ("+", "a", 3)) == []
+    assert total.batch(("+", "a", None)) == []
+
+
+def test_the_sum_of_nulls_is_null_and_their_count_is_zero() -> None:
+    """A group may have rows and no values."""
+    both = Running(COUNT, Call("count", BIGINT, "value", BIGINT), Call("sum", BIGINT, "value", BIGINT))
+    assert both.batch(("+", "a", None)) == [("+", "a", 1, 0, None)]
+    assert both.batch(("+", "a", 0)) == [("+", "a", 2, 1, 0), ("-", "a", 1, 0, None)]
+
+
+def test_a_global_aggregate_is_there_from_the_first_batch_on_and_stays() -> None:
+    """Even an empty batch brings it, once."""
+    count = Running(COUNT, is_global=True)
+    assert count.batch() == [("+", 0)]
+    assert count.batch() == []
+    assert count.batch(("+", "a", 1), ("+", "b", 1)) == [("+", 2), ("-", 0)]
+    assert count.batch(("-", "a", 1), ("-", "b", 1)) == [("+", 0), ("-", 2)]
+
+
+def test_doubles_come_back_to_what_they_were() -> None:
+    """A huge value that comes and goes leaves the small ones, and tenths add up to the nearest double."""
+    total = Running(Call("sum", DOUBLE, "value", DOUBLE))
+    assert total.batch(("+", "a", 0.1), ("+", "a", 0.2)) == [("+", "a", math.fsum([0.1, 0.2]))]
+    assert total.batch(("+", "a", 1e300)) == [("+", "a", 1e300), ("-", "a", math.fsum([0.1, 0.2]))]
+    assert total.batch(("-", "a", 1e300), ("-", "a", 0.2)) == [("+", "a", 0.1), ("-", "a", 1e300)]
+
+
+def test_values_that_are_no_numbers_come_and_go_too() -> None:
+    """Infinity and its opposite make NaN, and without them the sum is what it was."""
+    total = Running(Call("sum", DOUBLE, "value", DOUBLE))
+    total.batch(("+", "a", 1.5))
+    assert total.batch(("+", "a", math.inf)) == [("+", "a", "inf"), ("-", "a", 1.5)]
+    assert total.batch(("+", "a", -math.inf)) == [("+", "a", "nan"), ("-", "a", "inf")]
+    assert total.batch(("-", "a", -math.inf), ("-", "a", math.inf)) == [("+", "a", 1.5), ("-", "a", "nan")]
+    assert total.batch(("+", "a", math.nan)) == [("+", "a", "nan"), ("-", "a", 1.5)]
+
+
+def test_a_sum_that_does_not_fit_is_null_until_it_fits_again() -> None:
+    """What is kept is exact."""
+    total = Running(Call("sum", BIGINT, "value", BIGINT))
+    most = (1 << 63) - 1
+    total.batch(("+", "a", most))
+    assert total.batch(("+", "a", 1)) == [("+", "a", None), ("-", "a", most)]
+    assert total.batch(("-", "a", most)) == [("+", "a", 1), ("-", "a", None)]
+
+
+def test_the_mean_of_decimals_is_rounded_half_up() -> None:
+    """As Spark has it, with four more digits than the argument."""
+    type_ = pa.decimal128(10, 2)
+    call = Call("avg", pa.decimal128(14, 6), "value", type_).accumulator
+    values = [Decimal("0.01"), Decimal("0.01"), Decimal("0.00")]
+    for amounts, expected in ((values, "0.006667"), ([-value for value in values], "-0.006667")):
+        part = call.lift(pa.array(amounts, type_), np.ones(3, np.bool_))
+        total = call.total([(part, np.zeros(3, np.int64), np.ones(3, np.int64))], 1)
+        assert call.finish(total).to_pylist() == [Decimal(expected)]
+
+
+def test_the_minimum_goes_to_the_next_value_when_it_is_retracted() -> None:
+    """Of equal ones all must go; the greatest goes down likewise."""
+    calls = [Call(name, BIGINT, "value", BIGINT) for name in ("min", "max")]
+    extremes = Running(*calls)  # type: ignore[arg-type]
+    extremes.batch(*(("+", "a", value) for value in (3, 3, 1000, 10**6, 10**12, 10**12 + 1)))
+    assert extremes.batch(("-", "a", 3)) == []
+    assert extremes.batch(("-", "a", 3)) == [("+", "a", 1000, 10**12 + 1), ("-", "a", 3, 10**12 + 1)]
+    gone = ("-", "a", 1000), ("-", "a", 10**12 + 1)
+    assert extremes.batch(*gone) == [("+", "a", 10**6, 10**12), ("-", "a", 1000, 10**12 + 1)]
+
+
+def test_an_extreme_that_is_replaced_by_a_better_one_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that only grows, as its updates come."""
+    highest = Running(Call("max", BIGINT, "value", BIGINT))
+    highest.batch(("+", "a", 1), ("+", "a", 2))
+    monkeypatch.setattr("operators.arrangement.Arrangement.between", None)
+    assert highest.batch(("-", "a", 2), ("+", "a", 3)) == [("+", "a", 3), ("-", "a", 2)]
+
+
+def test_an_append_only_input_keeps_no_values() -> None:
+    """The extremes are in the group's row."""
+    assert "values" not in Running(Call("max", BIGINT, "value", BIGINT), retracts=False).aggregate.arrangements
+
+
+def test_a_value_counts_once_until_its_last_row_goes() -> None:
+    """DISTINCT, with and without FILTER."""
+    positive = Call("sum", BIGINT, "value", BIGINT, "positive", distinct=True)
+    distinct = Running(Call("count", BIGINT, "value", BIGINT, distinct=True), positive)
+    assert distinct.batch(("+", "a", 4), ("+", "a", 4), ("+", "a", -4)) == [("+", "a", 2, 4)]
+    assert distinct.batch(("-", "a", 4)) == []
+    assert distinct.batch(("-", "a", 4)) == [("+", "a", 1, None), ("-", "a", 2, 4)]
+
+
+def test_retractions_beyond_the_rows_of_a_group_are_unmatched() -> None:
+    """The latest of them come back, and nothing goes below zero."""
+    total = Running(COUNT, Call("sum", BIGINT, "value", BIGINT))
+    total.batch(("+", "a", 5))
+    assert total.batch(("-", "a", 5), ("-", "a", 7), ("-", "b", 1)) == [("-", "a", 1, 5)]
+    assert total.output is not None
+    assert total.output.unmatched.seq.tolist() == [2, 3]
+    assert total.empty
+
+
+def test_the_seq_of_a_group_is_that_of_its_latest_change() -> None:
+    """It never goes back, and the row that goes has the one with which it came."""
+    count = Running(COUNT)
+    count.batch(("+", "a", 1), ("+", "a", 2))
+    count.batch(("-", "a", 1))
+    assert count.output is not None
+    assert count.output.rows.seq.tolist() == [1, 2]
+
+
+def test_a_group_is_forgotten_as_a_whole_after_its_ttl_and_begins_anew() -> None:
+    """Every change makes it live longer, with all of its values however old; what was put out stays."""
+    calls = COUNT, Call("min", BIGINT, "value", BIGINT)
+    group = Running(*calls, ttl_ms=10)
+    group.batch(("+", "a", 1), ("+", "a", 2), now=0)
+    for now in (8, 16, 24, 32):
+        group.batch(("+", "a", 3), now=now)
+    assert group.batch(("-", "a", 1), now=40) == [("+", "a", 5, 2), ("-", "a", 6, 1)]
+    assert group.batch(("+", "a", 7), now=50) == [("+", "a", 1, 7)]
+    assert group.batch(("-", "a", 7), now=51) == [("-", "a", 1, 7)]
+
+
+def test_a_hot_group_costs_a_task_two_rows_and_its_values() -> None:
+    """One for insertions, one for retractions, and one for each value whose number of rows changes."""
+    given = Running(COUNT, Call("sum", BIGINT, "value", BIGINT))
+    steps = [("+", "a", value % 3) for value in range(300)] + [("-", "a", value % 3) for value in range(150)]
+    sent = partial(given.aggregate.spec, given.changes(*steps))
+    assert sent.kind.tolist() == [RowKind.INSERT, RowKind.DELETE]
+    valued = Running(Call("count", BIGINT, "value", BIGINT, distinct=True))
+    assert len(partial(valued.aggregate.spec, valued.changes(*steps))) == 2 + 3
