@@ -5,6 +5,7 @@ Commands load what they need when they run, so that `rowkind try` starts in well
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -178,10 +179,11 @@ def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> 
     job = _load(job_file)
     job.check_runnable()
     sinks = _plan(job, None)
-    from service.log import to_standard_error  # noqa: PLC0415 -- see the module's docstring
-    from service.run.life import run as live  # noqa: PLC0415 -- as above
+    from service.run.life import run as live  # noqa: PLC0415 -- see the module's docstring
 
-    to_standard_error()
+    # The libraries' own messages only from warnings on.
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("rowkind").setLevel(logging.INFO)
     live(job, sinks, master=master, port=port, reset=reset_state)
 
 

@@ -5,7 +5,6 @@ The end of a partition is its last stable offset: what lies behind it belongs to
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -18,8 +17,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from service.kafka.clients import ANSWER_SECONDS, Answer, Settings, patiently, reach, servers
 from service.kafka.errors import MissingTopicError, UnreachableError, translate
 from service.kafka.offsets import At
-
-log = logging.getLogger("rowkind")
 
 
 @dataclass(frozen=True)
@@ -99,20 +96,14 @@ class Cluster:
 
     def _waiting_for_outages(self, ask: Callable[[], Answer]) -> Answer:
         deadline = time.monotonic() + (self._outage_seconds if self._answered else 0)
-        told = False
         while True:
             try:
                 answer = ask()
-            except UnreachableError as error:
+            except UnreachableError:
                 if time.monotonic() > deadline:
                     raise
-                if not told:
-                    told = True
-                    log.warning("waiting for up to %.0f s: %s", self._outage_seconds, error)
             else:
                 self._answered = True
-                if told:
-                    log.info("Kafka at %s answers again", servers(self._kafka))
                 return answer
 
     @property

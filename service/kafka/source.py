@@ -19,7 +19,6 @@ from service.kafka.offsets import Offset, Range
 from service.kafka.planning import Planner
 from service.kafka.reading import worker_reading
 from service.kafka.spec import OPTION, SourceSpec, from_option
-from service.log import to_standard_error
 
 SOURCE = "rowkind-kafka"
 """The format's name for `spark.readStream`."""
@@ -103,7 +102,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _planner(self) -> Planner:
-        to_standard_error()
         return Planner(self._spec, Cluster(self._spec.kafka))
 
     def __reduce__(self) -> tuple[type[KafkaStreamReader], tuple[str]]:

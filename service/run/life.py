@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from service.job.model import Job
-from service.kafka import progress
+from service.kafka.progress import read as read_progress
 from service.kafka.topics import SchemaIds, progress_name
 from service.plan.explain import explain
 from service.plan.fingerprint import fingerprint
@@ -33,6 +33,7 @@ from service.run.checkpoint import Checkpoint
 from service.run.errors import QueryFailedError, QueryUnreachableError, RunError, StartError, SupersededError
 from service.run.http import StatusServer
 from service.run.monitor import Monitor
+from service.run.outage import Outage
 from service.run.streaming import Deployment, register, start
 from service.run.topics import check, connect, create
 from service.run.topics import register as register_schemas
@@ -99,7 +100,8 @@ def run(job: Job, sinks: Sequence[Sink], *, master: str | None, port: int, reset
                 monitor.add(sink.name, explain(sink), reports)
                 running.append(_start(spark, sink, schemas, deployment, reset=reset))
                 log.info("sink %s: writing to topic %s", sink.name, sink.topic)
-            _watch(job.name, running, monitor, signals, Path(scratch, "drain"))
+            watch = _Watch(job.name, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
+            watch.over(running)
         finally:
             spark.stop()
 
@@ -129,47 +131,59 @@ def _last_run(sink: Sink, at: Deployment) -> str:
     if sink.delivery != "exactly_once":
         return ""
     topic = progress_name(at.job.name, sink.name)
-    found = [progress.read(at.connection.kafka, topic, partition) for partition in range(at.job.parallelism)]
+    found = [read_progress(at.connection.kafka, topic, partition) for partition in range(at.job.parallelism)]
     return max((each.run for each in found if each is not None), default="")
 
 
-def _watch(job: str, running: Sequence[_Running], monitor: Monitor, signals: Callable[[], int], drain: Path) -> None:
-    """Until every query has stopped: after a signal, or because one of them failed or has been replaced."""
-    looked = time.monotonic()
-    while True:
+@dataclass(frozen=True)
+class _Watch:
+    """What is looked at while the queries run. `drain` is the file that tells the sources to offer nothing new."""
+
+    job: str
+    monitor: Monitor
+    outage: Outage
+    signals: Callable[[], int]
+    drain: Path
+
+    def over(self, running: Sequence[_Running]) -> None:
+        """Until every query has stopped: after a signal, or because one of them failed or has been replaced."""
+        looked = time.monotonic()
+        while not self._asked_to_stop(running):
+            for each in running:
+                self._look(each)
+            if time.monotonic() - looked > _HELD_SECONDS:
+                looked = time.monotonic()
+                if lost := next((each for each in running if not each.checkpoint.held()), None):
+                    raise SupersededError(self.job, lost.sink)
+            self.outage.look()
+            time.sleep(_POLL_SECONDS)
         for each in running:
-            if (error := each.query.exception()) is not None:
-                monitor.collect(each.sink)
-                if _collided(each, error):
-                    log.warning("sink %s: another run was still at work on the checkpoint; starting again", each.sink)
-                    each.query = each.start()
-                    continue
-                monitor.ended(each.sink, "failed")
-                raise _failure(job, each, error)
-            monitor.collect(each.sink)
-            if (reported := each.query.lastProgress) is not None:
-                monitor.progress(each.sink, reported)
-            each.idle = each.idle + 1 if each.query.status["message"] == "Waiting for data to arrive" else 0
-        if time.monotonic() - looked > _HELD_SECONDS:
-            looked = time.monotonic()
-            if lost := next((each for each in running if not each.checkpoint.held()), None):
-                for each in running:
-                    each.query.stop()
-                raise SupersededError(job, lost.sink)
-        if signals() and not drain.exists():
+            each.query.stop()
+            self.monitor.collect(each.sink)
+            self.monitor.ended(each.sink, "stopped")
+        log.info("stopped")
+
+    def _look(self, each: _Running) -> None:
+        self.monitor.collect(each.sink)
+        if (error := each.query.exception()) is not None:
+            if not _collided(each, error):
+                self.monitor.ended(each.sink, "failed")
+                raise _failure(self.job, each, error)
+            log.warning("sink %s: another run was still at work on the checkpoint; starting again", each.sink)
+            each.query = each.start()
+        if (progress := each.query.lastProgress) is not None:
+            self.monitor.progress(each.sink, progress)
+        each.idle = each.idle + 1 if each.query.status["message"] == "Waiting for data to arrive" else 0
+
+    def _asked_to_stop(self, running: Sequence[_Running]) -> bool:
+        """Whether there was a signal, and every query has finished its batch; or a second signal."""
+        if self.signals() and not self.drain.exists():
             log.info("finishing the batch")
-            drain.touch()
+            self.drain.touch()
             for each in running:
                 each.idle = 0
         # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
-        if signals() > 1 or (drain.exists() and all(each.idle > 1 for each in running)):
-            break
-        time.sleep(_POLL_SECONDS)
-    for each in running:
-        each.query.stop()
-        monitor.collect(each.sink)
-        monitor.ended(each.sink, "stopped")
-    log.info("stopped")
+        return self.signals() > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
 
 
 def _collided(each: _Running, error: StreamingQueryException) -> bool:
