@@ -27,23 +27,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from operators import value_bytes
 from operators.accumulators import Accumulator, Extremes, Part, Piece
 from operators.aggregate_spec import AggregateSpec
-from operators.arranged_values import ArrangedValues, GroupKeys, TouchedValues
-from operators.arrangement import Arrangement, places
-from operators.changes import Changes, Indices, Int64s, Mask, RowKind, Rows, Uint64s, binary, concat_binary, constant
-from operators.entries import Entries
-from operators.grouping import equal_bytes, group
-from operators.hashing import hash64
+from operators.arranged_values import ArrangedValues, TouchedValues
+from operators.arrangement import Arrangement
+from operators.changes import Changes, Mask
+from operators.grouping import equal_bytes
 from operators.operator import Output, StateSize
-from operators.packed_columns import Column, pack, unpack
 from operators.partial_aggregate import Lifted, lift, unpack_partial
 from operators.store import BlobStore
-
-_NEVER = np.iinfo(np.int64).min
+from operators.touched_groups import After, Groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ class Aggregate:
         spec = self.spec
         assert changes.key.null_count == 0, "the key of a group is never null"
         arrangement = Arrangement(stores["groups"], "groups", "one row per key", spec.ttl_ms, now)
-        groups = _Groups.of(spec, changes, arrangement)
+        groups = Groups.of(spec, changes, arrangement)
         lifted = self._lift(changes)
         unmatched = _beyond_what_is_there(changes, lifted, groups)
         if unmatched.any():
@@ -85,7 +80,7 @@ class Aggregate:
             finished.append(arranged.finish())
         else:
             parts = self._totals(changes, lifted, groups, None)
-        after = _After.of(spec, changes, lifted, groups, parts)
+        after = After.of(spec, changes, lifted, groups, parts)
         rows = after.put_out(spec)
         arrangement.append(groups.stored.take(groups.at[after.gone]).relabel(weight=np.full(len(after.gone), -1)))
         arrangement.append(after.entries(spec, now))
@@ -97,7 +92,7 @@ class Aggregate:
     def _lift(self, changes: Changes) -> Lifted:
         return unpack_partial(self.spec, changes) if self.merges else lift(self.spec, changes)
 
-    def _totals(self, changes: Changes, lifted: Lifted, groups: _Groups, values: ArrangedValues | None) -> list[Part]:
+    def _totals(self, changes: Changes, lifted: Lifted, groups: Groups, values: ArrangedValues | None) -> list[Part]:
         """Each accumulator of every group after the batch."""
         spec = self.spec
         touched = []
@@ -119,7 +114,7 @@ class Aggregate:
                 totals.append(accumulator.total([before, _came_and_went(accumulator, touched[source])], groups.count))
         return totals
 
-    def _refreshed(self, groups: _Groups, values: ArrangedValues, now: int) -> _Groups:
+    def _refreshed(self, groups: Groups, values: ArrangedValues, now: int) -> Groups:
         """The groups, with the values of those written again of which they have not all been written for a TTL."""
         if self.spec.ttl_ms is None:
             return groups
@@ -128,7 +123,7 @@ class Aggregate:
         return replace(groups, refreshed=np.where(due | (groups.at < 0), now, groups.refreshed))
 
 
-def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: _Groups) -> Mask:
+def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: Groups) -> Mask:
     """The changes that take away more rows of their group than it has: the latest retractions."""
     unmatched = np.zeros(len(changes), np.bool_)
     (rows,) = lifted.parts[0]
@@ -189,149 +184,3 @@ def _extremes(accumulator: Extremes, before: Piece, touched: TouchedValues, valu
         (value_bytes.from_bytes(found, live.stream.type), of, np.ones(len(of), np.int64)),
     ]
     return accumulator.total(pieces, count)
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """The touched groups by number, and what is stored of them.
-
-    `at` is where in `stored` a group is, -1 where it is not; `of_stored` the other way round. `born` and `refreshed`
-    are the times of its first row and of its values, 0 for a new one. `packed` and `parts` belong to `stored`.
-    """
-
-    hash: Uint64s
-    key: pa.BinaryArray
-    of_change: Indices
-    stored: Entries
-    of_stored: Indices
-    at: Indices
-    born: Int64s
-    refreshed: Int64s
-    packed: pa.BinaryArray
-    parts: list[Part]
-
-    @classmethod
-    def of(cls, spec: AggregateSpec, changes: Changes, arrangement: Arrangement) -> _Groups:
-        """Look the groups of these changes up; of a global aggregate always the one."""
-        hashes, key = changes.hash, changes.key
-        if spec.is_global:
-            nothing = binary([b""])
-            hashes, key = np.concatenate([hashes, hash64(nothing)]), concat_binary([key, nothing])
-        stored = arrangement.lookup(hashes)
-        numbers = group(np.concatenate([hashes, stored.hash]), [concat_binary([key, stored.key])])
-        touched = np.zeros(numbers.count, np.bool_)
-        touched[numbers.ids[: len(hashes)]] = True
-        known = touched[numbers.ids[len(hashes) :]]
-        stored, of_stored = stored.filter(known), numbers.ids[len(hashes) :][known]
-        # Groups that only share a hash with a touched one get no number.
-        number = np.cumsum(touched) - 1
-        ids, of_stored = number[numbers.ids[: len(hashes)]], number[of_stored]
-        count = int(touched.sum())
-        first = np.zeros(count, np.int64)
-        first[ids] = np.arange(len(hashes))
-        at = np.full(count, -1)
-        at[of_stored] = np.arange(len(stored))
-        kinds = [accumulator.kinds for accumulator in spec.accumulators]
-        born, refreshed, packed, *columns = unpack("nnb" + "".join(kinds), stored.payload)
-        parts = []
-        for accumulator, kind in zip(spec.accumulators, kinds, strict=True):
-            parts.append(accumulator.of_columns(columns[: len(kind)]))
-            columns = columns[len(kind) :]
-        times = np.zeros((2, count), np.int64)
-        times[:, of_stored] = born, refreshed
-        key = key.take(pa.array(first))
-        return cls(hashes[first], key, ids[: len(changes)], stored, of_stored, at, times[0], times[1], packed, parts)
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self.hash)
-
-    def keys(self, now: int) -> GroupKeys:
-        """What the values need to know of them."""
-        return GroupKeys(self.hash, self.key, np.where(self.at >= 0, self.born, now))
-
-
-@dataclass(frozen=True, slots=True)
-class _After:
-    """What becomes of the groups: `gone` are those whose stored row goes, `come` those that get one."""
-
-    groups: _Groups
-    parts: list[Part]
-    gone: Indices
-    come: Indices
-    packed: pa.BinaryArray
-    seq: Int64s
-
-    @classmethod
-    def of(cls, spec: AggregateSpec, changes: Changes, lifted: Lifted, groups: _Groups, parts: list[Part]) -> _After:
-        """Groups with changes, and the global one when it is new."""
-        known = groups.at >= 0
-        written = np.bincount(groups.of_change, minlength=groups.count) > 0
-        alive = parts[0][0] > 0
-        if spec.is_global:
-            written, alive = written | ~known, np.ones(groups.count, np.bool_)
-        come = np.flatnonzero(written & alive)
-        seq = np.full(groups.count, _NEVER)
-        seq[groups.of_stored] = groups.stored.seq
-        np.maximum.at(seq, groups.of_change, changes.seq)
-        seq[seq == _NEVER] = 0
-        return cls(groups, parts, np.flatnonzero(written & known), come, _packed(spec, lifted, groups, come), seq[come])
-
-    def put_out(self, spec: AggregateSpec) -> Rows:
-        """The rows that go and come, where they differ."""
-        groups = self.groups
-        finish = [accumulator.finish for accumulator in spec.accumulators[1:]]
-        at = pa.array(groups.at[self.gone])
-        old = [one(part).take(at) for one, part in zip(finish, groups.parts[1:], strict=True)]
-        new = [one(part).take(pa.array(self.come)) for one, part in zip(finish, self.parts[1:], strict=True)]
-        old_rows = _join(spec, groups.packed.take(at), old)
-        new_rows = _join(spec, self.packed, new)
-        differs_old, differs_new = np.ones(len(self.gone), np.bool_), np.ones(len(self.come), np.bool_)
-        _, both_old, both_new = np.intersect1d(self.gone, self.come, assume_unique=True, return_indices=True)
-        differ = ~equal_bytes(old_rows.take(pa.array(both_old)), new_rows.take(pa.array(both_new)))
-        differs_old[both_old], differs_new[both_new] = differ, differ
-        goes = Rows(np.full(len(self.gone), RowKind.DELETE, np.int8), groups.stored.seq[groups.at[self.gone]], old_rows)
-        comes = Rows(np.full(len(self.come), RowKind.INSERT, np.int8), self.seq, new_rows)
-        return Rows.concat([goes.filter(differs_old), comes.filter(differs_new)])
-
-    def entries(self, spec: AggregateSpec, now: int) -> Entries:
-        """The rows to be stored."""
-        groups, come, rows = self.groups, self.come, len(self.come)
-        born = np.where(groups.at >= 0, groups.born, now)
-        columns: list[Column] = [born, groups.refreshed]
-        for accumulator, part in zip(spec.accumulators, self.parts, strict=True):
-            columns += accumulator.to_columns(part)
-        at = pa.array(come)
-        taken = [column[come] if isinstance(column, np.ndarray) else column.take(at) for column in columns]
-        payload, sub = pack([*taken[:2], self.packed, *taken[2:]]), constant(b"", rows)
-        return Entries(
-            places("one row per key", groups.hash[come], sub, payload),
-            groups.hash[come],
-            groups.key.take(at),
-            sub,
-            payload,
-            np.ones(rows, np.int64),
-            np.full(rows, now, np.int64),
-            self.seq,
-            np.zeros(rows, np.int8),
-        )
-
-
-def _packed(spec: AggregateSpec, lifted: Lifted, groups: _Groups, come: Indices) -> pa.BinaryArray:
-    """The group columns of the groups that get a row: as stored, or those of any of its changes."""
-    if spec.is_global:
-        return constant(b"", len(come))
-    element = np.full(groups.count, -1)
-    element[groups.of_change[lifted.row]] = np.arange(len(lifted.row))
-    new = come[groups.at[come] < 0]
-    where = groups.at[come].copy()
-    where[groups.at[come] < 0] = len(groups.stored) + np.arange(len(new))
-    return concat_binary([groups.packed, lifted.groups(spec, element[new])]).take(pa.array(where))
-
-
-def _join(spec: AggregateSpec, packed: pa.BinaryArray, results: list[pa.Array]) -> pa.BinaryArray:
-    """The rows that are put out: the group columns, then the results."""
-    if not results or len(packed) == 0:
-        return packed
-    return pc.binary_join_element_wise(packed, spec.result(results), b"")

@@ -33,7 +33,7 @@ from tests.oracle.inputs import Batches, Input, Materialised, random_batches, sh
 from tests.oracle.naive_join import NaiveJoin, NaiveSide
 
 CASES_EACH = 10
-CLOCK_CASES_EACH = 60
+CLOCK_CASES_EACH = 40
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
 KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "null-aware anti")
 TTLS = (None, 2, 5)

@@ -1,0 +1,172 @@
+"""The groups that a batch touches: as they are stored before it, and as it leaves them.
+
+The state of a group is one row: the times of its birth and of its values, its group columns packed, and the columns of
+its accumulators in the order of the spec.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.accumulators import Part
+from operators.aggregate_spec import AggregateSpec
+from operators.arranged_values import GroupKeys
+from operators.arrangement import Arrangement, places
+from operators.changes import Changes, Indices, Int64s, RowKind, Rows, Uint64s, binary, concat_binary, constant
+from operators.entries import Entries
+from operators.grouping import equal_bytes, group
+from operators.hashing import hash64
+from operators.packed_columns import Column, pack, unpack
+from operators.partial_aggregate import Lifted
+
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The touched groups by number, and what is stored of them.
+
+    `at` is where in `stored` a group is, -1 where it is not; `of_stored` the other way round. `born` and `refreshed`
+    are the times of its first row and of its values, 0 for a new one. `packed` and `parts` belong to `stored`.
+    """
+
+    hash: Uint64s
+    key: pa.BinaryArray
+    of_change: Indices
+    stored: Entries
+    of_stored: Indices
+    at: Indices
+    born: Int64s
+    refreshed: Int64s
+    packed: pa.BinaryArray
+    parts: list[Part]
+
+    @classmethod
+    def of(cls, spec: AggregateSpec, changes: Changes, arrangement: Arrangement) -> Groups:
+        """Look the groups of these changes up; of a global aggregate always the one."""
+        hashes, key = changes.hash, changes.key
+        if spec.is_global:
+            nothing = binary([b""])
+            hashes, key = np.concatenate([hashes, hash64(nothing)]), concat_binary([key, nothing])
+        stored = arrangement.lookup(hashes)
+        numbers = group(np.concatenate([hashes, stored.hash]), [concat_binary([key, stored.key])])
+        touched = np.zeros(numbers.count, np.bool_)
+        touched[numbers.ids[: len(hashes)]] = True
+        known = touched[numbers.ids[len(hashes) :]]
+        stored, of_stored = stored.filter(known), numbers.ids[len(hashes) :][known]
+        # Groups that only share a hash with a touched one get no number.
+        number = np.cumsum(touched) - 1
+        ids, of_stored = number[numbers.ids[: len(hashes)]], number[of_stored]
+        count = int(touched.sum())
+        first = np.zeros(count, np.int64)
+        first[ids] = np.arange(len(hashes))
+        at = np.full(count, -1)
+        at[of_stored] = np.arange(len(stored))
+        kinds = [accumulator.kinds for accumulator in spec.accumulators]
+        born, refreshed, packed, *columns = unpack("nnb" + "".join(kinds), stored.payload)
+        parts = []
+        for accumulator, kind in zip(spec.accumulators, kinds, strict=True):
+            parts.append(accumulator.of_columns(columns[: len(kind)]))
+            columns = columns[len(kind) :]
+        times = np.zeros((2, count), np.int64)
+        times[:, of_stored] = born, refreshed
+        key = key.take(pa.array(first))
+        return cls(hashes[first], key, ids[: len(changes)], stored, of_stored, at, times[0], times[1], packed, parts)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.hash)
+
+    def keys(self, now: int) -> GroupKeys:
+        """What the values need to know of them."""
+        return GroupKeys(self.hash, self.key, np.where(self.at >= 0, self.born, now))
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What becomes of the groups: `gone` are those whose stored row goes, `come` those that get one."""
+
+    groups: Groups
+    parts: list[Part]
+    gone: Indices
+    come: Indices
+    packed: pa.BinaryArray
+    seq: Int64s
+
+    @classmethod
+    def of(cls, spec: AggregateSpec, changes: Changes, lifted: Lifted, groups: Groups, parts: list[Part]) -> After:
+        """Groups with changes, and the global one when it is new."""
+        known = groups.at >= 0
+        written = np.bincount(groups.of_change, minlength=groups.count) > 0
+        alive = parts[0][0] > 0
+        if spec.is_global:
+            written, alive = written | ~known, np.ones(groups.count, np.bool_)
+        come = np.flatnonzero(written & alive)
+        seq = np.full(groups.count, _NEVER)
+        seq[groups.of_stored] = groups.stored.seq
+        np.maximum.at(seq, groups.of_change, changes.seq)
+        seq[seq == _NEVER] = 0
+        return cls(groups, parts, np.flatnonzero(written & known), come, _packed(spec, lifted, groups, come), seq[come])
+
+    def put_out(self, spec: AggregateSpec) -> Rows:
+        """The rows that go and come, where they differ."""
+        groups = self.groups
+        finish = [accumulator.finish for accumulator in spec.accumulators[1:]]
+        at = pa.array(groups.at[self.gone])
+        old = [one(part).take(at) for one, part in zip(finish, groups.parts[1:], strict=True)]
+        new = [one(part).take(pa.array(self.come)) for one, part in zip(finish, self.parts[1:], strict=True)]
+        old_rows = _join(spec, groups.packed.take(at), old)
+        new_rows = _join(spec, self.packed, new)
+        differs_old, differs_new = np.ones(len(self.gone), np.bool_), np.ones(len(self.come), np.bool_)
+        _, both_old, both_new = np.intersect1d(self.gone, self.come, assume_unique=True, return_indices=True)
+        differ = ~equal_bytes(old_rows.take(pa.array(both_old)), new_rows.take(pa.array(both_new)))
+        differs_old[both_old], differs_new[both_new] = differ, differ
+        goes = Rows(np.full(len(self.gone), RowKind.DELETE, np.int8), groups.stored.seq[groups.at[self.gone]], old_rows)
+        comes = Rows(np.full(len(self.come), RowKind.INSERT, np.int8), self.seq, new_rows)
+        return Rows.concat([goes.filter(differs_old), comes.filter(differs_new)])
+
+    def entries(self, spec: AggregateSpec, now: int) -> Entries:
+        """The rows to be stored."""
+        groups, come, rows = self.groups, self.come, len(self.come)
+        born = np.where(groups.at >= 0, groups.born, now)
+        columns: list[Column] = [born, groups.refreshed]
+        for accumulator, part in zip(spec.accumulators, self.parts, strict=True):
+            columns += accumulator.to_columns(part)
+        at = pa.array(come)
+        taken = [column[come] if isinstance(column, np.ndarray) else column.take(at) for column in columns]
+        payload, sub = pack([*taken[:2], self.packed, *taken[2:]]), constant(b"", rows)
+        return Entries(
+            places("one row per key", groups.hash[come], sub, payload),
+            groups.hash[come],
+            groups.key.take(at),
+            sub,
+            payload,
+            np.ones(rows, np.int64),
+            np.full(rows, now, np.int64),
+            self.seq,
+            np.zeros(rows, np.int8),
+        )
+
+
+def _packed(spec: AggregateSpec, lifted: Lifted, groups: Groups, come: Indices) -> pa.BinaryArray:
+    """The group columns of the groups that get a row: as stored, or those of any of its changes."""
+    if spec.is_global:
+        return constant(b"", len(come))
+    element = np.full(groups.count, -1)
+    element[groups.of_change[lifted.row]] = np.arange(len(lifted.row))
+    new = come[groups.at[come] < 0]
+    where = groups.at[come].copy()
+    where[groups.at[come] < 0] = len(groups.stored) + np.arange(len(new))
+    return concat_binary([groups.packed, lifted.groups(spec, element[new])]).take(pa.array(where))
+
+
+def _join(spec: AggregateSpec, packed: pa.BinaryArray, results: list[pa.Array]) -> pa.BinaryArray:
+    """The rows that are put out: the group columns, then the results."""
+    if not results or len(packed) == 0:
+        return packed
+    return pc.binary_join_element_wise(packed, spec.result(results), b"")
