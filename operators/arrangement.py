@@ -84,6 +84,7 @@ class Arrangement:
         self._before = blob
         self._names_before = [segment.name for segment in self._manifest.segments]
         self._appended: list[Entries] = []
+        self._read_in_vain = 0
         self._drop_expired_segments()
 
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:
@@ -120,7 +121,10 @@ class Arrangement:
                     some, until[rows], missing[rows] = segment.find_first(firsts[rows], until[rows], missing[rows])
                     found.append(segment.entries.take(some))
         entries = Entries.concat(found)
-        return self._live(entries.filter(self.is_before(entries.place, firsts, until))), until
+        live = self._live(entries.filter(self.is_before(entries.place, firsts, until)))
+        needed = (1 + merging.MOST_GARBAGE) * len(live) + 2 * len(less)
+        self._read_in_vain += max(0, len(entries) - needed)
+        return live, until
 
     def ends(self, firsts: Uint64s) -> Uint64s:
         """The last places that rows could have whose keys begin at these places."""
@@ -182,7 +186,7 @@ class Arrangement:
         if manifest.weight == 0:
             self._manifest = manifest = Manifest()
         else:
-            merged_rows = merging.advance(manifest, self._shelf, len(added), self._expired_until)
+            merged_rows = merging.advance(manifest, self._shelf, len(added), self._expired_until, self._read_in_vain)
         segments = list(manifest.segments)
         self._shelf.settle(self._names_before, [segment.name for segment in segments])
         self._write_manifest()

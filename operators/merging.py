@@ -2,7 +2,7 @@
 
 Runs fall into size classes, each `FACTOR` times as large as the one before. When `FACTOR` runs of a class have come
 together they are merged into one, so there are few runs and each row is rewritten about once per class. When most of
-what is stored has cancelled out, all runs are merged into one regardless of size.
+what is stored has cancelled out, or much of what was looked up, all runs are merged into one regardless of size.
 
 A merge goes forward by portions: the next rows of all its inputs, at most as many as a segment holds, in order of
 (place, seq), give one output segment. Between portions it rests in the manifest, where a restart finds it again. A
@@ -37,23 +37,29 @@ SMALL_RUN = 1024
 MOST_GARBAGE = 3
 """When more than this many rows are stored per live row, beyond the first segment's worth, everything is merged."""
 
+MOST_IN_VAIN = 1 << 15
+"""When a batch that reads keys from the top meets more rows than this that have cancelled out or expired, beyond
+`MOST_GARBAGE` per live row, everything is merged: a queue whose first rows keep going away leaves its garbage where it
+is read first."""
+
 _LAST_SEQ = (1 << 63) - 1
 
 
-def advance(manifest: Manifest, shelf: Shelf, appended: int, expired_until: int | None) -> int:
+def advance(manifest: Manifest, shelf: Shelf, appended: int, expired_until: int | None, read_in_vain: int = 0) -> int:
     """Do the merge work of a batch of `appended` entries; returns how many rows it read.
 
-    Rows written at `expired_until` or before have expired and are left out; None where there is no TTL.
+    Rows written at `expired_until` or before have expired and are left out; None where there is no TTL. `read_in_vain`
+    is how many rows the batch met, beyond the usual, that had cancelled out or expired.
     """
     work = 0
-    _start(manifest)
+    _start(manifest, read_in_vain)
     while manifest.merges and (work == 0 or work < FUEL * appended):
         merge = min(manifest.merges, key=lambda merge: sum(run.rows for run in _inputs(manifest, merge)))
         work += _merge_portion(manifest, merge, shelf, expired_until)
     return work
 
 
-def _start(manifest: Manifest) -> None:
+def _start(manifest: Manifest, read_in_vain: int = 0) -> None:
     """Begin every merge that is due."""
     busy = {number for merge in manifest.merges for number in merge.inputs}
     classes: dict[int, list[int]] = {}
@@ -62,7 +68,8 @@ def _start(manifest: Manifest) -> None:
             classes.setdefault(_size_class(run.rows), []).append(run.number)
     manifest.merges += [Merge(numbers) for numbers in classes.values() if len(numbers) >= FACTOR]
     stored = sum(run.rows for run in manifest.runs)
-    if not manifest.merges and len(manifest.runs) > 1 and stored > MOST_GARBAGE * manifest.weight + SEGMENT_ROWS:
+    wasteful = stored > MOST_GARBAGE * manifest.weight + SEGMENT_ROWS or read_in_vain > MOST_IN_VAIN
+    if not manifest.merges and len(manifest.runs) > 1 and wasteful:
         manifest.merges.append(Merge([run.number for run in manifest.runs]))
 
 

@@ -39,10 +39,10 @@ import numpy as np
 import pyarrow as pa
 
 from operators.arrangement import Arrangement
-from operators.changes import Changes, Int8s, Int64s, Mask, Rows, binary
+from operators.changes import Changes, Int8s, Int64s, Mask, Rows
 from operators.entries import Entries, consolidate
 from operators.grouping import distinct, is_in
-from operators.join_output import PAD, Emission, Parents, put_out
+from operators.netting import net_rows
 from operators.operator import Output
 from operators.rank_rows import Candidates, Order, RankFunction, Ties, Touched
 from operators.resolving import Resolved, replace_among, resolve
@@ -230,6 +230,4 @@ class Rank:
         if numbered is not None:
             payload = numbered(payload, np.concatenate([old[leaves], new[enters]]))
         weight = np.repeat(np.array([-1, 1]), [len(leaves), len(enters)])
-        emission = Emission(np.arange(len(rows)), np.full(len(rows), PAD), weight)
-        nothing = Parents.of(binary(()), np.empty(0, np.int64), b"")
-        return put_out(emission, Parents.of(payload, entries.seq[rows], b""), nothing)
+        return net_rows(payload, entries.seq[rows], weight)

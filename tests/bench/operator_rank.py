@@ -46,6 +46,7 @@ def main() -> None:
         for ties in (False, True):
             for size in SIZES:
                 _retraction(size, arguments.batch, ties, profile)
+        _queue(max(SIZES), arguments.batch, profile)
     if arguments.only != "retraction":
         top = RankSpec("row_number", 1, 3, "append")
         for name, operator, descending in (
@@ -91,6 +92,28 @@ def _retraction(size: int, batch_rows: int, ties: bool, profile: cProfile.Profil
             f"  {changed:5} updates a batch: {1000 * float(np.median(taken)):9.3f} ms and {np.median(read):9.1f} rows "
             f"read per update, worst batch {1000 * max(taken):.3f} ms per update"
         )
+
+
+def _queue(size: int, batch_rows: int, profile: cProfile.Profile | None) -> None:
+    """Top 10 of one partition of which every batch takes away the first 2,000 rows, as from a queue."""
+    values = np.random.default_rng(7).permutation(size)
+    at = np.argsort(values)
+    operator = Rank(RankSpec("row_number", 1, 10, "retract"))
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    for first in range(0, size, batch_rows):
+        numbers = np.arange(first, min(size, first + batch_rows))
+        operator.process(_changes(numbers, 0 * numbers, values[numbers], RowKind.INSERT, first), stores, now=first)
+    taken = []
+    for first in range(0, size // 2, 2000):
+        numbers = at[first : first + 2000]
+        batch = _changes(numbers, 0 * numbers, values[numbers], RowKind.DELETE, size + first)
+        started = time.perf_counter()
+        with _profiling(profile):
+            operator.process(batch, stores, now=size + first)
+        taken.append(time.perf_counter() - started)
+    print(f"\ntop 10 of a queue of {size} rows, 2000 taken a batch")
+    quarters = [f"{1000 * float(np.mean(part)):.1f}" for part in np.array_split(taken, 4)]
+    print(f"  ms a batch by quarter {' '.join(quarters)}, worst {1000 * max(taken):.1f}")
 
 
 def _append(name: str, operator: Operator, batches: Iterator[Changes], profile: cProfile.Profile | None) -> None:

@@ -148,6 +148,7 @@ def _run(
             patch.setattr(segment, "SEGMENT_ROWS", rows)
             patch.setattr(merging, "SEGMENT_ROWS", rows)
             patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(merging, "MOST_IN_VAIN", generator.choice([0, merging.MOST_IN_VAIN]))
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
             batches = changelog(case.rank, case.of, seed, 8, 14)
             if _difference(database, case, batches) is not None:

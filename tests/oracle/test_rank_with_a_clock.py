@@ -69,6 +69,7 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(
             patch.setattr(segment, "SEGMENT_ROWS", rows)
             patch.setattr(merging, "SEGMENT_ROWS", rows)
             patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(merging, "MOST_IN_VAIN", generator.choice([0, merging.MOST_IN_VAIN]))
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
             batches = changelog(spec, of, seed, 14, 6)
             case = Case(spec, of)

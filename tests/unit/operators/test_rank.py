@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import rank
+from operators import merging, rank
 from operators.changes import Changes, Int64s, RowKind, binary
 from operators.manifest import Manifest
 from operators.rank import Rank, RankSpec
@@ -317,6 +317,28 @@ def test_a_large_partition_is_not_read_as_a_whole(monkeypatch: pytest.MonkeyPatc
     """Replacing the first of 20,000 rows reads some dozens of them."""
     ranks = top(10)
     ranks.take(*(f"+I {n} 7 {n}" for n in range(20_000)))
+    read = _counted(monkeypatch)
+
+    assert ranks.take("-D 0 7 0", "+I 0 7 50000") == ["+I 10 7 10", "-D 0 7 0"]
+    assert 0 < sum(read) <= 4 * (10 + rank.MARGIN)
+
+
+def test_what_a_queue_leaves_at_its_top_is_merged_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first rows are taken away again and again, those that went are not read for ever."""
+    monkeypatch.setattr(merging, "MOST_IN_VAIN", 100)
+    ranks = top(2)
+    ranks.take(*(f"+I {n} 7 {n}" for n in range(2000)))
+    read, most = _counted(monkeypatch), 0
+    for first in range(0, 1500, 5):
+        read.clear()
+        ranks.take(*(f"-D {n} 7 {n}" for n in range(first, first + 5)))
+        most = max(most, sum(read))
+
+    assert most < 1000
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each reading of a segment gives, from now on."""
     read = []
     for name in ("find", "find_first"):
         function = getattr(Segment, name)
@@ -327,9 +349,7 @@ def test_a_large_partition_is_not_read_as_a_whole(monkeypatch: pytest.MonkeyPatc
             return result
 
         monkeypatch.setattr(Segment, name, counted)
-
-    assert ranks.take("-D 0 7 0", "+I 0 7 50000") == ["+I 10 7 10", "-D 0 7 0"]
-    assert 0 < sum(read) <= 4 * (10 + rank.MARGIN)
+    return read
 
 
 @pytest.mark.parametrize(
