@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -208,6 +209,11 @@ class Sums:
         sums = number.to_decimals(pa.decimal128(38, scale)).cast(pa.decimal256(38, scale))
         counts = pa.array(count, pa.int64(), mask=count <= 0).cast(pa.decimal256(19, 0))
         quotient = pc.round(pc.divide(sums, counts), self.call.type.scale, "half_towards_infinity")
+        # Where retractions were not of the rows that were there, a mean may be larger than any value.
+        digits = self.call.type.precision - self.call.type.scale
+        if digits < quotient.type.precision - quotient.type.scale:
+            limit = pa.scalar(Decimal(1).scaleb(digits), quotient.type)
+            quotient = pc.if_else(pc.less(pc.abs(quotient), limit), quotient, None)
         return quotient.cast(self.call.type)
 
 

@@ -23,8 +23,9 @@ class AggregateSpec:
     - `arguments`: the columns that calls name as arguments or filters, for these payloads; not asked where none does.
     - `group`: the group columns of these payloads, packed. Equal keys must give equal bytes, so -0.0 and NaN are to be
       written in one way. Empty bytes for a global aggregate.
-    - `result`: one column per call in, their packed values out. A row that is put out is the group's bytes and behind
-      them these, a payload of the schema that has both; HAVING and the order of columns are the calc's.
+    - `result`: one column per call in, their packed values out; all but COUNT are nullable, whatever the argument is. A
+      row that is put out is the group's bytes and behind them these, a payload of the schema that has both; HAVING and
+      the order of columns are the calc's.
     - `retracts`: whether the input may hold retractions. MIN, MAX and ANY_VALUE then keep all values of a group.
     - `ttl_ms`: how long a group lives after its last change; None for a global aggregate, which has nothing to expire.
     - `is_global`: there is no GROUP BY. The row is then put out in the first batch, with or without changes: an empty

@@ -52,6 +52,7 @@ def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
 
 def fixed_width(data: object, width: int, count: int) -> pa.BinaryArray:
     """A column of `count` values of `width` bytes each, which stand in `data` one after the other."""
+    assert width * count < 1 << 31, "one batch of one shard touches more groups than one Arrow array can hold"
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 

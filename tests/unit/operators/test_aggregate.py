@@ -170,6 +170,16 @@ def test_the_mean_of_decimals_is_rounded_half_up() -> None:
         assert call.finish(total).to_pylist() == [Decimal(expected)]
 
 
+def test_a_mean_that_does_not_fit_is_null() -> None:
+    """It takes retractions of rows that were not there to make one."""
+    type_ = pa.decimal128(3, 2)
+    call = Call("avg", pa.decimal128(7, 6), "value", type_).accumulator
+    part = call.lift(pa.array([Decimal("9.99")] * 3, type_), np.ones(3, np.bool_))
+    part = [np.array([1, 0, 0])], part[1]
+    total = call.total([(part, np.zeros(3, np.int64), np.ones(3, np.int64))], 1)
+    assert call.finish(total).to_pylist() == [None]
+
+
 def test_the_minimum_goes_to_the_next_value_when_it_is_retracted() -> None:
     """Of equal ones all must go; the greatest goes down likewise."""
     calls = [Call(name, BIGINT, "value", BIGINT) for name in ("min", "max")]
