@@ -1,4 +1,4 @@
-"""The join operator alone, over in-memory blobs: `python -m tests.bench.operator_join [--rows N] [--batch N] [--profile]`.
+"""The join alone, over in-memory blobs: `python -m tests.bench.operator_join [--rows N] [--batch N] [--profile]`.
 
 Orders and their payments come in batches, half each; payments trail their orders. The scenarios differ in what else
 happens: nothing, updates and deletes of earlier rows, no unique keys, pads. Printed per scenario: rows/s, seconds per
@@ -102,7 +102,8 @@ def _report(scenario: Scenario, batches: list[dict[str, float]], out: int, state
         values = [batch.get(name, 0.0) * per_100k for batch in batches]
         first, last = (sum(part) / quarter for part in (values[:quarter], values[-quarter:]))
         print(
-            f"  {name:24} {sum(values) / len(values):.4f} s per 100,000 rows; first quarter {first:.4f}, last {last:.4f}"
+            f"  {name:24} {sum(values) / len(values):.4f} s per 100,000 rows; "
+            f"first quarter {first:.4f}, last {last:.4f}"
         )
 
 
