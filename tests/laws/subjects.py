@@ -6,14 +6,19 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from operators.arrangement import Layout
 from operators.changes import Changes, RowKind
+from operators.deduplicate import Deduplicate, DeduplicateSpec
 from operators.join import Join, JoinKind, JoinSpec, Side
 from operators.operator import Operator
+from operators.rank import Rank, RankSpec, Strategy
+from operators.rank_rows import RankFunction
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
+from tests.oracle.ranked import RankInput, changelog, identity, numbered
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ _ORDER = {True: "by seq", False: "net"}
 _LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
 _KINDS: tuple[JoinKind, ...] = ("inner", "left", "right", "full")
 
-SUBJECTS: tuple[Subject, ...] = tuple(
+JOINS: tuple[Subject, ...] = tuple(
     _join(
         kind,
         Input(left, by_seq=by_seq, key_in_payload=by_seq),
@@ -94,3 +99,66 @@ SUBJECTS: tuple[Subject, ...] = tuple(
     for left, right in itertools.product(_LAYOUTS, repeat=2)
     for by_seq in (True, False)
 )
+
+
+@dataclass(frozen=True)
+class RankSubject(Subject):
+    """A rank or a deduplication over an input that its strategy takes."""
+
+    spec: RankSpec
+
+    @property
+    def _of(self) -> RankInput:
+        of = self.inputs[0]
+        assert isinstance(of, RankInput)
+        return of
+
+    def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
+        """A random changelog as the strategy takes it, from a source: the order of changes is part of it."""
+        return changelog(self.spec, self._of, seed, batches, changes)
+
+    def columns(self, batch: Sequence[Change]) -> Changes:
+        """A batch as the operator takes it."""
+        return self._of.columns(batch)
+
+
+def _rank(function: RankFunction, strategy: Strategy, *, with_number: bool) -> RankSubject:
+    improving = strategy == "improving"
+    spec = RankSpec(
+        function,
+        2,
+        3,
+        strategy,
+        numbered=numbered if with_number else None,
+        identity=identity if improving else None,
+        by_seq=True,
+    )
+    of = RankInput("unique key" if improving else "multiset", by_seq=True, stretch=2)
+    return RankSubject(f"{function} {'with its number ' * with_number}of {strategy}", Rank(spec), (of,), spec)
+
+
+def _deduplicate(keep: Literal["first", "last"], strategy: Literal["append", "retract"], *, by_time: bool) -> Subject:
+    spec = DeduplicateSpec(keep, strategy, by_seq=True)
+    of = RankInput("multiset", by_seq=True, descending=keep == "last", ordered=by_time)
+    name = f"deduplicate, {keep} by {'time' if by_time else 'arrival'} of {strategy}"
+    return RankSubject(name, Deduplicate(spec), (of,), RankSpec("row_number", 1, 1, strategy))
+
+
+_FUNCTIONS: tuple[RankFunction, ...] = ("row_number", "rank", "dense_rank")
+_STRATEGIES: tuple[Strategy, ...] = ("append", "improving", "retract")
+
+RANKS: tuple[Subject, ...] = tuple(
+    _rank(function, strategy, with_number=with_number)
+    for function, strategy in itertools.product(_FUNCTIONS, _STRATEGIES)
+    if (function, strategy) != ("dense_rank", "improving")
+    for with_number in (True, False)
+)
+
+DEDUPLICATIONS: tuple[Subject, ...] = tuple(
+    _deduplicate(keep, strategy, by_time=by_time)
+    for keep in get_args(Literal["first", "last"])
+    for strategy in get_args(Literal["append", "retract"])
+    for by_time in (True, False)
+)
+
+SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *DEDUPLICATIONS)

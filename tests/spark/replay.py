@@ -34,7 +34,7 @@ class Replay:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """Those of the subjects, which are all joins."""
+        """Those of the subjects."""
         names = {name for subject in SUBJECTS for name in subject.operator.arrangements}
         return dict.fromkeys(sorted(names))
 
