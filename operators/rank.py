@@ -123,7 +123,6 @@ class Rank:
         taken = resolved.refreshed.weight < 0
         gone = Entries.concat([resolved.removed, -resolved.refreshed.filter(taken)])
         come = Entries.concat([resolved.added, resolved.refreshed.filter(~taken)])
-        come = come.relabel(mark=np.zeros(len(come), np.int8))
         if len(gone) == len(come) == 0:
             rows = Rows.empty()
         elif spec.strategy == "retract":
