@@ -14,21 +14,19 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from operators.changes import Changes, RowKind, binary
 from service import calc
 from service.job.model import Job
-from service.kafka.dead_letter import DeadLetter
 from service.kafka.sink import SINK, KafkaSink
 from service.kafka.source import SOURCE, KafkaSource
 from service.kafka.spec import OPTION, SinkSpec, SourceSpec, to_option
 from service.kafka.topics import SchemaIds, progress_name
-from service.plan.physical import Join, Node, Scan, Sink
+from service.plan.physical import Node, Scan, Sink
 from service.run.operators import operator
 from service.run.topics import Connection
+from service.run.unmatched import dead_letters
 from service.spark.placement import placement
 from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
 
@@ -88,7 +86,7 @@ def _blocks(node: Node, labels: Sequence[int], job: Job, source: Source) -> Data
         shards=job.parallelism,
         labels=labels,
         unmatched=job.unmatched,
-        wrap=partial(_unmatched, node) if job.unmatched == "dead_letter" else None,
+        wrap=partial(dead_letters, node) if job.unmatched == "dead_letter" else None,
     )
     blocks = reduce(DataFrame.union, frames).groupBy("shard")
     return blocks.transformWithStateInPandas(processor, EDGE_SCHEMA, "Append", "ProcessingTime")
@@ -126,25 +124,3 @@ def _sink_spec(sink: Sink, ids: SchemaIds, at: Deployment) -> SinkSpec:
         transactions=sink.delivery == "exactly_once",
         run=at.run,
     )
-
-
-def _unmatched(node: Join, lost: Changes) -> pa.BinaryArray:
-    """The dead letters of retractions that found no row to take back in `node`."""
-    return binary(
-        DeadLetter(
-            table=_input_name(node.right if side else node.left),
-            stage=node.node,
-            error="UnmatchedRetraction",
-            message=f"{RowKind(kind).symbol} of a row that is not there (never inserted, already gone, or expired)",
-            partition=seq & 0xFFFF,
-            offset=seq >> 16,
-            value=payload,
-        ).to_bytes()
-        for side, kind, seq, payload in zip(
-            lost.side.tolist(), lost.kind.tolist(), lost.seq.tolist(), lost.payload.to_pylist(), strict=True
-        )
-    )
-
-
-def _input_name(node: Node) -> str:
-    return node.table if isinstance(node, Scan) else node.node
