@@ -104,6 +104,11 @@ class Rowkind:
         until(lambda: not self.running, "the end of rowkind", lambda: self.error, seconds)
         return Ended(self._main.returncode, self._output.read_text(errors="replace"), self.error)
 
+    def kill_driver(self) -> None:
+        """SIGKILL to the command alone; the JVM and the workers below it are left to find out."""
+        self._main.kill()
+        self._main.wait()
+
     def kill(self) -> None:
         """SIGKILL to every process of the session, again until none is left."""
 
@@ -117,8 +122,16 @@ class Rowkind:
 
         until(gone, "the end of all processes")
 
-    def workers(self) -> list[int]:
-        """The Python workers that run tasks, which Spark's daemon has forked."""
+    def busy_worker(self) -> int:
+        """The Python worker that works hardest just now; workers are what Spark's daemon has forked."""
+        while True:
+            before = {pid: _ticks(pid) for pid in self._workers()}
+            time.sleep(0.1)
+            spent = {pid: _ticks(pid) - ticks for pid, ticks in before.items()}
+            if max(spent.values(), default=0) > 0:
+                return max(spent, key=lambda pid: spent[pid])
+
+    def _workers(self) -> list[int]:
         parents = dict(self._members())
         daemons = {pid for pid in parents if b"pyspark.daemon" in _read(pid, "cmdline")}
         return [pid for pid in daemons if parents[pid] in daemons]
@@ -135,6 +148,12 @@ class Rowkind:
     def _main(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "a command is started with `with`"
         return self._process
+
+
+def _ticks(pid: int) -> int:
+    """The processor time that a process has had."""
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[11]) + int(fields[12]) if fields else 0
 
 
 def _read(pid: int, name: str) -> bytes:

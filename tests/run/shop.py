@@ -9,18 +9,19 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from fastavro import parse_schema, schemaless_writer
 
 from avro.registry import FolderRegistry
 from avro.schema import Record
-from service.dev.demo.data import Event, Table
+from service.dev.demo.data import Event
 
-COLUMNS: Mapping[Table, Mapping[str, str]] = {
+COLUMNS: Mapping[str, Mapping[str, str]] = {
     "orders": {
         "order_id": "BIGINT NOT NULL",
         "customer": "STRING",
@@ -34,14 +35,34 @@ COLUMNS: Mapping[Table, Mapping[str, str]] = {
         "paid": "DECIMAL(10,2)",
         "method": "STRING",
     },
+    "ratings": {"rating_id": "BIGINT NOT NULL", "stars": "INT"},
+    "stock": {"item": "STRING NOT NULL", "pieces": "BIGINT"},
 }
-KEYS: Mapping[Table, str] = {"orders": "order_id", "payments": "payment_id"}
+KEYS: Mapping[str, str] = {"orders": "order_id", "payments": "payment_id", "stock": "item"}
+MODES: Mapping[str, str] = {"orders": "retract", "payments": "retract", "ratings": "append", "stock": "upsert"}
 
 Headers = list[tuple[str, bytes | None]]
 
 
+@dataclass
+class Told:
+    """A record that was sent; its place is known once the broker has it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    topic: str
+    partition: int = -1
+    offset: int = -1
+
+    def deliver(self, error: KafkaError | None, message: Message) -> None:
+        """What the producer calls."""
+        assert error is None, error
+        self.partition, self.offset = message.partition(), message.offset()
+
+
 class Shop:
-    """The topics `<name>-orders` and `<name>-payments` with their schemas, and the folder that holds the job."""
+    """The topics `<name>-<table>` with their schemas, and the folder that holds the job."""
 
     def __init__(self, servers: str, folder: Path, name: str, partitions: int = 2) -> None:
         self.servers = servers
@@ -81,10 +102,10 @@ class Shop:
         path.write_text(json.dumps(job | changed, indent=1))
         return path
 
-    def table(self, name: Table, **changed: Any) -> dict[str, Any]:
+    def table(self, name: str, **changed: Any) -> dict[str, Any]:
         """A table of the job over the shop's topic of that name."""
-        declared = {"topic": self.topic(name), "mode": "retract", "columns": COLUMNS[name], "primary_key": KEYS[name]}
-        return declared | changed
+        key = {"primary_key": KEYS[name]} if name in KEYS else {}
+        return {"topic": self.topic(name), "mode": MODES[name], "columns": COLUMNS[name], **key, **changed}
 
     @property
     def checkpoint(self) -> Path:
@@ -95,25 +116,30 @@ class Shop:
         """Tell the topics what happens, and remember it; returns when the broker has it all."""
         for event in events:
             self.events.append(event)
-            key = str(event.row[KEYS[event.table]]).encode()
-            self.tell(event.table, key, self.value(event.table, event.row), [("op", event.kind.symbol.encode())])
+            self.row(event.table, event.kind.symbol, **event.row)
         self.flush()
 
-    def tell(self, table: Table, key: bytes | None, value: bytes | None, headers: Headers | None = None) -> None:
+    def tell(self, table: str, key: bytes | None, value: bytes | None, headers: Headers | None = None) -> Told:
         """Send any record at all to the topic of a table."""
+        told = Told(key, value, headers or [], self.topic(table))
         while True:
             try:
-                self._producer.produce(self.topic(table), value, key, headers=headers)
+                self._producer.produce(told.topic, value, key, headers=headers, on_delivery=told.deliver)
             except BufferError:
                 self._producer.poll(0.1)
             else:
-                return
+                return told
+
+    def row(self, table: str, kind: str | None = None, **row: Any) -> Told:
+        """Send a row of a table, with the row kind if one is given, so that rows of one key keep their order."""
+        key = str(row[KEYS[table]]).encode() if table in KEYS else None
+        return self.tell(table, key, self.value(table, row), [("op", kind.encode())] if kind else None)
 
     def flush(self) -> None:
         """Wait for the broker."""
         assert self._producer.flush(60) == 0, "the broker did not take everything"
 
-    def value(self, table: Table, row: Mapping[str, Any]) -> bytes:
+    def value(self, table: str, row: Mapping[str, Any]) -> bytes:
         """A row as the record's value."""
         packed = io.BytesIO()
         packed.write(b"\0" + self._ids[table].to_bytes(4, "big"))

@@ -1,0 +1,291 @@
+"""Records that are no rows, in a job that runs: each ends as a dead letter with its origin, the good ones as results.
+
+One job serves the whole module; it also shows what the job's own pages say while it runs and when it has caught up.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.dev.broker import Broker
+from tests.kafka.sinks import committed
+from tests.run.process import Rowkind, until
+from tests.run.results import Results
+from tests.run.shop import Shop, Told
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("bad records")]
+
+PAID = "SELECT p.payment_id, o.order_id, o.amount FROM orders o JOIN payments p ON o.order_id = p.order_id"
+SINKS = {
+    "paid": {"mode": "retract", "key": "payment_id", "sql": PAID},
+    "liked": {"mode": "append", "sql": "SELECT rating_id, stars FROM ratings"},
+    "shelves": {"mode": "upsert", "key": "item", "sql": "SELECT item, pieces FROM stock"},
+}
+
+
+@dataclass
+class Story:
+    """The running job, what was sent to it, and what it wrote."""
+
+    shop: Shop
+    job: Rowkind
+    port: int
+    early: dict[str, int]
+    """What `/healthz` and `/readyz` said when they answered first, and later `/readyz` when the job had caught up."""
+
+    bad: dict[str, tuple[Told, str]] = field(default_factory=dict)
+    """By what is wrong with it: a record that is no row, and the sink whose query meets it."""
+
+    sent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How many good rows were sent, by table and row kind."""
+
+    letters: list[Any] = field(default_factory=list)
+
+    def good(self, table: str, kind: str, **row: Any) -> None:
+        """A row as it should be."""
+        self.shop.row(table, None if table == "stock" else kind, **row)
+        self.sent[table, kind] += 1
+
+    def letter(self, wrong: str) -> Any:
+        """The one dead letter that came of a record."""
+        told, _ = self.bad[wrong]
+        origin = {
+            "__connect.errors.topic": told.topic,
+            "__connect.errors.partition": str(told.partition),
+            "__connect.errors.offset": str(told.offset),
+        }
+        found = [letter for letter in self.letters if origin.items() <= _text(letter).items()]
+        assert len(found) == 1, f"{len(found)} dead letters for {wrong}: {[_text(each) for each in found]}"
+        return found[0]
+
+
+@pytest.fixture(scope="module")
+def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """A job that has met every kind of bad record among good ones, and has caught up."""
+    shop = Shop(broker.bootstrap_servers, tmp_path_factory.mktemp("shop"), f"bad-{os.getpid()}")
+    job = shop.job(SINKS, unmatched="dead_letter", batch={"max_rows": 10})
+    port = _free_port()
+    with Rowkind(shop.folder / "output", "run", str(job), "--port", str(port)) as running:
+        until(lambda: _get(port, "/healthz")[0] != 0, "the first answer", lambda: running.error)
+        early = {"healthz": _get(port, "/healthz")[0], "readyz": _get(port, "/readyz")[0]}
+        told = Story(shop, running, port, early)
+        _happens(told)
+        results = {name: Results(shop, name) for name in SINKS}
+
+        def caught_up() -> bool:
+            assert running.running, running.error
+            told.letters = committed({"bootstrap.servers": shop.servers}, shop.topic("dead-letters"))
+            done = all(result.rows() == RIGHT[name] for name, result in results.items())
+            return done and len(told.letters) >= len(told.bad) and not _lag(told)
+
+        until(lambda: _get(port, "/readyz")[0] == 200, "a ready job", lambda: running.error, 400)
+        until(caught_up, "the results", lambda: f"{[result.rows() for result in results.values()]}{running.error}", 400)
+        for result in results.values():
+            assert not result.flaws
+            result.close()
+        yield told
+
+
+RIGHT = {
+    "paid": Counter({(1, 1, Decimal("11.00")): 1, (2, 2, Decimal("20.00")): 1}),
+    "liked": Counter({(1, 5): 1, (2, None): 1}),
+    "shelves": Counter({("nails", 70): 1}),
+}
+
+
+def _happens(story: Story) -> None:
+    """Bad records between good ones, in every table."""
+    shop, bad = story.shop, story.bad
+    amount = Decimal("10.00")
+    first = {"order_id": 1, "customer": "Ada", "amount": amount, "status": "new", "placed": None}
+    second = first | {"order_id": 2, "customer": "Blaise", "amount": Decimal("20.00")}
+    story.good("orders", "+I", **first)
+    plus = [("op", b"+I"), ("trace", b"\x00\xff"), ("trace", None)]
+    value = shop.value("orders", first)
+    bad["no framing"] = shop.tell("orders", b"k", b"this is not Avro", plus), "paid"
+    bad["unknown schema"] = shop.tell("orders", None, b"\0\x7f\xff\xff\xff" + value[5:], plus), "paid"
+    bad["cut short"] = shop.tell("orders", b"", value[:-2], plus), "paid"
+    bad["no value"] = shop.tell("orders", b"1", None, plus), "paid"
+    bad["no row kind"] = shop.tell("orders", b"1", value), "paid"
+    bad["unknown row kind"] = shop.tell("orders", b"1", value, [("op", b"+X")]), "paid"
+    story.good("orders", "+I", **second)
+    story.good("orders", "-U", **first)
+    story.good("orders", "+U", **(first | {"amount": Decimal("11.00")}))
+    for number, paid_for in ((1, 1), (2, 2), (3, None)):
+        story.good("payments", "+I", payment_id=number, order_id=paid_for, paid=amount, method="card")
+    bad["unmatched"] = shop.row("payments", "-D", payment_id=9, order_id=9, paid=amount, method="card"), "paid"
+    story.sent["payments", "-D"] += 1
+    story.good("ratings", "+I", rating_id=1, stars=5)
+    bad["retraction in an append table"] = shop.row("ratings", "-U", rating_id=1, stars=5), "liked"
+    story.good("ratings", "+I", rating_id=2, stars=None)
+    for pieces in (50, 70):
+        story.good("stock", "+U", item="nails", pieces=pieces)
+    bad["a delete without a readable key"] = shop.tell("stock", b"nails", None), "shelves"
+    shop.flush()
+
+
+STAGES = {
+    "no framing": ("framing", "UndecodableRowError", "0x74"),
+    "unknown schema": ("schema", "UndecodableRowError", "2147483647"),
+    "cut short": ("value", "UndecodableRowError", ""),
+    "no value": ("framing", "UndecodableRowError", "no value"),
+    "no row kind": ("row kind", "UndecodableRowError", "no header 'op'"),
+    "unknown row kind": ("row kind", "UndecodableRowError", "b'+X'"),
+    "retraction in an append table": ("changelog", "UndecodableRowError", "append only"),
+    "a delete without a readable key": ("framing", "UndecodableRowError", ""),
+}
+
+
+@pytest.mark.parametrize("wrong", STAGES)
+def test_a_bad_record_is_a_dead_letter_with_its_origin(story: Story, wrong: str) -> None:
+    """Key, value and headers are there as they came; further headers say where it came from and what is wrong."""
+    letter, (told, sink) = story.letter(wrong), story.bad[wrong]
+    assert (letter.key(), letter.value()) == (told.key, told.value)
+    headers = letter.headers()
+    assert headers[: len(told.headers)] == told.headers
+    assert all(name.startswith("__connect.errors.") for name, _ in headers[len(told.headers) :])
+    stage, error, message = STAGES[wrong]
+    said = _text(letter)
+    assert said["__connect.errors.stage"] == stage
+    assert said["__connect.errors.exception.class.name"] == error
+    assert message in said["__connect.errors.exception.message"]
+    assert said["__connect.errors.connector.name"] == story.shop.name
+    assert said["__connect.errors.task.id"] == sink
+
+
+def test_a_retraction_that_finds_nothing_is_a_dead_letter_with_its_origin(story: Story) -> None:
+    """It is read well and found to be wrong by the join, which knows where it came from."""
+    said = _text(story.letter("unmatched"))
+    assert said["__connect.errors.exception.class.name"] == "UnmatchedRetraction"
+    assert "-D of a row that is not there" in said["__connect.errors.exception.message"]
+    assert json.loads(story.letter("unmatched").value()) == {"payment_id": 9}
+
+
+def test_every_bad_record_has_one_dead_letter(story: Story) -> None:
+    """None is told twice, though the batches were many."""
+    assert len(story.letters) == len(story.bad)
+
+
+def test_the_metrics_count_what_was_sent_and_written(story: Story) -> None:
+    """Prometheus' own parser reads them; rows in by table and kind, rows out by sink and kind, bad ones by reason."""
+    metrics = _metrics(story)
+    read: Counter[tuple[str, str]] = Counter()
+    for labels, value in metrics["rowkind_rows_in_total"]:
+        read[labels["table"], labels["kind"]] += int(value)
+    assert read == story.sent
+    for name in SINKS:
+        results = Results(story.shop, name)
+        results.rows()
+        results.close()
+        written: Counter[str] = Counter()
+        for labels, value in metrics["rowkind_rows_out_total"]:
+            if labels["sink"] == name:
+                written[{"+U": "upsert", "-D": "delete"}[labels["kind"]] if name == "shelves" else labels["kind"]] += (
+                    int(value)
+                )
+        assert written == results.kinds
+    reasons = Counter(
+        {labels["reason"]: int(value) for labels, value in metrics["rowkind_dead_letters_total"] if value}
+    )
+    assert sum(int(value) for _, value in metrics["rowkind_dead_letters_total"]) == len(STAGES)
+    assert reasons.keys() == {stage for stage, _, _ in STAGES.values()}
+    assert sum(int(value) for _, value in metrics["rowkind_dead_letters_written_total"]) == len(story.bad)
+    assert [int(value) for _, value in metrics["rowkind_unmatched_retractions_total"]] == [1]
+
+
+def test_the_lag_is_nothing_once_all_is_read(story: Story) -> None:
+    """For each partition of every topic that a query reads."""
+    lag = _metrics(story)["rowkind_lag_rows"]
+    assert {(labels["sink"], labels["topic"]) for labels, _ in lag} == {
+        ("paid", story.shop.topic("orders")),
+        ("paid", story.shop.topic("payments")),
+        ("liked", story.shop.topic("ratings")),
+        ("shelves", story.shop.topic("stock")),
+    }
+    assert len(lag) == 8
+    assert all(value == 0 for _, value in lag)
+
+
+def test_a_job_is_healthy_at_once_and_ready_once_it_works(story: Story) -> None:
+    """`/healthz` from the first moment, `/readyz` only when every query has done something."""
+    assert story.early == {"healthz": 200, "readyz": 503}
+    assert _get(story.port, "/readyz")[0] == 200
+    assert _get(story.port, "/healthz")[0] == 200
+    assert _get(story.port, "/nothing")[0] == 404
+
+
+def test_the_status_page_has_the_plan_of_every_sink(story: Story) -> None:
+    """With the query's state, what it has done, and what its operators are."""
+    code, page = _get(story.port, "/")
+    assert code == 200
+    text = html.unescape(page)
+    for name in SINKS:
+        assert name in text
+    assert story.shop.name in text
+    assert "payment_id" in text
+    assert text.count("still to read") == len(SINKS)
+
+
+def test_a_clean_run_says_nothing_but_its_own(story: Story) -> None:
+    """Every line on standard error is ours: nothing of Spark, Py4J or librdkafka, bad records or not."""
+    story.job.terminate()
+    ended = story.job.ended()
+    assert ended.code == 0
+    assert not ended.output
+    lines = ended.error.splitlines()
+    assert all(" INFO " in line for line in lines), ended.error
+    assert [line.partition(" INFO ")[2] for line in lines[-2:]] == ["finishing the batch", "stopped"]
+
+
+def _text(letter: Any) -> dict[str, str]:
+    return {
+        name: value.decode() for name, value in letter.headers() or () if name.startswith("__connect.errors.") and value
+    }
+
+
+def _metrics(story: Story) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Every sample by its name."""
+    code, text = _get(story.port, "/metrics")
+    assert code == 200
+    samples: dict[str, list[tuple[dict[str, str], float]]] = defaultdict(list)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            samples[sample.name].append((sample.labels, sample.value))
+    return samples
+
+
+def _lag(story: Story) -> float:
+    """What is still to be read, and at least one if nobody knows yet."""
+    lag = _metrics(story)["rowkind_lag_rows"]
+    return sum(value for _, value in lag) if len(lag) == 8 else 1
+
+
+def _get(port: int, path: str) -> tuple[int, str]:
+    """Code and body of a page; code 0 while nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
