@@ -1,0 +1,48 @@
+"""What must hold whatever happens to the job: each check is a sink, the three forms that deliver exactly once.
+
+All are over the same order book, so that one job runs every check at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from service.dev.demo.data import Event
+from service.dev.demo.result import expected
+from tests.run.results import Results, Values
+
+_PADDED = """
+    SELECT o.order_id, o.customer, o.amount, o.status, p.payment_id, p.paid, p.method
+    FROM orders o LEFT JOIN payments p ON o.order_id = p.order_id
+"""
+_MATCHED = """
+    SELECT p.payment_id, o.order_id, o.customer, p.paid, o.amount - p.paid AS remaining
+    FROM orders o JOIN payments p ON o.order_id = p.order_id
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A sink, and what its topic must be in the end."""
+
+    name: str
+    sink: dict[str, Any]
+
+    def right(self, events: list[Event]) -> Counter[Values]:
+        """The rows that DuckDB finds in the tables that the events leave behind."""
+        return expected(events, self.sink["sql"])
+
+    def validate(self, results: Results, events: list[Event]) -> None:
+        """No change was written twice or left out at any point of any partition, and the sum is right."""
+        rows, right = results.rows(), self.right(events)
+        assert not results.flaws, f"{self.name}: {len(results.flaws)} flaws:\n" + "\n".join(results.flaws[:10])
+        assert rows == right, f"{self.name}: missing {list(right - rows)[:5]}, too many {list(rows - right)[:5]}"
+
+
+CHECKS = (
+    Check("retract_by_key", {"mode": "retract", "key": "payment_id", "sql": _MATCHED}),
+    Check("retract_without_key", {"mode": "retract", "sql": _PADDED}),
+    Check("upsert", {"mode": "upsert", "key": "payment_id", "sql": _MATCHED}),
+)

@@ -1,0 +1,108 @@
+"""Where scenarios play: a shop, a job with a sink for every check, and what can be done to it between two phases."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+from service.dev.demo.data import order_book
+from tests.chaos.checks import CHECKS
+from tests.run.process import Ended, Rowkind, until
+from tests.run.results import Results
+from tests.run.shop import Shop
+
+EVENTS = 2_400
+ROWS_PER_BATCH = 150
+SLOW = 400.0
+"""Seconds for what takes a tenth of it on a machine at rest."""
+
+
+class Stage:
+    """Initialise, manipulate in two phases, validate; every check at once. Use with `with`, which ends it all."""
+
+    def __init__(self, servers: str, folder: Path, name: str, seed: int) -> None:
+        print(f"seed {seed}")
+        self.random = random.Random(seed)
+        self.shop = Shop(servers, folder, name)
+        self._book = order_book(EVENTS, seed)
+        self._job = self.shop.job({check.name: check.sink for check in CHECKS}, batch={"max_rows": ROWS_PER_BATCH})
+        self.results = {check.name: Results(self.shop, check.name) for check in CHECKS}
+
+    def close(self) -> None:
+        """Leave the topics."""
+        for results in self.results.values():
+            results.close()
+
+    def manipulate(self, share: float) -> None:
+        """A share of all that is to happen happens, at once."""
+        self.shop.happens(islice(self._book, round(EVENTS * share)))
+
+    def job(self, *arguments: str) -> Rowkind:
+        """The job, to be started with `with`."""
+        return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments)
+
+    def validate(self) -> None:
+        """Every check."""
+        for check in CHECKS:
+            check.validate(self.results[check.name], self.shop.events)
+
+    def catch_up(self, job: Rowkind) -> None:
+        """Wait until every result is right, and no batch is under way."""
+        right = {check.name: check.right(self.shop.events) for check in CHECKS}
+
+        def done() -> bool:
+            assert job.running, f"the job ended: {job.error}"
+            assert not (flaws := [flaw for results in self.results.values() for flaw in results.flaws]), flaws[:10]
+            return all(self.results[name].rows() == rows for name, rows in right.items()) and not self.unfinished()
+
+        until(done, "the right result", lambda: job.error, SLOW)
+
+    def drain(self, job: Rowkind) -> Ended:
+        """SIGTERM, and how the job ends."""
+        job.terminate()
+        return job.ended(SLOW)
+
+    def unfinished(self) -> dict[str, int]:
+        """The batch that each sink's query has begun and not ended, by Spark's own logs."""
+        found = {}
+        for check in CHECKS:
+            folder = self.shop.checkpoint / self.shop.name / check.name
+            begun, ended = (_last(folder / log) for log in ("offsets", "commits"))
+            if begun > ended:
+                found[check.name] = begun
+        return found
+
+    def inside_a_batch(self, job: Rowkind, name: str) -> None:
+        """Wait for a moment, chosen at random, inside a batch of this sink: the first after a start, or the second."""
+        commits = self.shop.checkpoint / self.shop.name / name / "commits"
+        batch = _last(commits) + self.random.choice((1, 2))
+        self._await(job, lambda: f"sink {name}: writing" in job.error, f"the start of {name}")
+        self._await(job, lambda: self.unfinished().get(name) == batch, f"batch {batch} of {name}")
+        time.sleep(self.random.uniform(0, 1.5))
+
+    def half_written(self, job: Rowkind, name: str) -> None:
+        """Wait until some of a batch of this sink is committed to Kafka, and Spark does not know it yet."""
+        results = self.results[name]
+        results.rows()
+
+        def seen() -> bool:
+            before = results.kinds.total()
+            results.rows()
+            return results.kinds.total() > before and name in self.unfinished()
+
+        self._await(job, seen, f"a half-written batch of {name}")
+
+    def _await(self, job: Rowkind, done: Callable[[], bool], what: str) -> None:
+        def look() -> bool:
+            assert job.running, f"the job ended: {job.error}"
+            return done()
+
+        until(look, what, lambda: job.error, SLOW)
+
+
+def _last(log: Path) -> int:
+    """The number of the last batch in one of Spark's logs; -1 before the first one."""
+    return max((int(entry.name) for entry in log.glob("[0-9]*") if entry.name.isdigit()), default=-1)
