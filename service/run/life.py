@@ -17,6 +17,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 import pyspark
 from pyspark.errors import StreamingQueryException
@@ -71,7 +72,7 @@ def run(job: Job, sinks: Sequence[Sink], *, master: str | None, port: int, reset
     assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
     monitor = Monitor(job.name, version("rowkind"), pyspark.__version__)
     with (
-        _signals() as signals,
+        _Signals() as signals,
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
         _serving(job.name, monitor, port) as server,
     ):
@@ -88,11 +89,12 @@ def run(job: Job, sinks: Sequence[Sink], *, master: str | None, port: int, reset
             checkpoint=job.checkpoint,
         )
         try:
+            signals.listen()
             register(spark)
             log.info("status, metrics and health on port %d", server.port)
             running = []
             for sink, schemas in zip(sinks, ids, strict=True):
-                if signals():
+                if signals.count:
                     break
                 reports = Path(scratch, "reports", sink.name)
                 reports.mkdir(parents=True)
@@ -142,7 +144,7 @@ class _Watch:
     job: str
     monitor: Monitor
     outage: Outage
-    signals: Callable[[], int]
+    signals: _Signals
     drain: Path
 
     def over(self, running: Sequence[_Running]) -> None:
@@ -177,13 +179,13 @@ class _Watch:
 
     def _asked_to_stop(self, running: Sequence[_Running]) -> bool:
         """Whether there was a signal, and every query has finished its batch; or a second signal."""
-        if self.signals() and not self.drain.exists():
+        if self.signals.count and not self.drain.exists():
             log.info("finishing the batch")
             self.drain.touch()
             for each in running:
                 each.idle = 0
         # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
-        return self.signals() > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
+        return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
 
 
 def _collided(each: _Running, error: StreamingQueryException) -> bool:
@@ -204,18 +206,27 @@ def _failure(job: str, each: _Running, error: StreamingQueryException) -> RunErr
     return (QueryUnreachableError if unreachable else QueryFailedError)(each.sink, found.message, found.name)
 
 
-@contextmanager
-def _signals() -> Iterator[Callable[[], int]]:
-    """How many signals to stop have come so far."""
-    count = 0
+class _Signals:
+    """How many signals to stop have come. Used with `with`, after which the handlers are what they were."""
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        nonlocal count
-        count += 1
+    _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield lambda: count
-    finally:
-        for number, handler in before.items():
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
+        self.listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def listen(self) -> None:
+        """Take the signals, also from whoever took them since: pyspark does so when a session starts."""
+        for number in self._NUMBERS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self.count += 1
