@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +34,25 @@ def until(
     while not done():
         assert time.monotonic() < deadline, f"{what} did not come about in {seconds:.0f} s\n{explain()}"
         time.sleep(0.05)
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """Code and body of a page of a job; code 0 while nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)
@@ -74,6 +96,11 @@ class Rowkind:
     def error(self) -> str:
         """Standard error so far."""
         return self._error.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        """The number of the process, which is also its session's."""
+        return self._main.pid
 
     @property
     def running(self) -> bool:

@@ -8,9 +8,6 @@ from __future__ import annotations
 import html
 import json
 import os
-import socket
-import urllib.error
-import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.dev.broker import Broker
 from tests.kafka.sinks import committed
-from tests.run.process import Rowkind, until
+from tests.run.process import Rowkind, free_port, get, until
 from tests.run.results import Results
 from tests.run.shop import Shop, Told
 
@@ -77,10 +74,10 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A job that has met every kind of bad record among good ones, and has caught up."""
     shop = Shop(broker.bootstrap_servers, tmp_path_factory.mktemp("shop"), f"bad-{os.getpid()}")
     job = shop.job(SINKS, unmatched="dead_letter", batch={"max_rows": 10})
-    port = _free_port()
+    port = free_port()
     with Rowkind(shop.folder / "output", "run", str(job), "--port", str(port)) as running:
-        until(lambda: _get(port, "/healthz")[0] != 0, "the first answer", lambda: running.error)
-        early = {"healthz": _get(port, "/healthz")[0], "readyz": _get(port, "/readyz")[0]}
+        until(lambda: get(port, "/healthz")[0] != 0, "the first answer", lambda: running.error)
+        early = {"healthz": get(port, "/healthz")[0], "readyz": get(port, "/readyz")[0]}
         told = Story(shop, running, port, early)
         _happens(told)
         results = {name: Results(shop, name) for name in SINKS}
@@ -91,7 +88,7 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             done = all(result.rows() == RIGHT[name] for name, result in results.items())
             return done and len(told.letters) >= len(told.bad) and not _lag(told)
 
-        until(lambda: _get(port, "/readyz")[0] == 200, "a ready job", lambda: running.error, 400)
+        until(lambda: get(port, "/readyz")[0] == 200, "a ready job", lambda: running.error, 400)
         until(caught_up, "the results", lambda: f"{[result.rows() for result in results.values()]}{running.error}", 400)
         for result in results.values():
             assert not result.flaws
@@ -222,14 +219,14 @@ def test_the_lag_is_nothing_once_all_is_read(story: Story) -> None:
 def test_a_job_is_healthy_at_once_and_ready_once_it_works(story: Story) -> None:
     """`/healthz` from the first moment, `/readyz` only when every query has done something."""
     assert story.early == {"healthz": 200, "readyz": 503}
-    assert _get(story.port, "/readyz")[0] == 200
-    assert _get(story.port, "/healthz")[0] == 200
-    assert _get(story.port, "/nothing")[0] == 404
+    assert get(story.port, "/readyz")[0] == 200
+    assert get(story.port, "/healthz")[0] == 200
+    assert get(story.port, "/nothing")[0] == 404
 
 
 def test_the_status_page_has_the_plan_of_every_sink(story: Story) -> None:
     """With the query's state, what it has done, and what its operators are."""
-    code, page = _get(story.port, "/")
+    code, page = get(story.port, "/")
     assert code == 200
     text = html.unescape(page)
     for name in SINKS:
@@ -258,7 +255,7 @@ def _text(letter: Any) -> dict[str, str]:
 
 def _metrics(story: Story) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Every sample by its name."""
-    code, text = _get(story.port, "/metrics")
+    code, text = get(story.port, "/metrics")
     assert code == 200
     samples: dict[str, list[tuple[dict[str, str], float]]] = defaultdict(list)
     for family in text_string_to_metric_families(text):
@@ -271,21 +268,3 @@ def _lag(story: Story) -> float:
     """What is still to be read, and at least one if nobody knows yet."""
     lag = _metrics(story)["rowkind_lag_rows"]
     return sum(value for _, value in lag) if len(lag) == 8 else 1
-
-
-def _get(port: int, path: str) -> tuple[int, str]:
-    """Code and body of a page; code 0 while nobody answers."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-    except OSError:
-        return 0, ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
