@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from confluent_kafka import KafkaException, Producer
 
 from service.kafka import progress, transaction
 from service.kafka.attempt import Attempt
-from service.kafka.errors import TransactionError, fences
+from service.kafka.errors import FencedError, TransactionError, fences
 from service.kafka.outgoing import Outgoing, prepare
 from service.kafka.transaction import TransactionalWriter, write_once
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
@@ -206,3 +207,20 @@ def test_two_runs_of_one_job_end_in_an_error_and_not_in_doubled_rows(make_sink: 
         each.join(60)
     found = ids(sink)
     assert sorted(set(found)) == found
+
+
+def test_a_run_that_was_replaced_stops_instead_of_fencing_back(make_sink: MakeSink) -> None:
+    """Two runs with checkpoints of their own would write everything twice; the earlier one gives up for good."""
+    sink = make_sink()
+    name = progress.next_run()
+    earlier, later = replace(sink.spec, run=name), replace(sink.spec, run=progress.next_run(name))
+    assert write_once(earlier, Attempt("one", 0, 0), some(sink, 1)) == ("committed", 0)
+    another_worker()
+    assert write_once(later, Attempt("two", 0, 0), some(sink, 2)) == ("committed", 0)
+    for _ in range(2):
+        another_worker()
+        with pytest.raises(FencedError, match="a later run of this job"):
+            write_once(earlier, Attempt("one", 1, 0), some(sink, 3))
+    another_worker()
+    assert write_once(later, Attempt("two", 1, 0), some(sink, 4)) == ("committed", 0)
+    assert ids(sink) == [1, 2, 4]
