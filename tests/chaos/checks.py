@@ -1,6 +1,6 @@
 """What must hold whatever happens to the job: each check is a sink, the three forms that deliver exactly once.
 
-All are over the same order book, so that one job runs every check at once.
+All are over the same order book, so that one job can run every check at once.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Check:
         assert rows == right, f"{self.name}: missing {list(right - rows)[:5]}, too many {list(rows - right)[:5]}"
 
 
-CHECKS = (
-    Check("retract_by_key", {"mode": "retract", "key": "payment_id", "sql": _MATCHED}),
-    Check("retract_without_key", {"mode": "retract", "sql": _PADDED}),
-    Check("upsert", {"mode": "upsert", "key": "payment_id", "sql": _MATCHED}),
-)
+RETRACT_BY_KEY = Check("retract_by_key", {"mode": "retract", "key": "payment_id", "sql": _MATCHED})
+RETRACT_WITHOUT_KEY = Check("retract_without_key", {"mode": "retract", "sql": _PADDED})
+UPSERT = Check("upsert", {"mode": "upsert", "key": "payment_id", "sql": _MATCHED})
+
+CHECKS = (RETRACT_BY_KEY, RETRACT_WITHOUT_KEY, UPSERT)

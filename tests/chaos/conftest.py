@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from service.dev.broker import Broker
+from tests.chaos.checks import Check
 from tests.chaos.stage import Stage
+
+SetStage = Callable[..., Stage]
 
 
 @pytest.fixture
 def seed() -> int:
     """A seed that no run had before; the stage prints it."""
-    return random.SystemRandom().randrange(10_000)
+    return random.SystemRandom().randrange(100_000)
 
 
 @pytest.fixture
-def stage(broker: Broker, tmp_path: Path, seed: int) -> Iterator[Stage]:
-    """A stage on the test process's broker."""
-    made = Stage(broker.bootstrap_servers, tmp_path, f"chaos-{os.getpid()}-{seed}", seed)
-    yield made
-    made.close()
+def set_stage(broker: Broker, tmp_path: Path, seed: int) -> Iterator[SetStage]:
+    """Sets the stage for some checks, on the test process's broker."""
+    with ExitStack() as stack:
+
+        def make(*checks: Check) -> Stage:
+            return stack.enter_context(closing(Stage(broker.bootstrap_servers, tmp_path, seed, checks)))
+
+        yield make
