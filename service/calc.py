@@ -20,7 +20,7 @@ from avro.schema import Record
 from operators.changes import Changes, Int64s, Mask, RowKind, Rows, constant
 from operators.hashing import hash64, mix
 from service.expressions import evaluate, truth
-from service.plan.physical import Calc, Expression, Key
+from service.plan.physical import Calc, Expression, Key, Order
 
 _PARTITION = np.int64(0xFFFF)
 """The bits of a seq that say from which partition of its topic a change came."""
@@ -69,7 +69,7 @@ def _live(calc: Calc, rows: Rows) -> Changes:
         rows, update = _filter(calc, calc.predicate, rows, update)
     values = _Values(calc, rows.payload)
     payload = values.payload()
-    sub = _comparable(calc.sub, values) if calc.sub else constant(b"", len(rows))
+    sub = _sub_key(calc.sub, values) if calc.sub else constant(b"", len(rows))
     key, null = _key(calc.key, values)
     hashes = hash64(key) if calc.key.parts else np.full(len(rows), hash64(key[:1]), np.uint64)
     if null.any():
@@ -92,7 +92,7 @@ class _Values:
         self._calc = calc
         self._payloads = payloads
         self._same = _hands_on(calc)
-        expressions = (*(() if self._same else calc.columns), *calc.key.parts, *calc.sub)
+        expressions = (*(() if self._same else calc.columns), *calc.key.parts, *(each.expression for each in calc.sub))
         computed = [expression for expression in expressions if expression.column is None]
         self._decoded = _read(calc.input, payloads) if expressions else None
         self._computed = evaluate(computed, self._columns(computed), len(payloads)) if computed else {}
@@ -153,6 +153,15 @@ def _key(key: Key, values: _Values) -> tuple[pa.BinaryArray, Mask]:
 
 def _comparable(expressions: Sequence[Expression], values: _Values) -> pa.BinaryArray:
     return join_bytes([comparable(values.of(expression)) for expression in expressions])
+
+
+def _sub_key(orders: Sequence[Order], values: _Values) -> pa.BinaryArray:
+    return join_bytes(
+        [
+            comparable(values.of(each.expression), descending=each.descending, nulls_first=each.nulls_first)
+            for each in orders
+        ]
+    )
 
 
 def _updates(rows: Rows) -> Int64s:

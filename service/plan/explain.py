@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from avro.schema import Record
 from service.job.duration import show
-from service.plan.physical import Calc, Expression, Join, JoinInput, Node, Scan, Sink, Traits, walk
+from service.plan.physical import Calc, Input, Join, Node, Scan, Sink, Traits, walk
 
 _WIDTH = 100
 _LABEL = 15
@@ -47,7 +47,7 @@ def _by(partition_key: Sequence[str]) -> str:
     return f"by {', '.join(partition_key)}" if partition_key else "as the topic's partitions have them"
 
 
-def _tree(node: Node, first: str, rest: str, chosen: tuple[Join, JoinInput] | None) -> list[str]:
+def _tree(node: Node, first: str, rest: str, chosen: tuple[Join, Input] | None) -> list[str]:
     lines = [first + _title(node)]
     children = [(node.left, node.left_input), (node.right, node.right_input)] if isinstance(node, Join) else []
     facts = _join_facts(node) if isinstance(node, Join) else _scan_facts(node)
@@ -82,7 +82,7 @@ def _join_facts(node: Join) -> Iterator[tuple[str, str]]:
         yield "and", node.condition.text
 
 
-def _outcome(node: Node, chosen: tuple[Join, JoinInput] | None) -> Iterator[tuple[str, str]]:
+def _outcome(node: Node, chosen: tuple[Join, Input] | None) -> Iterator[tuple[str, str]]:
     calc, traits = node.calc, node.traits
     if calc.predicate is not None:
         swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
@@ -111,7 +111,7 @@ def _need(traits: Traits) -> str:
     return "" if traits.needs_before else "; the consumer could do without -U"
 
 
-def _state(node: Node, chosen: tuple[Join, JoinInput] | None) -> Iterator[tuple[str, str]]:
+def _state(node: Node, chosen: tuple[Join, Input] | None) -> Iterator[tuple[str, str]]:
     if chosen is None:
         return
     join, side = chosen
@@ -122,12 +122,12 @@ def _state(node: Node, chosen: tuple[Join, JoinInput] | None) -> Iterator[tuple[
         yield "order", "as it arrives: the last change of a key counts"
 
 
-def _layout(node: Node, side: JoinInput) -> str:
+def _layout(node: Node, side: Input) -> str:
     match side.layout:
         case "one row per key":
             return "one row per key, because the join's key contains a unique key"
         case "unique key":
-            return f"rows by join key and unique key ({', '.join(_texts(node.calc.sub))})"
+            return f"rows by join key and unique key ({', '.join([each.expression.text for each in node.calc.sub])})"
         case "multiset":
             return "a multiset, because no unique key is known: equal rows are counted"
 
@@ -160,7 +160,7 @@ def _advice(sink: Sink) -> Iterator[str]:
         )
 
 
-def _advice_on_input(join: Join, node: Node, side: JoinInput) -> Iterator[str]:
+def _advice_on_input(join: Join, node: Node, side: Input) -> Iterator[str]:
     name = node.table if isinstance(node, Scan) else f"the result of {node.node}"
     if side.ttl_ms is None:
         yield f"{join.node} keeps every row of {name} for ever: set `ttl` if old rows may be forgotten."
@@ -175,10 +175,6 @@ def _advice_on_input(join: Join, node: Node, side: JoinInput) -> Iterator[str]:
                 f"{name} is joined on {', '.join(columns)}, outside of its primary key: an update that changes it must "
                 f"bring its -U, or the row stays under its old key as well."
             )
-
-
-def _texts(expressions: Sequence[Expression]) -> list[str]:
-    return [expression.text for expression in expressions]
 
 
 def _columns(record: Record) -> str:

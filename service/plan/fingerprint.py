@@ -7,7 +7,7 @@ below the state and anything above the last operator may change freely only if n
 
 from __future__ import annotations
 
-from service.plan.physical import Calc, Join, JoinInput, Key, Scan, Sink, walk
+from service.plan.physical import Calc, Input, Join, Key, Scan, Sink, walk
 
 Fingerprint = dict[str, str]
 
@@ -49,7 +49,7 @@ def _calc(node: str, calc: Calc) -> Fingerprint:
         ),
         f"{node}.filter": calc.predicate.text if calc.predicate else "none",
         f"{node}.key": _key(calc.key),
-        f"{node}.sub-key": ", ".join(part.text for part in calc.sub) or "none",
+        f"{node}.sub-key": ", ".join(part.expression.text for part in calc.sub) or "none",
     }
 
 
@@ -61,6 +61,6 @@ def _key(key: Key) -> str:
     return ", ".join(parts) or "none"
 
 
-def _input(side: JoinInput) -> str:
+def _input(side: Input) -> str:
     # The TTL is left out: it may be changed at any time, rows then expire by the new one.
     return f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"

@@ -15,8 +15,19 @@ from sqlglot import exp
 from avro.schema import Record, Type
 from service.job.model import Job
 from service.job.model import Sink as JobSink
-from service.plan.physical import ChangelogMode, JoinKind, Layout, RowKindHeader, Start
+from service.plan.physical import (
+    AggregateFunction,
+    ChangelogMode,
+    JoinKind,
+    Layout,
+    RankFunction,
+    RankStrategy,
+    RowKindHeader,
+    Start,
+    Ties,
+)
 from service.plan.scalars import Columns, compile_scalar, resolved
+from service.plan.types import INT
 
 
 @dataclass(frozen=True)
@@ -24,6 +35,8 @@ class Source:
     """A table of the job as the plan sees it.
 
     `declared` has the primary key NOT NULL, and the rest of an upsert table nullable: a delete brings the key alone.
+    `exact` is the producer's promise that every retraction takes back a row that was sent, and every update brings
+    its -U.
     """
 
     table: str
@@ -34,6 +47,7 @@ class Source:
     ttl_ms: int | None
     row_kind: RowKindHeader
     start: Start
+    exact: bool = False
 
     @property
     def replaces(self) -> bool:
@@ -83,9 +97,9 @@ class EqualKey:
 
 @dataclass(frozen=True)
 class Side:
-    """One input of a join and what the plan chose for it.
+    """One input of an operator and what the plan chose for it.
 
-    `carried` are the columns that the join's rows or its condition need; `sub` the columns of the sub-key.
+    `carried` are the columns that the operator's rows or its condition need; `sub` the columns of the sub-key.
     """
 
     input: Node
@@ -97,7 +111,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Join:
-    """Pairs of rows that agree in all keys and fulfil the condition, and pads. `at` is the JOIN in the SQL."""
+    """Pairs of rows that agree in all keys and fulfil the condition, and pads. `at` is the JOIN in the SQL.
+
+    A semi or anti join, or a NOT IN, puts out rows of the left side only. `condition` then reads both sides all the
+    same. NOT IN has one key, and no condition.
+    """
 
     kind: JoinKind
     left: Side
@@ -121,8 +139,107 @@ class Join:
         """Whether right rows without a match appear, the left side's columns NULL."""
         return self.kind in ("right", "full")
 
+    @property
+    def filters_left(self) -> bool:
+        """Whether only left rows come out: those with a match, or those without one."""
+        return self.kind in ("semi", "anti", "not in")
 
-Node = Scan | Filter | Project | Join
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an aggregate function over columns of the aggregate's input.
+
+    `arguments` is empty for COUNT(*), and has more than one column for COUNT(DISTINCT a, b) only. `filter` is a boolean
+    column: a row counts where it is true. `at` is the call in the SQL.
+    """
+
+    function: AggregateFunction
+    arguments: tuple[str, ...]
+    type: Type
+    at: exp.Expr
+    filter: str | None = None
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One row for each group: the `group` columns under their names, and each call's result under its own.
+
+    Without calls it is SELECT DISTINCT. `is_global` says that there is no GROUP BY, and so always one row. What
+    arguments, filters and groups are computed from is a Project below.
+    """
+
+    input: Side
+    group: tuple[str, ...]
+    calls: Mapping[str, Call]
+    is_global: bool
+    at: exp.Expr
+
+
+@dataclass(frozen=True)
+class Order:
+    """One column of ORDER BY. `column` None stands for arrival, which the SQL calls PROCTIME()."""
+
+    column: str | None
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Window:
+    """The input's rows, each with its number within its partition, INT NOT NULL, as one more column `number`.
+
+    Only what the SQL says: `rewrite_ranks` makes a Rank of it and of the condition on the number, or refuses.
+    """
+
+    input: Node
+    function: RankFunction
+    partition: tuple[str, ...]
+    order: tuple[Order, ...]
+    number: str
+    at: exp.Expr
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The input's rows whose number within their partition is from `first` to `last`.
+
+    `number` is the column with the number, None where nobody reads it. `ties` is "latest first" where the later arrival
+    of equal ones ranks first. `identity` is the unique key by which rows are replaced, for the strategy "improving".
+    """
+
+    input: Side
+    function: RankFunction
+    partition: tuple[str, ...]
+    order: tuple[Order, ...]
+    first: int
+    last: int
+    number: str | None
+    at: exp.Expr
+    ties: Ties = "earliest first"
+    strategy: RankStrategy = "retract"
+    reason: str = ""
+    identity: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why."""
+
+    input: Side
+    key: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Union:
+    """The rows of all inputs, which have the same columns of the same types, in the same order."""
+
+    inputs: tuple[Node, ...]
+    at: exp.Expr
+
+
+Node = Scan | Filter | Project | Join | Aggregate | Window | Rank | Normalize | Union
 
 
 @dataclass(frozen=True)
@@ -161,7 +278,11 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return ()
         case Join():
             return node.left.input, node.right.input
-        case _:
+        case Aggregate() | Rank() | Normalize():
+            return (node.input.input,)
+        case Union():
+            return node.inputs
+        case Filter() | Project() | Window():
             return (node.input,)
 
 
@@ -173,7 +294,11 @@ def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
         case Join():
             left = replace(node.left, input=change(node.left.input))
             return replace(node, left=left, right=replace(node.right, input=change(node.right.input)))
-        case _:
+        case Aggregate() | Rank() | Normalize():
+            return replace(node, input=replace(node.input, input=change(node.input.input)))
+        case Union():
+            return replace(node, inputs=tuple(map(change, node.inputs)))
+        case Filter() | Project() | Window():
             return replace(node, input=change(node.input))
 
 
@@ -195,12 +320,30 @@ def columns(node: Node) -> dict[str, Type]:
             below = by_name(columns(node.input))
             return {name: compile_scalar(output, below).type for name, output in node.outputs.items()}
         case Join():
-            left, right = columns(node.left.input), columns(node.right.input)
+            left = columns(node.left.input)
+            if node.filters_left:
+                return left
+            right = columns(node.right.input)
             if node.pads_right:
                 left = {name: type_.as_nullable() for name, type_ in left.items()}
             if node.pads_left:
                 right = {name: type_.as_nullable() for name, type_ in right.items()}
             return left | right
+        case Aggregate():
+            below_ = columns(node.input.input)
+            return {name: below_[name] for name in node.group} | {name: call.type for name, call in node.calls.items()}
+        case Window():
+            return columns(node.input) | {node.number: INT}
+        case Rank():
+            return columns(node.input.input) | ({node.number: INT} if node.number is not None else {})
+        case Normalize():
+            return columns(node.input.input)
+        case Union():
+            every = [columns(each) for each in node.inputs]
+            return {
+                name: type_.as_nullable() if any(each[name].nullable for each in every) else type_
+                for name, type_ in every[0].items()
+            }
 
 
 def by_name(types: Mapping[str, Type]) -> Columns:

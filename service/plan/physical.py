@@ -14,7 +14,11 @@ from typing import Literal
 from avro.schema import Record, Type
 
 ChangelogMode = Literal["append", "retract", "upsert"]
-JoinKind = Literal["inner", "left", "right", "full"]
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in"]
+AggregateFunction = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
+RankFunction = Literal["row_number", "rank", "dense_rank"]
+RankStrategy = Literal["append", "improving", "retract"]
+Ties = Literal["earliest first", "latest first"]
 Layout = Literal["one row per key", "unique key", "multiset"]
 Unmatched = Literal["ignore", "dead_letter", "fail"]
 
@@ -45,12 +49,53 @@ class Key:
       with a null key and a hash of its whole row (outer joins).
     - `record`: where the consumer is a Kafka topic, the Avro schema of the topic's key: the key bytes are then that
       Avro record and not comparable bytes. None elsewhere.
+    - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer:
+      a fact about the input as a whole.
     """
 
     parts: tuple[Expression, ...] = ()
     null_safe: tuple[bool, ...] = ()
     drop_null: bool = False
     record: Record | None = None
+    constant: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Order:
+    """One part of a sub-key: an expression and how its comparable bytes sort."""
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote."""
+
+    name: str
+    function: AggregateFunction
+    type: Type
+    arguments: tuple[str, ...]
+    filter: str | None
+    distinct: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """What an aggregate computes over rows of `input`: the `group` columns, and behind them a column per call.
+
+    `retracts` says that the input may take rows back. `output` are the group columns and the calls' results.
+    """
+
+    input: Record
+    group: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+    output: Record
+    retracts: bool
+    is_global: bool
+    ttl_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -60,17 +105,19 @@ class Calc:
     `upsert` says that the input is an upsert stream: no predicate may then swallow a change; a row that fails it goes
     on as a delete of its key.
     `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
+    `partial` is the aggregate that the rows go to, where they are added up by group before they are shuffled.
     """
 
     input: Record
     output: Record
     columns: tuple[Expression, ...]
     key: Key = Key()
-    sub: tuple[Expression, ...] = ()
+    sub: tuple[Order, ...] = ()
     predicate: Expression | None = None
     side: int = 0
     upsert: bool = False
     nets: bool = False
+    partial: Aggregation | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +169,7 @@ class Scan:
     `declared` is the table as the user (or the registry) declared it: values are resolved from their writer's schema
     to it. `calc.input` is the part of it that somebody reads. In upsert mode a null value is a delete and the row is
     made of the primary key's columns from the Kafka key, the others NULL; `key_record` is the schema of that key.
-    `alias` is what the query calls the table.
+    `alias` is what the query calls the table. `exact` is the producer's promise of an exact changelog.
     """
 
     node: str
@@ -136,12 +183,13 @@ class Scan:
     row_kind: RowKindHeader = RowKindHeader()
     start: Start = Start()
     alias: str = ""
+    exact: bool = False
     traits: Traits = Traits()
 
 
 @dataclass(frozen=True)
-class JoinInput:
-    """What the plan chose for one side of a join.
+class Input:
+    """What the plan chose for one input of an operator.
 
     `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
     `+U` replaces); otherwise the batch is an exact multiset of signed rows.
@@ -156,23 +204,104 @@ class JoinInput:
 class Join:
     """A stateful equi-join (or a cross join, with no key) with an optional further condition.
 
-    `condition` reads the columns of `left.calc.output` and `right.calc.output` side by side, named as in `schema`,
-    which is the two concatenated: the schema of the rows that the join puts out and its calc takes in.
+    `condition` reads the columns of `left.calc.output` and `right.calc.output` side by side. `schema` is the record of
+    the rows that the join puts out and its calc takes in: the two concatenated, or the left one alone for the kinds
+    that put out left rows only. `facts` feed side 2 of a NOT IN.
+
+    `fused`, here and elsewhere: the node runs in its consumer's stage, because its rows are partitioned as the consumer
+    wants them; nothing is shuffled between the two.
     """
 
     node: str
     kind: JoinKind
     left: Node
     right: Node
-    left_input: JoinInput
-    right_input: JoinInput
+    left_input: Input
+    right_input: Input
     schema: Record
     condition: Expression | None
     calc: Calc
+    facts: tuple[Node, ...] = ()
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """GROUP BY with its calls, or DISTINCT; its calc takes rows of `aggregation.output`."""
+
+    node: str
+    input: Node
+    aggregation: Aggregation
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The rows whose number within their partition is from `first` to `last`.
+
+    The key of the changes that come in is the partition, their sub-key the order. `schema` is the record of the rows
+    that come out: `input.calc.output`, with the column `number` behind it if that is not None. `identity` are columns
+    of the input's record. `partition` and `order` are what the user wrote; `reason` says why the strategy was chosen.
+    """
+
+    node: str
+    input: Node
+    state: Input
+    function: RankFunction
+    first: int
+    last: int
+    number: str | None
+    strategy: RankStrategy
+    reason: str
+    ties: Ties
+    identity: tuple[str, ...]
+    partition: tuple[str, ...]
+    order: tuple[str, ...]
+    schema: Record
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether only the first or the last row of each partition is kept."""
+        return self.function == "row_number" and self.first == self.last == 1
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`."""
+
+    node: str
+    input: Node
+    state: Input
+    reason: str
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class Union:
+    """All inputs as one: each has a calc that leads to the same consumer. A union keeps nothing and does nothing."""
+
+    node: str
+    inputs: tuple[Node, ...]
     traits: Traits = Traits()
 
+    @property
+    def calc(self) -> Calc:
+        """That of the first input: all have the same output, key, sub-key and side."""
+        return self.inputs[0].calc
 
-Node = Scan | Join
+
+Operator = Join | Aggregate | Rank | Normalize
+"""The nodes with state."""
+
+Node = Scan | Operator | Union
 
 
 @dataclass(frozen=True)
@@ -206,14 +335,21 @@ class Sink:
         )
 
 
+def inputs(node: Sink | Node) -> tuple[Node, ...]:
+    """The nodes right below, left before right, facts last."""
+    match node:
+        case Scan():
+            return ()
+        case Join():
+            return node.left, node.right, *node.facts
+        case Union():
+            return node.inputs
+        case Aggregate() | Rank() | Normalize() | Sink():
+            return (node.input,)
+
+
 def walk(node: Sink | Node) -> Iterator[Sink | Node]:
     """The node and everything below it, inputs first, left before right."""
-    match node:
-        case Sink():
-            yield from walk(node.input)
-        case Join():
-            yield from walk(node.left)
-            yield from walk(node.right)
-        case Scan():
-            pass
+    for below in inputs(node):
+        yield from walk(below)
     yield node

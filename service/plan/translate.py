@@ -151,7 +151,7 @@ def _calc(
         key=physical.Key(
             parts, tuple(null_safe for *_, null_safe in edge.key), edge.drop_null and bool(parts), edge.key_record
         ),
-        sub=tuple(compile_scalar(meanings[name], below) for name in edge.sub),
+        sub=tuple(physical.Order(compile_scalar(meanings[name], below)) for name in edge.sub),
         predicate=compile_condition(conditions, below),
         side=edge.side,
         upsert=upsert,
@@ -193,8 +193,8 @@ def _identifier(name: str) -> str:
     return plain if not plain[0].isdigit() else f"_{plain}"
 
 
-def _input(side: Side) -> physical.JoinInput:
-    return physical.JoinInput(side.layout, side.ttl_ms, by_seq=_replaces(side))
+def _input(side: Side) -> physical.Input:
+    return physical.Input(side.layout, side.ttl_ms, by_seq=_replaces(side))
 
 
 def _replaces(side: Side) -> bool:

@@ -7,7 +7,7 @@ from operators.join import Join, JoinSpec, Side
 from operators.operator import Operator
 from service.calc import condition
 from service.plan import physical
-from service.plan.physical import JoinInput, Scan
+from service.plan.physical import Input, Scan
 
 
 def operator(node: physical.Join) -> Operator:
@@ -25,7 +25,7 @@ def operator(node: physical.Join) -> Operator:
     )
 
 
-def _side(node: physical.Node, chosen: JoinInput) -> Side:
+def _side(node: physical.Node, chosen: Input) -> Side:
     """A delete of a row that an upsert topic never had is nothing unusual there, and not counted."""
     upsert = isinstance(node, Scan) and node.mode == "upsert"
     return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=not upsert)
