@@ -153,7 +153,11 @@ class Rowkind:
         until(gone, "the end of all processes")
 
     def busy_worker(self) -> int:
-        """The Python worker that works hardest just now; workers are what Spark's daemon has forked."""
+        """The Python worker of a task that works hardest just now.
+
+        Such workers are what the daemon for `pyspark.worker` has forked. The driver has daemons of its own for what it
+        asks of sources and sinks; no task that could be done again stands behind their workers.
+        """
         while True:
             before = {pid: _ticks(pid) for pid in self._workers()}
             time.sleep(0.1)
@@ -163,7 +167,7 @@ class Rowkind:
 
     def _workers(self) -> list[int]:
         parents = dict(self._members())
-        daemons = {pid for pid in parents if b"pyspark.daemon" in _read(pid, "cmdline")}
+        daemons = {pid for pid in parents if b"pyspark.daemon\0pyspark.worker\0" in _read(pid, "cmdline")}
         return [pid for pid in daemons if parents[pid] in daemons]
 
     def _members(self) -> Iterator[tuple[int, int]]:
