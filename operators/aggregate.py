@@ -36,17 +36,16 @@ from operators.arrangement import Arrangement
 from operators.changes import Changes, Mask
 from operators.grouping import equal_bytes
 from operators.operator import Output, StateSize
-from operators.partial_aggregate import Lifted, lift, unpack_partial
+from operators.partial_aggregate import Lifted, lift
 from operators.store import BlobStore
 from operators.touched_groups import After, Groups
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """The operator; it has no state of its own. `merges` says that its input went through `partial` of its spec."""
+    """The operator; it has no state of its own. It takes raw changes as side 0, and what `partial` made as side 1."""
 
     spec: AggregateSpec
-    merges: bool = False
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
@@ -61,13 +60,13 @@ class Aggregate:
         assert changes.key.null_count == 0, "the key of a group is never null"
         arrangement = Arrangement(stores["groups"], "groups", "one row per key", spec.ttl_ms, now)
         groups = Groups.of(spec, changes, arrangement)
-        lifted = self._lift(changes)
+        lifted = lift(spec, changes)
         unmatched = _beyond_what_is_there(changes, lifted, groups)
         if unmatched.any():
             none = changes.filter(unmatched)
             changes = changes.filter(~unmatched)
             groups = replace(groups, of_change=groups.of_change[~unmatched])
-            lifted = self._lift(changes)
+            lifted = lift(spec, changes)
         else:
             none = Changes.empty()
         parts, finished = [], []
@@ -89,23 +88,18 @@ class Aggregate:
             rows, none, sum((one.state for one in finished), StateSize()), sum(one.merged_rows for one in finished)
         )
 
-    def _lift(self, changes: Changes) -> Lifted:
-        return unpack_partial(self.spec, changes) if self.merges else lift(self.spec, changes)
-
     def _totals(self, changes: Changes, lifted: Lifted, groups: Groups, values: ArrangedValues | None) -> list[Part]:
         """Each accumulator of every group after the batch."""
         spec = self.spec
         touched = []
         if values is not None:
             touched = values.apply([(groups.of_change[rows.row], rows) for rows in lifted.values])
-        of_rows = groups.of_change[lifted.row]
-        sign = changes.weight[lifted.row]
-        rows = iter(lifted.parts)
+        rows = lifted.pieces(groups.of_change, changes.weight)
         totals = []
         for accumulator, source, stored in zip(spec.accumulators, spec.sources, groups.parts, strict=True):
             before = (stored, groups.of_stored, np.ones(len(groups.stored), np.int64))
             if source is None:
-                totals.append(accumulator.total([before, (next(rows), of_rows, sign)], groups.count))
+                totals.append(accumulator.total([before, *next(rows)], groups.count))
             elif spec.streams[source].ordered:
                 assert isinstance(accumulator, Extremes)
                 assert values is not None
@@ -126,8 +120,8 @@ class Aggregate:
 def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: Groups) -> Mask:
     """The changes that take away more rows of their group than it has: the latest retractions."""
     unmatched = np.zeros(len(changes), np.bool_)
-    (rows,) = lifted.parts[0]
-    of, sign = groups.of_change[lifted.row], changes.weight[lifted.row]
+    row, rows = lifted.row, lifted.rows
+    of, sign = groups.of_change[row], changes.weight[row]
     there = np.zeros(groups.count, np.int64)
     there[groups.of_stored] = groups.parts[0][0]
     np.add.at(there, of, np.where(sign > 0, rows, 0))
@@ -136,11 +130,11 @@ def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: Groups) -> M
     suspects = np.flatnonzero((taken > there)[of] & (sign < 0))
     if len(suspects) == 0:
         return unmatched
-    order = suspects[np.lexsort((changes.seq[lifted.row[suspects]], of[suspects]))]
+    order = suspects[np.lexsort((changes.seq[row[suspects]], of[suspects]))]
     total = np.cumsum(rows[order])
     first = np.concatenate(([True], of[order][1:] != of[order][:-1]))
     before = (total - rows[order])[first][np.cumsum(first) - 1]
-    unmatched[lifted.row[order[total - before > there[of[order]]]]] = True
+    unmatched[row[order[total - before > there[of[order]]]]] = True
     return unmatched
 
 

@@ -54,6 +54,16 @@ class ValueRows:
     value: pa.BinaryArray
     weight: Int64s
 
+    @classmethod
+    def concat(cls, parts: Sequence[ValueRows]) -> ValueRows:
+        """All parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        values = concat_binary([part.value for part in parts])
+        return cls(
+            np.concatenate([part.row for part in parts]), values, np.concatenate([part.weight for part in parts])
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class GroupKeys:

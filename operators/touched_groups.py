@@ -158,7 +158,8 @@ def _packed(spec: AggregateSpec, lifted: Lifted, groups: Groups, come: Indices) 
     if spec.is_global:
         return constant(b"", len(come))
     element = np.full(groups.count, -1)
-    element[groups.of_change[lifted.row]] = np.arange(len(lifted.row))
+    row = lifted.row
+    element[groups.of_change[row]] = np.arange(len(row))
     new = come[groups.at[come] < 0]
     where = groups.at[come].copy()
     where[groups.at[come] < 0] = len(groups.stored) + np.arange(len(new))

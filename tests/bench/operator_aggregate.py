@@ -74,7 +74,7 @@ def main() -> None:
 
 def _run(scenario: Scenario, rows: int, batch_rows: int, profile: cProfile.Profile | None) -> None:
     spec = AggregateSpec(scenario.calls, _arguments, _group, _result, retracts=scenario.changed > 0)
-    aggregate = Aggregate(spec, merges=scenario.two_phase)
+    aggregate = Aggregate(spec)
     stores = {name: MemoryStore() for name in aggregate.arrangements}
     seconds, out, state, sent = [], 0, None, 0
     for number, changes in enumerate(_changes(scenario, rows, batch_rows)):

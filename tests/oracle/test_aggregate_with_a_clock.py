@@ -119,7 +119,7 @@ def _results(naive: _Naive, aggregates: tuple[Aggregated, ...]) -> Counter[Row]:
 def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
     """What is wrong with the aggregate on these batches, of which one comes every millisecond; None if nothing is."""
     spec = spec_of(case.aggregates, ttl_ms=ttl_ms)
-    aggregate = Aggregate(spec, merges=case.two_phase)
+    aggregate = Aggregate(spec)
     stores = {name: MemoryStore() for name in aggregate.arrangements}
     naive = _Naive(ttl_ms)
     for now, batch in enumerate(batches):

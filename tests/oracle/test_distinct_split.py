@@ -14,7 +14,7 @@ from operators.aggregate import Aggregate
 from operators.aggregate_spec import AggregateSpec
 from operators.changes import Changes, Rows, binary, constant
 from operators.hashing import hash64
-from operators.partial_aggregate import partial
+from operators.partial_aggregate import add_up
 from operators.store import MemoryStore
 from tests.changelogs import Row, fold, pack, strong_hash, unpack
 from tests.oracle.aggregates import AGGREGATES, result, spec_of
@@ -51,12 +51,12 @@ def test_a_distinct_count_is_a_count_over_distinct_rows(number: int) -> None:
     at_once = Aggregate(spec_of([distinct]))
     rows_of = Aggregate(replace(at_once.spec, calls=(), group=_key_and_value))
     counted = AggregateSpec((Call("count", BIGINT, "value", BIGINT),), _arguments, _group, result)
-    split = Aggregate(counted, merges=True)
+    split = Aggregate(counted)
     stores = [{name: MemoryStore() for name in one.arrangements} for one in (at_once, rows_of, split)]
     views: tuple[Counter[Row], Counter[Row]] = Counter(), Counter()
     for now, batch in enumerate(exact(random_batches([INPUT], seed, batches=8), retracts=True)):
         changes = columns(batch, case)
         fold(views[0], at_once.process(changes, stores[0], now).rows)
         pairs = rows_of.process(_by(_key_and_value(changes.payload), changes), stores[1], now).rows
-        fold(views[1], split.process(partial(counted, _by(_group(pairs.payload), pairs)), stores[2], now).rows)
+        fold(views[1], split.process(add_up(counted, _by(_group(pairs.payload), pairs)), stores[2], now).rows)
         assert views[0] == views[1]

@@ -17,7 +17,7 @@ from operators.aggregate_spec import AggregateSpec
 from operators.changes import Changes, RowKind, binary
 from operators.hashing import hash64
 from operators.operator import Output
-from operators.partial_aggregate import partial
+from operators.partial_aggregate import PARTIAL, add_up, partial
 from operators.store import MemoryStore
 
 BIGINT, DOUBLE = pa.int64(), pa.float64()
@@ -252,3 +252,31 @@ def test_a_hot_group_costs_a_task_two_rows_and_its_values() -> None:
     assert sent.kind.tolist() == [RowKind.INSERT, RowKind.DELETE]
     valued = Running(Call("count", BIGINT, "value", BIGINT, distinct=True))
     assert len(partial(valued.aggregate.spec, valued.changes(*steps))) == 2 + 3
+
+
+def test_a_task_whose_changes_are_nearly_all_of_different_groups_sends_them_as_they_are() -> None:
+    """Neither groups nor values that are not repeated are added up; few of either are."""
+    count = Running(COUNT)
+    rare = count.changes(*[("+", number, 1) for number in range(100)])
+    assert partial(count.aggregate.spec, rare) is rare
+    often = count.changes(*[("+", number % 10, 1) for number in range(100)])
+    assert partial(count.aggregate.spec, often).side.tolist() == [PARTIAL] * 10
+    distinct = Running(Call("count", BIGINT, "value", BIGINT, distinct=True))
+    different = distinct.changes(*[("+", "a", number) for number in range(100)])
+    assert partial(distinct.aggregate.spec, different) is different
+    alike = distinct.changes(*[("+", "a", number % 10) for number in range(100)])
+    assert partial(distinct.aggregate.spec, alike).side.tolist() == [PARTIAL] * 11
+
+
+def test_rows_and_sums_of_one_group_meet_in_one_batch() -> None:
+    """What one task added up and another sent as it is counts alike, for old groups and new ones."""
+    group = Running(COUNT, Call("max", BIGINT, "value", BIGINT), Call("sum", BIGINT, "value", BIGINT))
+    group.batch(("+", "a", 1))
+    sums = add_up(group.aggregate.spec, group.changes(("+", "a", 5), ("-", "a", 1), ("+", "c", 7)))
+    rows = group.changes(("+", "b", 3), ("+", "a", 4), ("-", "a", 5))
+    assert group.process(Changes.concat([rows, sums])) == [
+        ("+", "a", 1, 4, 4),
+        ("+", "b", 1, 3, 3),
+        ("+", "c", 1, 7, 7),
+        ("-", "a", 1, 1, 1),
+    ]
