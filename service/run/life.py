@@ -88,11 +88,11 @@ def run(job: Job, sinks: Sequence[Sink], *, master: str | None, port: int, reset
             parallelism=job.parallelism,
             checkpoint=job.checkpoint,
         )
+        running: list[_Running] = []
         try:
             signals.listen()
             register(spark)
             log.info("status, metrics and health on port %d", server.port)
-            running = []
             for sink, schemas in zip(sinks, ids, strict=True):
                 if signals.count:
                     break
@@ -105,6 +105,9 @@ def run(job: Job, sinks: Sequence[Sink], *, master: str | None, port: int, reset
             watch = _Watch(job.name, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
             watch.over(running)
         finally:
+            for each in running:
+                # A query that has failed may still be on its way out, and would stumble over a stopped session.
+                each.query.stop()
             spark.stop()
 
 
