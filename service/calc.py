@@ -19,6 +19,8 @@ from avro.order import comparable, join_bytes
 from avro.schema import Record
 from operators.changes import Changes, Int64s, Mask, RowKind, Rows, constant
 from operators.hashing import hash64, mix
+from operators.partial_aggregate import partial
+from service.aggregation import spec_of
 from service.expressions import evaluate, truth
 from service.plan.physical import Calc, Expression, Key, Order
 
@@ -30,12 +32,14 @@ def run(calc: Calc, rows: Rows) -> Changes:
     """The rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
 
     Dead letters pass untouched, behind everything else. Where the halves of an update part, because a filter took one
-    or because they have different keys, what is left of them is -D and +I. Raises ExpressionError.
+    or because they have different keys, what is left of them is -D and +I. A partial aggregate comes last, and where
+    it pays, adds up what is left. Raises ExpressionError.
     """
     dead = rows.kind == RowKind.DEAD_LETTER
     if not dead.any():
-        return _live(calc, rows)
-    return Changes.concat([_live(calc, rows.filter(~dead)), _dead_letters(calc.side, rows.filter(dead))])
+        return _summed(calc, _live(calc, rows))
+    live = _summed(calc, _live(calc, rows.filter(~dead)))
+    return Changes.concat([live, _dead_letters(calc.side, rows.filter(dead))])
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,10 @@ def _live(calc: Calc, rows: Rows) -> Changes:
         kept = _survivors(changes)
         changes, update = changes.filter(kept), update[kept]
     return _with_parted_halves(changes, update)
+
+
+def _summed(calc: Calc, changes: Changes) -> Changes:
+    return partial(spec_of(calc.partial), changes) if calc.partial is not None and len(changes) else changes
 
 
 class _Values:
@@ -142,7 +150,7 @@ def _key(key: Key, values: _Values) -> tuple[pa.BinaryArray, Mask]:
     """The key of every row, and where it is NULL in a part that must not match NULL."""
     null = np.zeros(len(values), np.bool_)
     if not key.parts:
-        return constant(b"", len(values)), null
+        return constant(key.constant or b"", len(values)), null
     for part, null_safe in zip(key.parts, key.null_safe, strict=True):
         if not null_safe and (column := values.of(part)).null_count:
             null |= column.is_null().to_numpy(zero_copy_only=False)

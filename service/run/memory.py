@@ -15,8 +15,9 @@ from operators.emission import net
 from operators.operator import Operator, StateSize
 from operators.store import MemoryStore
 from service import calc
-from service.plan.physical import Join, Node, Scan, Sink, walk
+from service.plan.physical import Node, Scan, Sink, Union, inputs, walk
 from service.run.operators import operator
+from service.run.stages import always_runs, stateful
 
 Unmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
@@ -32,9 +33,7 @@ class MemoryEngine:
         self.sink = sink
         self.state: dict[str, StateSize] = {}
         self._unmatched = unmatched or (lambda _node, _changes: None)
-        self._operators: dict[str, Operator] = {
-            node.node: operator(node) for node in walk(sink) if isinstance(node, Join)
-        }
+        self._operators: dict[str, Operator] = {node.node: operator(node) for node in stateful(sink)}
         self._stores = {
             name: {arrangement: MemoryStore() for arrangement in each.arrangements}
             for name, each in self._operators.items()
@@ -45,35 +44,35 @@ class MemoryEngine:
         """The tables that the query reads."""
         return tuple(dict.fromkeys(node.table for node in walk(self.sink) if isinstance(node, Scan)))
 
-    def batch(self, inputs: Mapping[str, Rows], now: int) -> Changes:
+    def batch(self, rows: Mapping[str, Rows], now: int) -> Changes:
         """The net changes of the result after one more batch at time `now`, in ms since the epoch.
 
-        `inputs` are the changes of each table, under the table's declared record.
+        `rows` are the changes of each table, under the table's declared record.
         """
-        changes = self._run(self.sink.input, inputs, now)
+        changes = self._run(self.sink.input, rows, now)
         dead = changes.kind == RowKind.DEAD_LETTER
         assert not dead.any(), "rows that cannot be read never enter the in-memory engine"
         sink = self.sink
         return net(changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
 
-    def _run(self, node: Node, inputs: Mapping[str, Rows], now: int) -> Changes:
-        match node:
-            case Scan():
-                return calc.run(node.calc, pruned(node, inputs))
-            case Join():
-                changes = Changes.concat([self._run(node.left, inputs, now), self._run(node.right, inputs, now)])
-                if not len(changes):
-                    return changes
-                output = self._operators[node.node].process(changes, self._stores[node.node], now)
-                self.state[node.node] = output.state
-                if len(output.unmatched):
-                    self._unmatched(node.node, output.unmatched)
-                return calc.run(node.calc, output.rows)
+    def _run(self, node: Node, rows: Mapping[str, Rows], now: int) -> Changes:
+        if isinstance(node, Scan):
+            return calc.run(node.calc, pruned(node, rows))
+        changes = Changes.concat([self._run(below, rows, now) for below in inputs(node)])
+        if isinstance(node, Union):
+            return changes
+        if not len(changes) and not always_runs(node):
+            return changes
+        output = self._operators[node.node].process(changes, self._stores[node.node], now)
+        self.state[node.node] = output.state
+        if len(output.unmatched):
+            self._unmatched(node.node, output.unmatched)
+        return calc.run(node.calc, output.rows)
 
 
-def pruned(scan: Scan, inputs: Mapping[str, Rows]) -> Rows:
+def pruned(scan: Scan, tables: Mapping[str, Rows]) -> Rows:
     """The rows of a scan's table, with the columns that the scan reads."""
-    rows = inputs.get(scan.table, Rows.empty())
+    rows = tables.get(scan.table, Rows.empty())
     if scan.calc.input.names == scan.declared.names or not len(rows):
         return rows
     payload = codec.read(scan.declared, rows.payload).assemble(scan.calc.input, scan.calc.input.names)

@@ -2,30 +2,78 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from avro.codec import null_row
+from operators.aggregate import Aggregate
 from operators.join import Join, JoinSpec, Side
+from operators.normalize import Normalize
 from operators.operator import Operator
+from operators.rank import Rank, RankSpec
+from operators.semi_join import SemiJoin, SemiJoinSpec
+from service.aggregation import spec_of
 from service.calc import condition
 from service.plan import physical
-from service.plan.physical import Input, Scan
+from service.plan.physical import Input, Scan, Union
+from service.ranked_rows import Identity, Numbered
 
 
-def operator(node: physical.Join) -> Operator:
+def operator(node: physical.Operator) -> Operator:
     """What runs over the shards of `node`; it pickles."""
+    match node:
+        case physical.Join():
+            return _join(node)
+        case physical.Aggregate():
+            return Aggregate(spec_of(node.aggregation))
+        case physical.Rank():
+            return _rank(node)
+        case physical.Normalize():
+            return Normalize(_side(node.input, node.state))
+        case _:
+            assert_never(node)
+
+
+def _join(node: physical.Join) -> Operator:
     left, right = node.left.calc.output, node.right.calc.output
-    return Join(
-        JoinSpec(
-            kind=node.kind,
-            left=_side(node.left, node.left_input),
-            right=_side(node.right, node.right_input),
-            condition=condition(node.condition, left, right) if node.condition else None,
-            left_pad=null_row(left) if node.kind in {"right", "full"} else b"",
-            right_pad=null_row(right) if node.kind in {"left", "full"} else b"",
+    left_side, right_side = _side(node.left, node.left_input), _side(node.right, node.right_input)
+    matches = condition(node.condition, left, right) if node.condition else None
+    match node.kind:
+        case "semi" | "anti":
+            return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches))
+        case "not in":
+            return SemiJoin(SemiJoinSpec("null-aware anti", left_side, right_side, matches))
+        case "inner" | "left" | "right" | "full":
+            left_pad = null_row(left) if node.kind in {"right", "full"} else b""
+            right_pad = null_row(right) if node.kind in {"left", "full"} else b""
+            return Join(JoinSpec(node.kind, left_side, right_side, matches, left_pad, right_pad))
+        case _:
+            assert_never(node.kind)
+
+
+def _rank(node: physical.Rank) -> Operator:
+    row = node.input.calc.output
+    return Rank(
+        RankSpec(
+            function=node.function,
+            first=node.first,
+            last=node.last,
+            strategy=node.strategy,
+            numbered=Numbered(node.schema.select([node.number])) if node.number is not None else None,
+            identity=Identity(row, node.identity) if node.strategy == "improving" else None,
+            ties=node.ties,
+            ttl_ms=node.state.ttl_ms,
+            by_seq=node.state.by_seq,
+            counts_unmatched=not _is_upsert(node.input),
         )
     )
 
 
 def _side(node: physical.Node, chosen: Input) -> Side:
-    """A delete of a row that an upsert topic never had is nothing unusual there, and not counted."""
-    upsert = isinstance(node, Scan) and node.mode == "upsert"
-    return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=not upsert)
+    return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=not _is_upsert(node))
+
+
+def _is_upsert(node: physical.Node) -> bool:
+    """Whether a delete of a row that was never there is nothing unusual, as in an upsert topic, and not counted."""
+    if isinstance(node, Union):
+        return any(_is_upsert(each) for each in node.inputs)
+    return isinstance(node, Scan) and node.mode == "upsert"

@@ -19,9 +19,11 @@ from avro.order import comparable
 from avro.schema import Record, Type
 from operators.changes import Changes, RowKind, Rows, binary
 from operators.hashing import hash64
+from operators.partial_aggregate import add_up
 from service import calc
 from service.expressions import ExpressionError
-from service.plan.physical import Calc, Expression, Key
+from service.aggregation import spec_of
+from service.plan.physical import AggregateCall, Aggregation, Calc, Expression, Key, Order
 
 I, UB, UA, D, DEAD = RowKind  # noqa: E741 -- the kinds by their letters
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")
@@ -37,6 +39,11 @@ def column(name: str, record: Record = ORDERS) -> Expression:
 def columns(*names: str) -> tuple[Expression, ...]:
     """Bare columns."""
     return tuple(column(name) for name in names)
+
+
+def by(*names: str, **how: bool) -> tuple[Order, ...]:
+    """Bare columns as a sub-key."""
+    return tuple(Order(column(name), **how) for name in names)
 
 
 def hand_on(**changes: Any) -> Calc:
@@ -187,7 +194,7 @@ def test_an_update_that_changes_the_key_becomes_a_delete_and_an_insert() -> None
 
     assert kinds(calc.run(hand_on(key=BY_CUSTOMER), moved)) == [D, I]
     assert kinds(calc.run(hand_on(key=BY_CUSTOMER), nulled)) == [D, I]
-    assert kinds(calc.run(hand_on(key=BY_CUSTOMER, sub=columns("id")), renamed)) == [D, I]
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER, sub=by("id")), renamed)) == [D, I]
 
 
 def test_a_lone_half_of_an_update_keeps_its_kind() -> None:
@@ -215,7 +222,7 @@ def test_rows_with_a_null_key_are_spread_where_they_stay() -> None:
     rows = changes_of((I, {"id": 1}), (I, {"id": 2}), (I, {"id": 3, "customer": 1}))
 
     whole = calc.run(hand_on(key=BY_CUSTOMER), rows)
-    by_id = calc.run(hand_on(key=BY_CUSTOMER, sub=columns("id")), rows)
+    by_id = calc.run(hand_on(key=BY_CUSTOMER, sub=by("id")), rows)
 
     assert [key is None for key in whole.key.to_pylist()] == [True, True, False]
     assert whole.hash.tolist()[:2] == hash64(whole.payload).tolist()[:2]
@@ -255,7 +262,7 @@ def test_in_an_upsert_stream_a_row_that_fails_the_filter_deletes_its_key() -> No
     """No change is swallowed: a failing row goes on as -D, and deletes always pass (FLINK-38579)."""
     rows = changes_of((I, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}), (D, {"id": 1}))
 
-    changes = calc.run(hand_on(predicate=LARGE, upsert=True, sub=columns("id")), rows)
+    changes = calc.run(hand_on(predicate=LARGE, upsert=True, sub=by("id")), rows)
 
     assert kinds(changes) == [I, D, D]
 
@@ -264,7 +271,7 @@ def test_a_bare_update_that_fails_the_filter_takes_its_predecessor_along() -> No
     """+U without -U replaces a row that may have passed: it goes on, and right behind it its own delete."""
     rows = changes_of((UA, {"id": 1, "amount": 1.0}), (I, {"id": 2, "amount": 1.0}), (UA, {"id": 3, "amount": 5.0}))
 
-    changes = calc.run(hand_on(predicate=LARGE, sub=columns("id")), rows)
+    changes = calc.run(hand_on(predicate=LARGE, sub=by("id")), rows)
 
     assert kinds(changes) == [UA, D, UA]
     assert changes.seq.tolist() == [0, 1, 2 << 16]
@@ -279,7 +286,7 @@ def test_equal_rows_of_opposite_sign_cancel(seed: int) -> None:
     rows = random_rows(rng, 60)
     kind = np.array([rng.choice([I, UB, UA, D]) for _ in rows], np.int8)
     output = ORDERS.select(["customer", "note"])
-    plan = Calc(ORDERS, output, columns("customer", "note"), BY_CUSTOMER, sub=columns("note"), nets=True)
+    plan = Calc(ORDERS, output, columns("customer", "note"), BY_CUSTOMER, sub=by("note"), nets=True)
 
     changes = calc.run(plan, Rows(kind, np.array(rng.sample(range(1000), 60)), encoded(ORDERS, rows)))
 
@@ -335,7 +342,7 @@ def test_a_condition_is_true_only_where_sql_says_true(seed: int) -> None:
 
 def test_an_empty_batch_gives_an_empty_batch() -> None:
     """No rows in, no changes out, whatever the calc asks for."""
-    plan = hand_on(predicate=LARGE, key=BY_CUSTOMER, sub=columns("id"), nets=True)
+    plan = hand_on(predicate=LARGE, key=BY_CUSTOMER, sub=by("id"), nets=True)
 
     assert len(calc.run(plan, Rows.empty())) == 0
     assert len(calc.run(plan, changes_of((I, {"id": 1})))) == 0
@@ -359,3 +366,38 @@ def test_constants_need_no_column() -> None:
 
     assert decoded(plan.output, changes.payload) == [{"one": 1}, {"one": 1}]
     assert codec.read(plan.output, changes.payload).column("one").to_pylist() == [1, 1]
+
+
+def test_a_sub_key_sorts_as_its_order_says() -> None:
+    """Descending with NULLs last: the bytes of the sub-keys ascend from the greatest note to NULL."""
+    rows = changes_of(*((I, {"id": i, "note": note}) for i, note in enumerate(["a", None, "", "b"])))
+
+    changes = calc.run(hand_on(key=BY_CUSTOMER, sub=by("note", descending=True, nulls_first=False)), rows)
+
+    sub = changes.sub.to_pylist()
+    assert sorted(range(4), key=lambda i: sub[i]) == [3, 0, 2, 1]
+
+
+def test_a_constant_key_is_the_key_of_every_row() -> None:
+    """A fact about the whole input has the same key in each row, whatever the row is."""
+    changes = calc.run(hand_on(key=Key(constant=b"not empty")), changes_of((I, {"id": 1}), (D, {"id": 2})))
+
+    assert changes.key.to_pylist() == [b"not empty"] * 2
+    assert changes.hash.tolist() == hash64(changes.key).tolist()
+
+
+def test_a_partial_aggregate_adds_up_what_the_calc_leaves() -> None:
+    """Rows that pass the filter are added up by key where that makes them fewer; dead letters are not among them."""
+    count = AggregateCall("n", "count", Type.of("BIGINT NOT NULL"), (), None, distinct=False, text="COUNT(*)")
+    output = Record.of({"customer": "INT", "n": "BIGINT NOT NULL"})
+    counted = Aggregation(ORDERS, ("customer",), (count,), output, retracts=True, is_global=False, ttl_ms=None)
+    by_group = Key(columns("customer"), (True,))
+    plain = hand_on(predicate=LARGE, key=by_group, nets=True)
+    rows = changes_of(*((I, {"id": i, "customer": i % 2, "amount": i * 1.0}) for i in range(40)))
+    rows = Rows.concat([rows, Rows(np.array([DEAD], np.int8), np.array([0]), binary([b"dead"]))])
+
+    summed = calc.run(replace(plain, partial=counted), rows)
+
+    assert kinds(summed) == [I, I, DEAD]
+    alone = calc.run(plain, rows.filter(rows.kind != DEAD))
+    assert summed.payload.to_pylist()[:2] == add_up(spec_of(counted), alone).payload.to_pylist()
