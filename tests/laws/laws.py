@@ -7,57 +7,43 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from operators.operator import Operator, Output
-from operators.store import BlobStore, MemoryStore
+from operators.operator import Output
+from operators.store import MemoryStore
 from tests.changelogs import Row, fold
 from tests.laws.subjects import Subject
 from tests.oracle.inputs import Batches
 
-Stores = Mapping[str, BlobStore]
+
+@dataclass(frozen=True)
+class Played:
+    """What an operator put out for each batch, and how many blobs it left in the end."""
+
+    outputs: list[Output]
+    blobs: int
 
 
 class World(Protocol):
     """Where state is kept."""
 
-    def new(self, operator: Operator) -> Stores:
-        """An empty store for each of the operator's arrangements."""
-
-    def reopen(self, stores: Stores) -> Stores:
-        """The stores as they are after a restart."""
-
-    def blobs(self, stores: Stores) -> int:
-        """How many blobs there are in all of them."""
+    def play(self, subject: Subject, batches: Batches, *, stopping: bool = False) -> Played:
+        """Apply these batches to empty stores, the first one at time 0, the next at 1; with stops in between or not."""
 
 
 class MemoryWorld:
-    """State in dicts."""
+    """State in dicts, which are copied for every stop."""
 
-    def new(self, operator: Operator) -> dict[str, MemoryStore]:
-        """An empty store for each of the operator's arrangements."""
-        return {name: MemoryStore() for name in operator.arrangements}
-
-    def reopen(self, stores: Stores) -> dict[str, MemoryStore]:
-        """Copies of the stores."""
-        result = {}
-        for name, store in stores.items():
-            assert isinstance(store, MemoryStore)
-            result[name] = store.copy()
-        return result
-
-    def blobs(self, stores: Stores) -> int:
-        """How many blobs there are in all of them."""
-        return sum(len(list(store)) for store in stores.values() if isinstance(store, MemoryStore))
-
-
-def run(subject: Subject, batches: Batches, world: World, stores: Stores | None = None) -> list[Output]:
-    """What the operator puts out for each batch."""
-    stores = world.new(subject.operator) if stores is None else stores
-    return [
-        subject.operator.process(subject.columns(batch), stores, now=number) for number, batch in enumerate(batches)
-    ]
+    def play(self, subject: Subject, batches: Batches, *, stopping: bool = False) -> Played:
+        """Apply these batches to empty stores."""
+        stores = {name: MemoryStore() for name in subject.operator.arrangements}
+        outputs = []
+        for now, batch in enumerate(batches):
+            outputs.append(subject.operator.process(subject.columns(batch), stores, now))
+            if stopping:
+                stores = {name: store.copy() for name, store in stores.items()}
+        return Played(outputs, sum(len(list(store)) for store in stores.values()))
 
 
 def views(outputs: list[Output]) -> list[Counter[Row]]:
@@ -70,45 +56,37 @@ def views(outputs: list[Output]) -> list[Counter[Row]]:
     return result
 
 
-def insert_then_retract_leaves_nothing(subject: Subject, seed: str, world: World) -> None:
+def insert_then_retract_leaves_nothing(subject: Subject, batches: Batches, world: World) -> None:
     """When every row has been retracted, the result is empty and so is the state."""
-    batches = subject.batches(seed)
-    batches = [*batches, subject.retracting(batches)]
-    stores = world.new(subject.operator)
-    outputs = run(subject, batches, world, stores)
-    assert views(outputs)[-1] == Counter()
-    assert world.blobs(stores) == 0, "blobs are left"
-    assert outputs[-1].state.rows == 0
+    played = world.play(subject, [*batches, subject.retracting(batches)])
+    assert views(played.outputs)[-1] == Counter()
+    assert played.blobs == 0, "blobs are left"
+    assert played.outputs[-1].state.rows == 0
 
 
-def one_batch_equals_many(subject: Subject, seed: str, world: World) -> None:
+def one_batch_equals_many(subject: Subject, batches: Batches, world: World) -> None:
     """However a changelog is split into batches, the result at the end is the same, and at every common border."""
-    batches = subject.batches(seed)
-    many = views(run(subject, batches, world))
-    assert views(run(subject, subject.in_one_batch(batches), world))[-1] == many[-1]
-    single = views(run(subject, subject.in_single_changes(batches), world))
+    many = views(world.play(subject, batches).outputs)
+    assert views(world.play(subject, subject.in_one_batch(batches)).outputs)[-1] == many[-1]
+    single = views(world.play(subject, subject.in_single_changes(batches)).outputs)
     borders = 0
     for batch, view in zip(batches, many, strict=True):
         borders += len(batch)
         assert (single[borders - 1] if borders else Counter()) == view
 
 
-def order_in_a_batch_does_not_matter(subject: Subject, seed: str, world: World) -> None:
+def order_in_a_batch_does_not_matter(subject: Subject, batches: Batches, world: World) -> None:
     """A batch whose rows come in another order puts out exactly the same rows."""
-    batches = subject.batches(seed)
-    generator = random.Random(seed)
+    generator = random.Random("another order")
     shuffled = [generator.sample(batch, len(batch)) for batch in batches]
-    for one, other in zip(run(subject, batches, world), run(subject, shuffled, world), strict=True):
-        assert exactly(one) == exactly(other)
+    played, other = world.play(subject, batches), world.play(subject, shuffled)
+    assert list(map(exactly, played.outputs)) == list(map(exactly, other.outputs))
 
 
-def stop_and_resume_changes_nothing(subject: Subject, seed: str, world: World) -> None:
+def stop_and_resume_changes_nothing(subject: Subject, batches: Batches, world: World) -> None:
     """An operator that is stopped after any batch goes on as if it had not been."""
-    batches = subject.batches(seed)
-    stores = world.new(subject.operator)
-    for number, (batch, expected) in enumerate(zip(batches, run(subject, batches, world), strict=True)):
-        stores = world.reopen(stores)
-        output = subject.operator.process(subject.columns(batch), stores, now=number)
+    played, stopped = world.play(subject, batches), world.play(subject, batches, stopping=True)
+    for output, expected in zip(stopped.outputs, played.outputs, strict=True):
         assert exactly(output) == exactly(expected)
         assert output.state == expected.state
 

@@ -1,48 +1,129 @@
-"""An operator that plays the subjects of the laws, so that many run in one query, each on a shard of its own."""
+"""A world for the laws with state on RocksDB: one query plays all that they want to see, a shard for each run.
+
+The laws are asked first what they want to see, over memory; then the query runs, and then they get to see it.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+from pyspark.sql import SparkSession
 
-from operators.changes import Changes, RowKind, Rows, binary
+from operators.changes import Block, Changes, RowKind, Rows, binary
 from operators.operator import Output
 from operators.store import BlobStore
-from tests.laws.laws import exactly
-from tests.laws.subjects import SUBJECTS, Subject
+from service.spark.cache import CacheLimits
+from service.spark.processor import OperatorProcessor
+from tests.changelogs import Change
+from tests.laws.cases import ALL
+from tests.laws.laws import MemoryWorld, Played
+from tests.laws.subjects import Subject
 from tests.oracle.inputs import Batches
+from tests.spark.distinct import by_payload
+from tests.spark.running import Query
 
-
-def scripted(subject: Subject) -> Batches:
-    """Random batches and one that takes back every row that is there then."""
-    batches = subject.batches(f"{subject}, on RocksDB", batches=3)
-    return [*batches, subject.retracting(batches)]
-
-
-def told(output: Output) -> bytes:
-    """All that an operator gave, as one payload."""
-    rows, unmatched = exactly(output)
-    return pickle.dumps((sorted(rows.items()), sorted(unmatched.items()), output.state))
+Run = tuple[int, tuple[tuple[Change, ...], ...], bool]
+"""A subject's number, its batches and whether it is stopped in between."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Takes the number of a subject and of a batch as payload, and puts out what the subject's operator gives."""
+    """An operator that plays any subject: a batch of changes comes as a payload, and so goes what was put out."""
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
         """Those of the subjects."""
-        names = {name for subject in SUBJECTS for name in subject.operator.arrangements}
-        return dict.fromkeys(sorted(names))
+        return dict.fromkeys(sorted({name for subject in ALL for name in subject.operator.arrangements}))
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Play one batch of one subject; its clock is the batch's number, not `now`."""
+        """Play one batch of one run; its clock is the batch's number, not `now`."""
         assert now > 0
-        number, batch = map(int, changes.payload[0].as_py().split(b"|"))
-        subject = SUBJECTS[number]
-        output = subject.operator.process(subject.columns(scripted(subject)[batch]), stores, now=batch)
-        row = Rows(np.array([RowKind.INSERT], np.int8), changes.seq, binary([b"%d|" % number + told(output)]))
-        return Output(row, Changes.empty(), output.state)
+        run, subject, number, batch = pickle.loads(changes.payload[0].as_py())
+        output = ALL[subject].operator.process(ALL[subject].columns(batch), stores, now=number)
+        told = binary([pickle.dumps((run, number, output))])
+        return Output(Rows(np.array([RowKind.INSERT], np.int8), changes.seq, told), Changes.empty(), output.state)
+
+
+@dataclass
+class RecordingWorld:
+    """State in dicts, and a list of all runs; a run that more than one law wants to see is one run."""
+
+    runs: dict[Run, None] = field(default_factory=dict)
+
+    def play(self, subject: Subject, batches: Batches, *, stopping: bool = False) -> Played:
+        """Apply these batches to empty stores."""
+        self.runs[_run(subject, batches, stopping=stopping)] = None
+        return MemoryWorld().play(subject, batches, stopping=stopping)
+
+
+@dataclass(frozen=True)
+class RocksDBWorld:
+    """What a query has put out for each run, and how many entries of its state are left."""
+
+    played: Mapping[Run, Played]
+
+    @classmethod
+    def of(cls, runs: Mapping[Run, None], spark: SparkSession, folder: Path) -> RocksDBWorld:
+        """Play these runs: those that are not stopped before the query is, and the others around that.
+
+        There is no cache: what a batch reads comes from RocksDB.
+        """
+        processor = OperatorProcessor(
+            "replay", Replay(), by_payload, shards=len(runs), labels=[0], limits=CacheLimits(worker=0, disk=0)
+        )
+        query = Query(spark, folder, processor, shards=len(runs))
+        longest = max(len(batches) for _, batches, _ in runs)
+        starts = [longest - len(batches) // 2 if stopping else 0 for _, batches, stopping in runs]
+        for at in range(max(start + len(batches) for start, (_, batches, _) in zip(starts, runs, strict=True))):
+            numbered = enumerate(zip(starts, runs, strict=True))
+            query.add(
+                {
+                    run: [Block(_change(run, subject, at - start, batches[at - start]))]
+                    for run, (start, (subject, batches, _)) in numbered
+                    if 0 <= at - start < len(batches)
+                }
+            )
+            if at == longest - 1:
+                query.run()
+        query.run()
+        outputs: list[dict[int, Output]] = [{} for _ in runs]
+        for block in query.blocks():
+            for payload in block.changes.payload.to_pylist():
+                number, batch, output = pickle.loads(payload)
+                outputs[number][batch] = output
+        blobs = _left(spark, folder, len(runs))
+        return cls(
+            {
+                run: Played([of for _, of in sorted(outputs[number].items())], blobs[number])
+                for number, run in enumerate(runs)
+            }
+        )
+
+    def play(self, subject: Subject, batches: Batches, *, stopping: bool = False) -> Played:
+        """What this run has given."""
+        return self.played[_run(subject, batches, stopping=stopping)]
+
+
+def _run(subject: Subject, batches: Batches, *, stopping: bool) -> Run:
+    return ALL.index(subject), tuple(map(tuple, batches)), stopping
+
+
+def _change(run: int, subject: int, number: int, batch: Sequence[Change]) -> Changes:
+    payload = binary([pickle.dumps((run, subject, number, batch))])
+    return by_payload(Rows(np.array([RowKind.INSERT], np.int8), np.zeros(1, np.int64), payload))
+
+
+def _left(spark: SparkSession, folder: Path, runs: int) -> Counter[int]:
+    """How many entries the state store holds for each run."""
+    left: Counter[int] = Counter()
+    for arrangement in Replay().arrangements:
+        reader = spark.read.format("statestore").option("stateVarName", arrangement)
+        entries = reader.load(str(folder / "checkpoint"))
+        for row in entries.groupBy("key.shard").count().collect():
+            left[row["shard"] % runs] += row["count"]
+    return left

@@ -1,42 +1,47 @@
-"""The operators themselves in a real query, on RocksDB."""
+"""Every law for the operators in a real query, on RocksDB."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from operators.changes import Block
-from operators.store import MemoryStore
-from service.spark.processor import OperatorProcessor
-from tests.laws.subjects import SUBJECTS
-from tests.spark.distinct import by_payload, changes
-from tests.spark.replay import Replay, scripted, told
-from tests.spark.running import Query
+from tests.laws.cases import CASES, Law, name
+from tests.laws.subjects import JOINS, Subject
+from tests.oracle.inputs import Batches
+from tests.spark.replay import RecordingWorld, RocksDBWorld
+
+pytestmark = pytest.mark.spark
+
+FEWER = JOINS[1::5]
+"""Joins of every kind and layout, but not all combinations of those."""
+
+ON_ROCKSDB = [(law, subject) for law, subject in CASES if subject not in JOINS or subject in FEWER]
 
 
-@pytest.mark.spark
-def test_operators_do_on_rocksdb_what_they_do_in_memory_and_leave_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """Each subject gives the same batch by batch, restarted in between, and has no state once all is retracted."""
-    expected = {}
-    for number, subject in enumerate(SUBJECTS):
-        stores = {name: MemoryStore() for name in subject.operator.arrangements}
-        for batch, columns in enumerate(map(subject.columns, scripted(subject))):
-            expected[number, batch] = told(subject.operator.process(columns, stores, now=batch))
-    processor = OperatorProcessor("replay", Replay(), by_payload, shards=len(SUBJECTS), labels=[0])
-    query = Query(spark, tmp_path, processor, shards=len(SUBJECTS))
-    last = max(batch for _, batch in expected)
-    for batch in range(last + 1):
-        query.add({n: [Block(changes(("+I", f"{n}|{b}")))] for n, b in expected if b == batch})
-        if batch == last // 2:
-            query.run()
-    query.run()
-    for batch, labels in query.outputs.items():
-        for payload in (payload for blocks in labels.values() for block in blocks for payload in block.changes.payload):
-            number, _, result = payload.as_py().partition(b"|")
-            assert result == expected.pop((int(number), batch)), f"{SUBJECTS[int(number)]}, batch {batch}"
-    assert not expected
-    for arrangement in Replay().arrangements:
-        reader = spark.read.format("statestore").option("stateVarName", arrangement)
-        assert reader.load(str(tmp_path / "checkpoint")).count() == 0
+def changelog(subject: Subject) -> Batches:
+    """A small random changelog; it is the same for all laws, so that they share runs."""
+    seed = f"{subject}, on RocksDB"
+    print(f"seed '{seed}'")
+    return subject.batches(seed, batches=3, changes=8)
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> RocksDBWorld:
+    """All that the laws want to see, played by one query that is stopped in between."""
+    recording = RecordingWorld()
+    for law, subject in ON_ROCKSDB:
+        law(subject, changelog(subject), recording)
+    return RocksDBWorld.of(recording.runs, spark, tmp_path_factory.mktemp("laws"))
+
+
+@pytest.mark.parametrize(("law", "subject"), ON_ROCKSDB, ids=name)
+def test_the_operator_obeys_the_law(law: Law, subject: Subject, world: RocksDBWorld) -> None:
+    """The law holds for a random changelog, whose seed is printed."""
+    law(subject, changelog(subject), world)
+
+
+def test_what_is_not_retracted_is_in_the_state_store(world: RocksDBWorld) -> None:
+    """So that a store in which nothing is left says something."""
+    left = [played for played in world.played.values() if played.outputs and played.outputs[-1].state.rows]
+    assert len(left) > len(world.played) // 2
+    assert all(played.blobs > 1 for played in left)
