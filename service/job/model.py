@@ -143,13 +143,18 @@ class From(_Part):
 
 
 class Table(_Part):
-    """A source topic. Without `columns` and `schema` its columns are the registry's, under `<topic>-value`."""
+    """A source topic. Without `columns` and `schema` its columns are the registry's, under `<topic>-value`.
+
+    `exact` is a promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that
+    was sent. Without it the job keeps the rows of the table wherever somebody depends on that.
+    """
 
     topic: Topic = ""
     mode: ChangelogMode
     columns: dict[str, str] | None = None
     schema_file: str | None = Field(default=None, alias="schema")
     primary_key: Columns = ()
+    exact: bool = False
     ttl: Duration | None = None
     row_kind: RowKind = RowKind()
     start: From = From()
@@ -180,6 +185,8 @@ class Table(_Part):
             raise ValueError("`columns` and `schema` say the same thing: keep one of them")
         if self.mode == "upsert" and not self.primary_key:
             raise ValueError("an upsert table needs `primary_key`: the columns that a row replaces another one by")
+        if self.exact and self.mode != "retract":
+            raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
         for column in self.primary_key:
             if self.columns is not None and column not in self.columns:
                 raise ValueError(
@@ -189,12 +196,17 @@ class Table(_Part):
 
 
 class Sink(_Part):
-    """A result topic, and the query whose result it keeps."""
+    """A result topic, and the query whose result it keeps.
+
+    `on_conflict` says which row stands under a key that several rows of the result share: the first or the last one to
+    arrive, or none, where such a query is refused.
+    """
 
     topic: Topic = ""
     mode: ChangelogMode
     key: Columns = ()
     sql: str
+    on_conflict: Literal["refuse", "first", "last"] = "refuse"
     row_kind: RowKind = RowKind()
     partitions: int | None = Field(default=None, gt=0)
     replication: int | None = Field(default=None, gt=0)
@@ -205,6 +217,8 @@ class Sink(_Part):
     def _whole(self) -> Sink:
         if self.mode == "upsert" and not self.key:
             raise ValueError("an upsert sink needs `key`: the columns that identify a row of the result")
+        if self.on_conflict != "refuse" and self.mode != "upsert":
+            raise ValueError(f"`on_conflict` is for an upsert sink; this one is {self.mode}")
         if self.delivery == "at_least_once" and self.mode != "upsert":
             raise ValueError(
                 f"`delivery: at_least_once` may write changes twice, which only an upsert sink bears; this one is "

@@ -1,6 +1,6 @@
-"""Casts between SQL types: those that mean the same in Spark SQL and DuckDB, in DuckDB's words.
+"""Casts between SQL types, in DuckDB's words: those that can be made to mean what they mean in Spark SQL.
 
-Text is turned into another type only where it is written out in the query, so that it can be checked beforehand.
+A CAST that fails on a value stops the query, as Spark's does in ANSI mode; TRY_CAST gives NULL there.
 """
 
 from __future__ import annotations
@@ -10,37 +10,94 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 
 from avro.schema import Type
-from service.plan import types
+from service.plan import casts_of_text, types
 from service.plan.types import family
 
+_EXACT_DIGITS = 15
+"""Decimals of so many digits become a double by one exact division; longer ones go through their text."""
 
-def cast(sql: str, source: Type, to: Type) -> str | None:
-    """DuckDB SQL that casts a value as Spark SQL does, None where that is not known."""
+
+def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None:
+    """DuckDB SQL that casts a value as Spark SQL does, or as its TRY_CAST; None where Spark or this plan has none."""
     if source.required == to.required:
         return sql
     name = types.duckdb(to)
+    word = "CAST" if strict else "TRY_CAST"
     match family(source), family(to):
         case ("null", _):
             return f"CAST(NULL AS {name})"
         case (a, b) if a == b and a not in ("decimal", "integer", "float"):
             # Another name for the same values: an enum is text, a time in milliseconds a time.
             return sql
-        case (("integer" | "decimal" | "float"), "float") | ("integer", "integer" | "decimal"):
-            return f"CAST({sql} AS {name})"
-        case ("decimal", "decimal"):
-            # Both round half away from zero.
-            return f"CAST({sql} AS {name})"
+        case ("string", _):
+            return casts_of_text.cast(sql, to, strict=strict)
+        case (_, "string"):
+            return _to_text(sql, source)
+        case ((("integer" | "float"), "float") | ("integer", ("integer" | "decimal"))) | ("decimal", "decimal"):
+            # Both round decimals half away from zero.
+            return f"{word}({sql} AS {name})"
+        case ("decimal", "float") if source.precision <= _EXACT_DIGITS and to.sql == "DOUBLE":
+            return f"CAST({sql} AS DOUBLE)"
+        case ("decimal", "float"):
+            return f"CAST(CAST({sql} AS VARCHAR) AS {name})"
         case (("decimal" | "float"), "integer"):
             # Spark cuts off, DuckDB rounds.
-            return f"CAST(trunc({sql}) AS {name})"
-        case (("integer" | "decimal" | "boolean" | "date"), "string"):
+            return f"{word}(trunc({sql}) AS {name})"
+        case ("float", "decimal"):
+            # Spark rounds the number as it is written, 1.005 to 1.01, and makes NULL of NaN and infinity.
+            double = sql if source.sql == "DOUBLE" else f"CAST({sql} AS DOUBLE)"
+            return f"(CASE WHEN isfinite({sql}) THEN {word}(CAST({double} AS VARCHAR) AS {name}) END)"
+        case ("boolean", ("integer" | "decimal" | "float")):
+            return f"{word}(CAST({sql} AS INTEGER) AS {name})"
+        case (("integer" | "decimal" | "float"), "boolean"):
+            return f"({sql} <> 0)"
+        case ("string", "binary"):
+            return f"encode({sql})"
+        case _:
+            return _of_time(sql, source, to, word)
+
+
+def may_lose(source: Type, to: Type) -> bool:
+    """Whether even a CAST gives NULL for a value that is none."""
+    return family(source) == "float" and family(to) == "decimal"
+
+
+def _to_text(sql: str, source: Type) -> str | None:
+    match family(source):
+        case "decimal" if source.precision == source.scale:
+            # DuckDB would leave out the zero before the point.
+            whole = f"CAST(CAST({sql} AS DECIMAL(38,{min(source.scale, 37)})) AS VARCHAR)"
+            return whole if source.scale < 38 else f"replace(CAST({sql} AS VARCHAR), '.', '0.')"
+        case "integer" | "decimal" | "boolean" | "date" | "local" | "time":
             return f"CAST({sql} AS VARCHAR)"
-        case ("timestamp", "string"):
+        case "timestamp":
             return f"CAST(CAST({sql} AS TIMESTAMP) AS VARCHAR)"
-        case ("local", "string"):
-            return f"CAST({sql} AS VARCHAR)"
-        case ("date", "timestamp" | "local") | ("timestamp" | "local", "date"):
+        case "float":
+            return f"spark_{'double' if source.sql == 'DOUBLE' else 'float'}_text({sql})"
+        case "binary":
+            return f"decode({sql})"
+    return None
+
+
+def _of_time(sql: str, source: Type, to: Type, word: str) -> str | None:
+    name = types.duckdb(to)
+    micros = f"epoch_us(CAST({sql} AS TIMESTAMP))"
+    match family(source), family(to):
+        case ("date", "timestamp" | "local") | ("timestamp" | "local", "date") | ("timestamp", "local"):
             return f"CAST({sql} AS {name})"
+        case ("local", "timestamp"):
+            return f"CAST({sql} AS TIMESTAMPTZ)"
+        case ("timestamp", "integer"):
+            return f"{word}(spark_floor_div({micros}, 1000000) AS {name})"
+        case ("timestamp", "float"):
+            return f"CAST({micros} / 1000000.0::DOUBLE AS {name})"
+        case ("timestamp", "decimal"):
+            return f"{word}(CAST({micros} / 1000000.0::DOUBLE AS VARCHAR) AS {name})"
+        case ("integer", "timestamp"):
+            return f"CAST(make_timestamp(CAST({sql} AS BIGINT) * 1000000) AS TIMESTAMPTZ)"
+        case (("decimal" | "float"), "timestamp"):
+            micros = f"{word}(trunc({'CAST(' + sql + ' AS DOUBLE)' if family(source) == 'float' else sql} * 1000000)"
+            return f"CAST(make_timestamp({micros} AS BIGINT)) AS TIMESTAMPTZ)"
     return None
 
 
@@ -50,12 +107,16 @@ def constant(text: str, to: Type) -> str | None:
     match family(to):
         case "string":
             return "'" + text.replace("'", "''") + "'"
-        case "boolean" if text.lower() in ("true", "false"):
-            return text.upper()
-        case "integer" | "decimal" if re.fullmatch(
-            r"[+-]?\d+" if family(to) == "integer" else r"[+-]?\d+(\.\d+)?", text
-        ):
+        case "binary":
+            return f"unhex('{text.encode().hex()}')"
+        case "boolean" if text.lower() in casts_of_text.TRUE + casts_of_text.FALSE:
+            return "TRUE" if text.lower() in casts_of_text.TRUE else "FALSE"
+        case "integer" if re.fullmatch(r"[+-]?\d+", text):
             return f"CAST({text} AS {types.duckdb(to)})" if _fits(text, to) else None
+        case "decimal" if re.fullmatch(casts_of_text.NUMBER, text):
+            return f"CAST('{text}' AS {types.duckdb(to)})" if _fits(text, to) else None
+        case "float" if re.fullmatch(casts_of_text.NUMBER, text) or text.lower() in ("nan", "infinity", "-infinity"):
+            return f"CAST('{text}' AS {types.duckdb(to)})"
         case "date" if (day := _date(text)) is not None:
             return f"DATE '{day.isoformat()}'"
         case "timestamp" | "local" if (moment := _moment(text)) is not None:
@@ -72,7 +133,7 @@ def _fits(text: str, to: Type) -> bool:
     except InvalidOperation:
         return False
     if to.logical == "decimal":
-        return bool(abs(number) < 10 ** (to.precision - to.scale))
+        return bool(abs(round(number, to.scale)) < 10 ** (to.precision - to.scale))
     bits = 31 if to.sql == "INT" else 63
     return bool(-(2**bits) <= number < 2**bits)
 

@@ -11,7 +11,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from service.plan.logical import Filter, Join, Node, Project, Query, Scan, columns, reads, substitute
+from service.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Normalize,
+    Project,
+    Query,
+    Rank,
+    Scan,
+    Union,
+    Window,
+    columns,
+    reads,
+    substitute,
+)
 from service.plan.physical import JoinKind
 
 _STRICT = (
@@ -65,6 +80,19 @@ def _narrow(node: Node, above: Sequence[exp.Expr]) -> Node:
             return replace(node, input=_narrow(node.input, [substitute(each, node.outputs) for each in above]))
         case Join():
             return _narrow_join(node, above)
+        case Window():
+            return replace(node, input=_narrow(node.input, _about(above, node.partition)))
+        case Aggregate():
+            return replace(node, input=replace(node.input, input=_narrow(node.input.input, _about(above, node.group))))
+        case Union():
+            return replace(node, inputs=tuple(_narrow(each, above) for each in node.inputs))
+        case Rank() | Normalize():
+            raise AssertionError("joins are narrowed before ranks and old rows are thought of")
+
+
+def _about(above: Sequence[exp.Expr], group: Sequence[str]) -> list[exp.Expr]:
+    """The conditions that remove whole groups or partitions."""
+    return [each for each in above if reads(each) and reads(each) <= set(group)]
 
 
 def _narrow_join(node: Join, above: Sequence[exp.Expr]) -> Join:
@@ -72,8 +100,10 @@ def _narrow_join(node: Join, above: Sequence[exp.Expr]) -> Join:
     rejected = any(rejects(each, left) for each in above), any(rejects(each, right) for each in above)
     kind = _FEWER.get(node.kind, {}).get(rejected, node.kind)
     # A row for which the ON condition can never be true only matters to a join that pads it.
-    to_left = [*(above if kind in ("inner", "left") else ()), *(node.condition if kind in ("inner", "right") else ())]
-    to_right = [*(above if kind in ("inner", "right") else ()), *(node.condition if kind in ("inner", "left") else ())]
+    to_left = [*(() if kind in ("right", "full") else above)]
+    to_left += node.condition if kind in ("inner", "right", "semi") else ()
+    to_right = [*(above if kind in ("inner", "right") else ())]
+    to_right += node.condition if kind in ("inner", "left", "semi", "anti") else ()
     return replace(
         node,
         kind=kind,

@@ -9,28 +9,35 @@ from service.job.columns import declared
 from service.job.model import Job
 from service.plan import physical
 from service.plan.build import Builder, Catalog
-from service.plan.changelog_modes import check_changelogs
 from service.plan.equal_keys import extract_equal_keys
 from service.plan.errors import PlanError, Refusal, span
 from service.plan.layouts import choose_layouts
 from service.plan.logical import Query, Source
 from service.plan.narrow_joins import narrow_joins
+from service.plan.normalize_inputs import normalize_inputs
 from service.plan.parse import parse
 from service.plan.prune_columns import prune_columns
 from service.plan.push_filters import push_filters
+from service.plan.rank_strategies import choose_rank_strategies
+from service.plan.resolve_conflicts import resolve_conflicts
+from service.plan.rewrite_ranks import rewrite_ranks
 from service.plan.sink_rules import check_sink
-from service.plan.time_to_live import limit_time
+from service.plan.time_to_live import check_numbers, limit_time
 from service.plan.translate import translate
 
 PASSES: tuple[Callable[[Query], Query], ...] = (
     narrow_joins,
     push_filters,
+    rewrite_ranks,
     extract_equal_keys,
-    check_changelogs,
+    resolve_conflicts,
+    normalize_inputs,
+    check_sink,
+    choose_rank_strategies,
     choose_layouts,
     limit_time,
-    check_sink,
     prune_columns,
+    check_numbers,
 )
 
 
@@ -75,6 +82,7 @@ def _source(job: Job, table: str) -> Source:
         ttl_ms=of.ttl,
         row_kind=of.row_kind.physical(),
         start=of.start.physical(),
+        exact=of.exact,
     )
 
 

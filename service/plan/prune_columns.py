@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from service.plan.logical import Filter, Join, Node, Project, Query, Scan, Side, columns, reads
+from service.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Normalize,
+    Project,
+    Query,
+    Rank,
+    Scan,
+    Side,
+    Union,
+    Window,
+    columns,
+    reads,
+)
 
 
 def prune_columns(query: Query) -> Query:
-    """Scans with the columns they read, joins with the columns that their rows are made of."""
+    """Scans with the columns they read, operators with the columns that their rows are made of."""
     return replace(query, root=_prune(query.root, set(query.outputs)))
 
 
@@ -24,12 +39,42 @@ def _prune(node: Node, wanted: set[str]) -> Node:
             outputs = {name: output for name, output in node.outputs.items() if name in wanted}
             return Project(_prune(node.input, set().union(*map(reads, outputs.values()))), outputs)
         case Join():
-            needed = wanted.union(*map(reads, node.condition))
-            left = _side(node.left, needed, (reads(key.left) for key in node.keys))
-            return replace(node, left=left, right=_side(node.right, needed, (reads(key.right) for key in node.keys)))
+            return _join(node, wanted)
+        case Aggregate():
+            return _aggregate(node, wanted)
+        case Rank():
+            number = node.number if node.number in wanted else None
+            ordered = {order.column for order in node.order if order.column is not None}
+            side = _side(node.input, wanted | set(node.identity), [{*node.partition, *ordered}])
+            return replace(node, number=number, input=side)
+        case Normalize():
+            return replace(node, input=_side(node.input, wanted, [set(node.key)]))
+        case Union():
+            return replace(node, inputs=tuple(_prune(each, wanted) for each in node.inputs))
+        case Window():
+            raise AssertionError("windows are ranks by now")
+
+
+def _join(node: Join, wanted: set[str]) -> Join:
+    conditions = set[str]().union(*map(reads, node.condition))
+    right = conditions if node.filters_left else wanted | conditions
+    return replace(
+        node,
+        left=_side(node.left, wanted | conditions, (reads(key.left) for key in node.keys)),
+        right=_side(node.right, right, (reads(key.right) for key in node.keys)),
+    )
+
+
+def _aggregate(node: Aggregate, wanted: set[str]) -> Aggregate:
+    # An aggregate that nobody asks for anything still says which groups there are, so one without calls stays one.
+    calls = {name: call for name, call in node.calls.items() if name in wanted}
+    needed = set(node.group)
+    for call in calls.values():
+        needed |= {*call.arguments, *([call.filter] if call.filter is not None else [])}
+    return replace(node, calls=calls, input=_side(node.input, needed, []))
 
 
 def _side(side: Side, needed: set[str], keys: Iterable[set[str]]) -> Side:
-    """The side with what is carried through the join; keys and sub-key are read where the side's rows come from."""
+    """The side with what is carried through the operator; keys and sub-key are read where the side's rows come from."""
     carried = tuple(name for name in columns(side.input) if name in needed)
     return replace(side, carried=carried, input=_prune(side.input, {*carried, *side.sub}.union(*keys)))

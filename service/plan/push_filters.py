@@ -3,6 +3,8 @@
     WHERE on one side       sinks into a side that is not padded (both of an inner join, the left one of a LEFT JOIN)
     WHERE on both sides     becomes part of an inner join's condition
     ON, one side only       sinks into a side whose rows the join does not preserve
+    on groups               sinks below an aggregate or a window if it reads nothing but their groups or partitions
+    over a union            sinks into every input
 
 Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
 """
@@ -14,7 +16,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from service.plan.logical import Filter, Join, Node, Project, Query, Scan, columns, reads, substitute
+from service.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Normalize,
+    Project,
+    Query,
+    Rank,
+    Scan,
+    Union,
+    Window,
+    columns,
+    reads,
+    substitute,
+)
 
 
 def push_filters(query: Query) -> Query:
@@ -33,6 +50,22 @@ def _push(node: Node, conditions: Sequence[exp.Expr]) -> Node:
             return replace(node, input=_push(node.input, [substitute(each, node.outputs) for each in conditions]))
         case Join():
             return _push_join(node, conditions)
+        case Window():
+            sink, stay = _parted(conditions, set(node.partition))
+            return _filtered(replace(node, input=_push(node.input, sink)), stay)
+        case Aggregate():
+            sink, stay = _parted(conditions, set(node.group))
+            return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
+        case Union():
+            return replace(node, inputs=tuple(_push(each, conditions) for each in node.inputs))
+        case Rank() | Normalize():
+            raise AssertionError("filters sink before ranks and old rows are thought of")
+
+
+def _parted(conditions: Sequence[exp.Expr], group: set[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """The conditions that remove whole groups, and the others."""
+    sink = [each for each in conditions if _within(each, group)]
+    return sink, [each for each in conditions if each not in sink]
 
 
 def _push_join(node: Join, conditions: Sequence[exp.Expr]) -> Node:
@@ -42,7 +75,7 @@ def _push_join(node: Join, conditions: Sequence[exp.Expr]) -> Node:
     to_right: list[exp.Expr] = []
     on: list[exp.Expr] = []
     for each in conditions:
-        if not node.pads_right and _within(each, left):
+        if node.filters_left or (not node.pads_right and _within(each, left)):
             to_left.append(each)
         elif not node.pads_left and _within(each, right):
             to_right.append(each)
@@ -51,7 +84,7 @@ def _push_join(node: Join, conditions: Sequence[exp.Expr]) -> Node:
         else:
             stay.append(each)
     for each in node.condition:
-        if not node.pads_left and _within(each, left):
+        if not node.pads_left and node.kind != "anti" and _within(each, left):
             to_left.append(each)
         elif not node.pads_right and _within(each, right):
             to_right.append(each)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from service.plan.changelog_modes import updating
 from service.plan.errors import Refusal
-from service.plan.logical import Join, Query, Scan, columns, inputs
+from service.plan.logical import Aggregate, Join, Query, Rank, Scan, columns, inputs
 from service.plan.scope import near
 from service.plan.unique_keys import in_order, unique_keys
 
@@ -40,6 +40,24 @@ def _check_append(query: Query) -> None:
     match updating(query.root):
         case None:
             return
+        case Join(kind="anti" | "not in") as join:
+            raise Refusal(
+                "an append sink takes inserts only, but a row without a match is taken back once a match comes: give "
+                "the sink mode retract or upsert",
+                join.at,
+            )
+        case Aggregate() as aggregate:
+            raise Refusal(
+                "an append sink takes inserts only, but the row of a group changes with every row that comes to it: "
+                "give the sink mode upsert with the group as key, or retract",
+                aggregate.at,
+            )
+        case Rank() as rank:
+            raise Refusal(
+                "an append sink takes inserts only, but a row leaves the range when another one takes its place: give "
+                "the sink mode upsert or retract",
+                rank.at,
+            )
         case Join() as join:
             raise Refusal(
                 f"an append sink takes inserts only, but this {join.kind.upper()} JOIN takes back the row padded with "
@@ -62,7 +80,8 @@ def _check_unique(query: Query) -> None:
     raise Refusal(
         f"the sink's key ({', '.join(query.sink.key)}) does not identify a row of the result, "
         + (f"whose unique key is {found}: use that one" if found else "which has no unique key that the query selects")
-        + ("" if found else _advice(query)),
+        + ("" if found else _advice(query))
+        + ". Or say with `on_conflict: last` or `first` which of several rows with that key stands",
         field="key",
     )
 

@@ -7,35 +7,52 @@ expressions become DuckDB SQL, and there is an exchange where the partitioning c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import count
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from avro.schema import Field, Record, Type
+from operators.semi_join import HAS_NULL, NOT_EMPTY
 from service.plan import physical, types
 from service.plan.changelog_modes import base, produced
-from service.plan.logical import Filter, Join, Node, Project, Query, Scan, Side, columns, reads, substitute
+from service.plan.logical import (
+    Aggregate,
+    Call,
+    Filter,
+    Join,
+    Node,
+    Normalize,
+    Order,
+    Project,
+    Query,
+    Rank,
+    Scan,
+    Side,
+    Union,
+    Window,
+    columns,
+    reads,
+    substitute,
+)
+from service.plan.partitioning import already_partitioned, normalize_key, together
 from service.plan.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved, show
-from service.plan.unique_keys import in_order, key_columns, unique_keys
+from service.plan.types import BIGINT, INT
+from service.plan.unique_keys import in_order, unique_keys
 
 
 def translate(query: Query) -> physical.Sink:
     """The physical plan. Raises Refusal for an expression that cannot be translated."""
-    sink = query.sink
-    key_record = None
-    edge = _Edge(tuple(query.outputs), needs_before=sink.mode != "upsert")
-    if sink.key:
-        result = columns(query.root)
-        key_record = _record(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
-        edge = _Edge(
-            tuple(query.outputs),
-            key=tuple((resolved(name), result[name], True) for name in sink.key),
-            key_record=key_record,
-            needs_before=sink.mode != "upsert",
-        )
-    node = _Translator(count(1)).node(query.root, edge, _identifier(query.name))
+    sink, result = query.sink, columns(query.root)
+    key_record = _record(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
+    edge = _Edge(
+        types=result,
+        key=tuple((resolved(name), result[name], True) for name in sink.key),
+        key_record=key_record if sink.key else None,
+        needs_before=sink.mode != "upsert" or frozenset(sink.key) not in unique_keys(query.root),
+    )
+    node = _Translator().node(query.root, edge, _identifier(query.name))
     return physical.Sink(
         name=query.name,
         topic=sink.topic,
@@ -43,8 +60,8 @@ def translate(query: Query) -> physical.Sink:
         input=node,
         key=sink.key,
         value=node.calc.output,
-        key_record=key_record,
-        exchange=bool(sink.key) and sink.mode != "append" and not _partitioned_by(query, set(sink.key)),
+        key_record=edge.key_record,
+        exchange=bool(sink.key) and sink.mode != "append" and not together(query.root, set(sink.key)),
         row_kind=sink.row_kind.physical(),
         delivery=sink.delivery,
     )
@@ -54,37 +71,60 @@ def translate(query: Query) -> physical.Sink:
 class _Edge:
     """What the consumer of a node asks of the node's calc; all names and expressions are over the node's columns.
 
-    `key` holds expressions, the type that each is compared as, and whether NULL equals NULL in it.
+    `types` are the columns that are carried, with the types that the consumer knows them by. `key` holds expressions,
+    the type that each is compared as, and whether NULL equals NULL in it. `sub` are columns, and how each sorts:
+    descending, and with NULLs first.
     """
 
-    carried: tuple[str, ...]
+    types: Mapping[str, Type]
     key: tuple[tuple[exp.Expr, Type, bool], ...] = ()
-    sub: tuple[str, ...] = ()
+    sub: tuple[tuple[str, bool, bool], ...] = ()
     drop_null: bool = False
     padded: bool = False
     side: int = 0
     key_record: Record | None = None
+    constant: bytes | None = None
     needs_before: bool = True
 
 
+@dataclass
 class _Translator:
-    """One walk over the tree; joins are numbered from the inputs up."""
+    """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own."""
 
-    def __init__(self, numbers: Iterator[int]) -> None:
-        self._numbers = numbers
+    _names: Counter[str] = field(default_factory=Counter)
 
-    def node(self, node: Node, edge: _Edge, record: str) -> physical.Node:
-        below = base(node)
-        return (
-            self._scan(below, node, edge, record) if isinstance(below, Scan) else self._join(below, node, edge, record)
-        )
+    def node(self, top: Node, edge: _Edge, record: str = "Row") -> physical.Node:
+        """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
+        match base(top):
+            case Scan() as scan:
+                return self._scan(scan, top, edge, record)
+            case Join() as join:
+                return self._join(join, top, edge, record)
+            case Aggregate() as aggregate:
+                return self._aggregate(aggregate, top, edge, record)
+            case Rank() as rank:
+                return self._rank(rank, top, edge, record)
+            case Normalize() as normalize:
+                return self._normalize(normalize, top, edge, record)
+            case Union() as union:
+                inputs = tuple(self.node(_over(top, each), edge, record) for each in union.inputs)
+                return physical.Union(self._name("union"), inputs, _traits(top, (), edge.needs_before))
+            case Filter() | Project() | Window():
+                raise AssertionError("a window is a rank by now, and the others are part of a calc")
+
+    def _name(self, word: str) -> str:
+        self._names[word] += 1
+        return f"{word}_{self._names[word]}"
 
     def _scan(self, scan: Scan, top: Node, edge: _Edge, record: str) -> physical.Scan:
         source = scan.source
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
+        name = f"scan_{scan.path}"
+        self._names[name] += 1
+        needs_before = edge.needs_before if source.exact else not source.replaces
         return physical.Scan(
-            node=f"scan_{scan.path}",
+            node=name if self._names[name] == 1 else f"{name}_{self._names[name]}",
             table=source.table,
             topic=source.topic,
             mode=source.mode,
@@ -95,45 +135,163 @@ class _Translator:
             row_kind=source.row_kind,
             start=source.start,
             alias=scan.path,
-            traits=_traits(top, (), edge.needs_before),
+            exact=source.exact,
+            traits=_traits(top, (), needs_before),
         )
 
     def _join(self, join: Join, top: Node, edge: _Edge, record: str) -> physical.Join:
-        left = self._side(join, join.left, 0)
-        right = self._side(join, join.right, 1)
-        name = f"join_{next(self._numbers)}"
-        schema = left.calc.output.concat(right.calc.output)
-        below = {field.name: (field.name, field.type) for field in schema.fields}
+        left = self._join_side(join, join.left, 0)
+        right = self._join_side(join, join.right, 1)
+        facts = self._facts(join) if join.kind == "not in" else ()
+        both = left.calc.output.concat(right.calc.output)
+        schema = left.calc.output if join.filters_left else both
         return physical.Join(
-            node=name,
+            node=self._name({"semi": "semi_join", "anti": "anti_join", "not in": "anti_join"}.get(join.kind, "join")),
             kind=join.kind,
             left=left,
             right=right,
             left_input=_input(join.left),
             right_input=_input(join.right),
             schema=schema,
-            condition=compile_condition(join.condition, below),
-            calc=_calc(top, edge, schema, below, record, upsert=False, nets=True),
-            traits=_traits(top, _partition_key(join), edge.needs_before),
+            condition=compile_condition(join.condition, _named(both)),
+            calc=_calc(top, edge, schema, _named(schema), record),
+            facts=facts,
+            traits=_traits(top, _shown(key.left if join.kind != "right" else key.right for key in join.keys), edge),
         )
 
-    def _side(self, join: Join, side: Side, number: int) -> physical.Node:
-        keys = tuple((key.left if number == 0 else key.right, key.type, key.null_safe) for key in join.keys)
-        preserved = join.pads_left if number == 0 else join.pads_right
+    def _join_side(self, join: Join, side: Side, number: int) -> physical.Node:
         edge = _Edge(
-            carried=side.carried,
-            key=keys,
-            sub=side.sub,
-            drop_null=not preserved,
+            types=_carried(side),
+            key=tuple((key.left if number == 0 else key.right, key.type, key.null_safe) for key in join.keys),
+            sub=tuple((name, False, True) for name in side.sub),
+            drop_null=not (join.pads_left or join.kind in ("anti", "not in") if number == 0 else join.pads_right),
             padded=join.pads_right if number == 0 else join.pads_left,
             side=number,
-            needs_before=not (_replaces(side) and _stable(join, side)),
+            needs_before=not _stable(join, side),
         )
-        return self.node(side.input, edge, "Row")
+        return self._input(side, edge)
+
+    def _facts(self, join: Join) -> tuple[physical.Node, ...]:
+        """What a NOT IN must know of its right side as a whole: whether it has a row, and whether one is NULL."""
+        (key,) = join.keys
+        null = exp.Is(this=key.right.copy(), expression=exp.Null())
+        return tuple(
+            self._fact(node, fact, join.at)
+            for node, fact in ((join.right.input, NOT_EMPTY), (Filter(join.right.input, (null,)), HAS_NULL))
+        )
+
+    def _fact(self, node: Node, fact: bytes, at: exp.Expr) -> physical.Node:
+        count = Aggregate(Side(node), (), {"rows": Call("count", (), BIGINT, at)}, is_global=True, at=at)
+        some = exp.GT(this=resolved("rows"), expression=exp.Literal.number(0))
+        return self.node(Filter(count, (some,)), _Edge(types={}, side=2, constant=fact))
+
+    def _aggregate(self, aggregate: Aggregate, top: Node, edge: _Edge, record: str) -> physical.Aggregate:
+        side, below = aggregate.input, columns(aggregate.input.input)
+        key = tuple((resolved(name), below[name], True) for name in aggregate.group)
+        node = self._input(side, _Edge(types=_carried(side), key=key))
+        output = _record("Row", columns(aggregate))
+        calls = tuple(
+            physical.AggregateCall(
+                name, call.function, call.type, call.arguments, call.filter, call.distinct, _written(call)
+            )
+            for name, call in aggregate.calls.items()
+        )
+        aggregation = physical.Aggregation(
+            input=node.calc.output,
+            group=aggregate.group,
+            calls=calls,
+            output=output,
+            retracts=produced(side.input) != "append",
+            is_global=aggregate.is_global,
+            ttl_ms=side.ttl_ms,
+        )
+        return physical.Aggregate(
+            node=self._name("aggregate"),
+            input=_summed(node, aggregation),
+            aggregation=aggregation,
+            calc=_calc(top, edge, output, _named(output), record),
+            traits=_traits(top, _shown(map(resolved, aggregate.group)), edge),
+        )
+
+    def _rank(self, rank: Rank, top: Node, edge: _Edge, record: str) -> physical.Rank:
+        side, below = rank.input, columns(rank.input.input)
+        given = _Edge(
+            types=_carried(side),
+            key=tuple((resolved(name), below[name], True) for name in rank.partition),
+            sub=tuple((each.column, each.descending, each.nulls_first) for each in rank.order if each.column),
+        )
+        node = self._input(side, given)
+        number = {} if rank.number is None else {rank.number: INT}
+        schema = node.calc.output.concat(_record("Row", number))
+        scan = base(side.input)
+        plain = rank.function == "row_number" and rank.first == rank.last == 1
+        return physical.Rank(
+            node=self._name("deduplicate" if plain else "rank"),
+            input=node,
+            state=physical.Input("multiset", side.ttl_ms, isinstance(scan, Scan) and scan.source.mode == "retract"),
+            function=rank.function,
+            first=rank.first,
+            last=rank.last,
+            number=rank.number,
+            strategy=rank.strategy,
+            reason=rank.reason,
+            ties=rank.ties,
+            identity=rank.identity,
+            partition=_shown(map(resolved, rank.partition)),
+            order=tuple(map(_ordered, rank.order)),
+            schema=schema,
+            calc=_calc(top, edge, schema, _named(schema), record),
+            traits=_traits(top, _shown(map(resolved, rank.partition)), edge),
+        )
+
+    def _normalize(self, normalize: Normalize, top: Node, edge: _Edge, record: str) -> physical.Normalize:
+        side, below = normalize.input, columns(normalize.input.input)
+        key = normalize_key(normalize)
+        given = _Edge(
+            types=_carried(side),
+            key=tuple((resolved(name), below[name], True) for name in key),
+            needs_before=False,
+        )
+        node = self._input(side, given)
+        schema = node.calc.output
+        return physical.Normalize(
+            node=self._name("normalize"),
+            input=node,
+            state=physical.Input(side.layout, side.ttl_ms, by_seq=bool(normalize.key)),
+            reason=normalize.reason,
+            calc=_calc(top, edge, schema, _named(schema), record),
+            traits=_traits(top, _shown(map(resolved, key)), edge),
+        )
+
+    def _input(self, side: Side, edge: _Edge) -> physical.Node:
+        """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
+        node = self.node(side.input, edge)
+        if isinstance(node, physical.Operator):
+            fused = already_partitioned(side.input, [(expression, type_) for expression, type_, _ in edge.key])
+            return replace(node, fused=fused)
+        return node
+
+
+def _over(top: Node, input_: Node) -> Node:
+    """The filters and projections above a union, above one of its inputs."""
+    match top:
+        case Filter() | Project():
+            return replace(top, input=_over(top.input, input_))
+        case _:
+            return input_
+
+
+def _summed(node: physical.Node, aggregation: physical.Aggregation) -> physical.Node:
+    """The input of an aggregate with its rows added up before they are shuffled, if they are."""
+    if isinstance(node, physical.Union):
+        return replace(node, inputs=tuple(_summed(each, aggregation) for each in node.inputs))
+    if not isinstance(node, physical.Scan) and node.fused:
+        return node
+    return replace(node, calc=replace(node.calc, partial=aggregation))
 
 
 def _calc(
-    top: Node, edge: _Edge, input_: Record, below: Columns, record: str, *, upsert: bool, nets: bool
+    top: Node, edge: _Edge, input_: Record, below: Columns, record: str, *, upsert: bool = False, nets: bool = True
 ) -> physical.Calc:
     """The calc of a scan or operator whose filters and projections reach up to `top`."""
     conditions, meanings = _merged(top, below)
@@ -141,17 +299,23 @@ def _calc(
     def meaning(expression: exp.Expr) -> exp.Expr:
         return substitute(expression, meanings)
 
-    outputs = {name: compile_scalar(meanings[name], below) for name in edge.carried}
-    output = _record(record, {name: output.type for name, output in outputs.items()})
+    output = _record(record, edge.types)
     parts = tuple(_key_part(meaning(part), below, type_, edge) for part, type_, _ in edge.key)
     return physical.Calc(
         input=input_,
         output=output.nullable() if edge.padded else output,
-        columns=tuple(outputs.values()),
+        columns=tuple(compile_scalar(meanings[name], below) for name in edge.types),
         key=physical.Key(
-            parts, tuple(null_safe for *_, null_safe in edge.key), edge.drop_null and bool(parts), edge.key_record
+            parts,
+            tuple(null_safe for *_, null_safe in edge.key),
+            edge.drop_null and bool(parts),
+            edge.key_record,
+            edge.constant,
         ),
-        sub=tuple(physical.Order(compile_scalar(meanings[name], below)) for name in edge.sub),
+        sub=tuple(
+            physical.Order(compile_scalar(meanings[name], below), descending, nulls_first)
+            for name, descending, nulls_first in edge.sub
+        ),
         predicate=compile_condition(conditions, below),
         side=edge.side,
         upsert=upsert,
@@ -193,13 +357,18 @@ def _identifier(name: str) -> str:
     return plain if not plain[0].isdigit() else f"_{plain}"
 
 
+def _named(record: Record) -> Columns:
+    return {each.name: (each.name, each.type) for each in record.fields}
+
+
+def _carried(side: Side) -> Mapping[str, Type]:
+    below = columns(side.input)
+    return {name: below[name] for name in side.carried}
+
+
 def _input(side: Side) -> physical.Input:
-    return physical.Input(side.layout, side.ttl_ms, by_seq=_replaces(side))
-
-
-def _replaces(side: Side) -> bool:
     scan = base(side.input)
-    return isinstance(scan, Scan) and scan.source.replaces
+    return physical.Input(side.layout, side.ttl_ms, by_seq=isinstance(scan, Scan) and scan.source.replaces)
 
 
 def _stable(join: Join, side: Side) -> bool:
@@ -208,32 +377,25 @@ def _stable(join: Join, side: Side) -> bool:
     return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
 
 
-def _traits(node: Node, partition_key: tuple[str, ...], needs_before: bool) -> physical.Traits:
+def _traits(node: Node, partition_key: tuple[str, ...], asked: _Edge | bool) -> physical.Traits:
     keys = in_order(unique_keys(node), node)
+    needs_before = asked if isinstance(asked, bool) else asked.needs_before
     return physical.Traits(produced(node), keys, keys[0] if keys else (), partition_key, needs_before)
 
 
-def _partition_key(join: Join) -> tuple[str, ...]:
-    return tuple(show(key.left if join.kind != "right" else key.right) for key in join.keys)
+def _shown(expressions: Iterable[exp.Expr]) -> tuple[str, ...]:
+    return tuple(map(show, expressions))
 
 
-def _partitioned_by(query: Query, key: set[str]) -> bool:
-    """Whether rows that share the sink's key are already in one shard."""
-    join = base(query.root)
-    if isinstance(join, Scan):
-        return False
-    if not join.keys:
-        return True
-    selected = {output.unnest().name for name, output in query.outputs.items() if name in key}
-    below = columns(join.left.input) | columns(join.right.input)
+def _written(call: Call) -> str:
+    return show(call.at)
 
-    def decides(own: exp.Expr, side: Side) -> bool:
-        # Rows whose key is NULL are spread by their content, so equal sink keys may be anywhere.
-        name = own.unnest().name if isinstance(own.unnest(), exp.Column) else ""
-        return name in selected & key_columns(join, side) and (join.kind == "inner" or not below[name].nullable)
 
-    return all(
-        (join.kind in ("inner", "left") and decides(each.left, join.left))
-        or (join.kind in ("inner", "right") and decides(each.right, join.right))
-        for each in join.keys
+def _ordered(order: Order) -> str:
+    column = "arrival" if order.column is None else show(resolved(order.column))
+    nulls = (
+        ""
+        if order.column is None or order.nulls_first != order.descending
+        else (" NULLS FIRST" if order.nulls_first else " NULLS LAST")
     )
+    return f"{column}{' DESC' if order.descending else ''}{nulls}"

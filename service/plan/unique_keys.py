@@ -8,6 +8,10 @@ They decide how an operator keeps its input, by which key a sink may replace row
     join            those of a side each of whose rows matches at most one row of the other side; else one of each side
                     together. An inner join's equal columns stand for each other.
     outer join      as above, as far as a pad's NULLs cannot be mistaken for another row
+    semi, anti      those of the left side
+    aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row
+    rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is kept
+    union           none: the same key may come from two inputs
 """
 
 from __future__ import annotations
@@ -17,7 +21,20 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from service.plan import types
-from service.plan.logical import Filter, Join, Node, Project, Scan, Side, columns
+from service.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Normalize,
+    Project,
+    Rank,
+    Scan,
+    Side,
+    Union,
+    Window,
+    columns,
+)
 
 UniqueKey = frozenset[str]
 _MOST = 16
@@ -28,12 +45,21 @@ def unique_keys(node: Node) -> frozenset[UniqueKey]:
     match node:
         case Scan():
             return frozenset([frozenset(map(node.name, node.source.primary_key))] if node.source.primary_key else [])
-        case Filter():
+        case Filter() | Window():
             return unique_keys(node.input)
         case Project():
             return _projected(node)
         case Join():
-            return _joined(node)
+            return unique_keys(node.left.input) if node.filters_left else _joined(node)
+        case Aggregate():
+            group = frozenset(node.group)
+            return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
+        case Rank():
+            return _ranked(node)
+        case Normalize():
+            return unique_keys(node.input.input)
+        case Union():
+            return frozenset()
 
 
 def in_order(keys: Iterable[UniqueKey], node: Node) -> tuple[tuple[str, ...], ...]:
@@ -78,6 +104,16 @@ def _projected(node: Project) -> frozenset[UniqueKey]:
         for column in key:
             variants = [variant | {name} for variant in variants for name in names.get(column, [])]
         found.update(variants)
+    return _minimal(found)
+
+
+def _ranked(node: Rank) -> frozenset[UniqueKey]:
+    found = set(unique_keys(node.input.input))
+    if node.function == "row_number":
+        if node.first == node.last:
+            found.add(frozenset(node.partition))
+        elif node.number is not None:
+            found.add(frozenset([*node.partition, node.number]))
     return _minimal(found)
 
 
