@@ -22,17 +22,22 @@ from service.run.stages import always_runs, stateful
 Unmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
 
+Watch = Callable[[Node, Changes], None]
+"""Told a node and what leaves its calc in a batch."""
+
 
 class MemoryEngine:
     """Keeps the state of one sink's query between batches.
 
-    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy.
+    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `watch` sees
+    all that moves between the nodes.
     """
 
-    def __init__(self, sink: Sink, unmatched: Unmatched | None = None) -> None:
+    def __init__(self, sink: Sink, unmatched: Unmatched | None = None, watch: Watch | None = None) -> None:
         self.sink = sink
         self.state: dict[str, StateSize] = {}
         self._unmatched = unmatched or (lambda _node, _changes: None)
+        self._watch = watch or (lambda _node, _changes: None)
         self._operators: dict[str, Operator] = {node.node: operator(node) for node in stateful(sink)}
         self._stores = {
             name: {arrangement: MemoryStore() for arrangement in each.arrangements}
@@ -57,7 +62,9 @@ class MemoryEngine:
 
     def _run(self, node: Node, rows: Mapping[str, Rows], now: int) -> Changes:
         if isinstance(node, Scan):
-            return calc.run(node.calc, pruned(node, rows))
+            changes = calc.run(node.calc, pruned(node, rows))
+            self._watch(node, changes)
+            return changes
         changes = Changes.concat([self._run(below, rows, now) for below in inputs(node)])
         if isinstance(node, Union):
             return changes
@@ -67,7 +74,9 @@ class MemoryEngine:
         self.state[node.node] = output.state
         if len(output.unmatched):
             self._unmatched(node.node, output.unmatched)
-        return calc.run(node.calc, output.rows)
+        changes = calc.run(node.calc, output.rows)
+        self._watch(node, changes)
+        return changes
 
 
 def pruned(scan: Scan, tables: Mapping[str, Rows]) -> Rows:

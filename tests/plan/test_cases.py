@@ -21,6 +21,7 @@ from service.run.json_rows import decode
 from service.run.memory import Fold, MemoryEngine
 from tests.plan.cases import Case, cases
 from tests.plan.changelogs import World
+from tests.plan.traits import SinkOrder, Traits
 
 CASES = cases()
 RUN = [case for case in CASES if not case.expected.startswith("refused:")]
@@ -37,17 +38,20 @@ def test_the_plan_is_the_one_in_the_file(case: Case, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("case", RUN, ids=lambda case: case.path.stem)
 def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int, tmp_path: Path) -> None:
-    """Folding the changes of a plan gives what the same SQL gives on the folded inputs, after every batch."""
+    """Folding a plan's changes gives what the SQL gives on the folded inputs, and traits hold, after every batch."""
     print(f"seed {seed}")
     job = case.job(tmp_path)
     sink = plan(job, "result")
-    engine = MemoryEngine(sink, unmatched)
+    traits, order = Traits(), SinkOrder(sink)
+    engine = MemoryEngine(sink, unmatched, traits.watch)
     fold = Fold(keyed=sink.mode == "upsert")
     world = World.of(job, _tables(sink), seed)
     oracle = Oracle(case, job.views)
     for number, (batch, tables) in enumerate(world.batches(BATCHES)):
         changes = engine.batch(batch, now=number)
         _check_form(sink, changes)
+        traits.check()
+        order.check(changes)
         fold.apply(changes)
         found = _bag(sink.value, pa.array(fold.payloads, pa.binary()))
         _check_unique(sink, found)

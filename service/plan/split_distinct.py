@@ -1,0 +1,50 @@
+"""A hot group's DISTINCT is split by its values, so that they spread over the shards.
+
+    SELECT g, COUNT(DISTINCT x) … GROUP BY g     COUNT(x) by g over the rows of SELECT DISTINCT g, x
+
+That is done for an aggregate without GROUP BY, whose one group is the hottest there is, and where the hint
+SPLIT_DISTINCT asks for it. All calls must be DISTINCT over the same argument. (Flink's split-distinct option.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.plan.errors import Refusal
+from service.plan.logical import Aggregate, Call, Node, Query, Side, columns, with_inputs
+
+
+def split_distinct(query: Query) -> Query:
+    """Aggregates in two steps where it pays. Raises Refusal for a hint that cannot be followed."""
+    return replace(query, root=_visit(query.root))
+
+
+def _visit(node: Node) -> Node:
+    node = with_inputs(node, _visit)
+    if not isinstance(node, Aggregate):
+        return node
+    argument = _argument(node)
+    if argument is None:
+        if node.split_distinct:
+            raise Refusal("SPLIT_DISTINCT needs calls that are all DISTINCT over one and the same column", node.at)
+        return node
+    if not (node.is_global or node.split_distinct):
+        return node
+    # MIN and MAX of different values are those of all, so their DISTINCT never mattered.
+    values = Aggregate(node.input, tuple(dict.fromkeys([*node.group, argument])), {}, is_global=False, at=node.at)
+    calls = {name: replace(call, distinct=False) for name, call in node.calls.items()}
+    return replace(node, input=Side(values), calls=calls)
+
+
+def _argument(node: Aggregate) -> str | None:
+    """The one column that all calls are DISTINCT over."""
+
+    def alone(call: Call) -> bool:
+        return call.distinct and len(call.arguments) == 1 and call.filter is None
+
+    if not node.calls or not all(map(alone, node.calls.values())):
+        return None
+    found = {call.arguments[0] for call in node.calls.values()}
+    argument = found.pop()
+    below = columns(node.input.input)
+    return argument if not found and below[argument].orderable else None

@@ -1,0 +1,82 @@
+"""What the plan says of the rows that leave each node, held against the rows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pyarrow as pa
+
+from avro import codec
+from avro.order import comparable, join_bytes
+from operators.changes import Changes, RowKind
+from service.plan.physical import Node, Scan, Sink
+
+
+class Traits:
+    """Collects what leaves each node, and checks it after every batch."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Counter[bytes]] = defaultdict(Counter)
+        self._nodes: dict[str, Node] = {}
+
+    def watch(self, node: Node, changes: Changes) -> None:
+        """Take in one batch of a node, and check the kinds of its changes."""
+        mode = node.traits.mode
+        kinds = set(changes.kind.tolist())
+        if mode == "append":
+            assert kinds <= {RowKind.INSERT}, f"{node.node} takes back rows"
+        if mode == "upsert":
+            assert RowKind.UPDATE_BEFORE not in kinds, f"{node.node} puts out -U"
+        if isinstance(node, Scan) and mode != "append":
+            # What a table lacks of an exact changelog is the consumer's business.
+            return
+        if node.calc.partial is None:
+            self._nodes[node.node] = node
+            rows = self._rows[node.node]
+            for payload, weight in zip(changes.payload.to_pylist(), changes.weight.tolist(), strict=True):
+                rows[payload] += weight
+
+    def check(self) -> None:
+        """After a batch: no row is there less than not at all, and unique keys are unique."""
+        for name, node in self._nodes.items():
+            assert all(count >= 0 for count in self._rows[name].values()), f"{name} takes back what it never gave"
+            payloads = list(self._rows[name].elements())
+            known = set(node.calc.output.names)
+            for key in node.traits.unique_keys:
+                if known.issuperset(key):
+                    values = key_values(node, payloads, key)
+                    assert len(set(values)) == len(values), f"{name}: {key} is not unique"
+
+
+def key_values(node: Node, payloads: list[bytes], key: tuple[str, ...]) -> list[bytes]:
+    """The key of each row as bytes that are equal where the keys are."""
+    rows = codec.read(node.calc.output, pa.array(payloads, pa.binary()))
+    if not key:
+        return [b""] * len(payloads)
+    values: list[bytes] = join_bytes([comparable(rows.column(column)) for column in key]).to_pylist()
+    return values
+
+
+class SinkOrder:
+    """The order of changes under each key of a sink: a row is there before it is replaced or deleted, and then gone."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._live: dict[bytes, bytes] = {}
+
+    def check(self, changes: Changes) -> None:
+        """One batch, in the order in which it is written."""
+        if not self._sink.key or self._sink.mode == "append":
+            return
+        columns = zip(changes.kind.tolist(), changes.key.to_pylist(), changes.payload.to_pylist(), strict=True)
+        for kind, key, payload in columns:
+            match kind:
+                case RowKind.INSERT:
+                    assert key not in self._live or self._sink.mode == "upsert", "an inserted row is new"
+                    self._live[key] = payload
+                case RowKind.UPDATE_AFTER:
+                    self._live[key] = payload
+                case RowKind.UPDATE_BEFORE | RowKind.DELETE if self._sink.mode == "retract":
+                    assert self._live.pop(key, None) == payload, "what is taken back is what was there"
+                case _:
+                    self._live.pop(key, None)
