@@ -132,6 +132,12 @@ def add_up(spec: AggregateSpec, changes: Changes) -> Changes:
     return Changes.concat([sums, *values])
 
 
+def group_of_sums(spec: AggregateSpec, payloads: pa.BinaryArray) -> pa.BinaryArray:
+    """The packed group columns in the payloads of partial changes that came back unmatched: such are always sums."""
+    groups: pa.BinaryArray = unpack("nb" + spec.row_kinds, payloads)[1]
+    return groups
+
+
 def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
     """The raw changes among them, which are those at `row`."""
     if len(row) < len(changes):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from operators.changes import Block, Changes, Counters, Rows
-from service.calc import run
 from service.kafka.dead_letter import as_changes
 from service.kafka.decode import Decoder
 from service.kafka.fetch import Fetcher
@@ -18,7 +17,8 @@ from service.kafka.offsets import Range
 from service.kafka.record import Records
 from service.kafka.spec import OPTION, SourceSpec, from_option
 from service.metrics import add, sample
-from service.plan.physical import Calc, Scan
+from service.plan.physical import Scan
+from service.route import Route
 from service.spark.blocks import cut
 
 LabelledBlock = tuple[int, Block]
@@ -30,7 +30,7 @@ class _Table:
 
     scan: Scan
     decoder: Decoder
-    calcs: list[Calc] = field(default_factory=list)
+    routes: list[Route] = field(default_factory=list)
 
 
 class Reading:
@@ -82,7 +82,7 @@ class Reading:
             _spend(counters, "calc", started)
 
     def _calculated(self, table: _Table, rows: Rows) -> list[Changes]:
-        return [run(calc, rows) for calc in table.calcs] if len(rows) else []
+        return [route(rows) for route in table.routes] if len(rows) else []
 
     def _packed(self, changes: Changes) -> Iterator[LabelledBlock]:
         labels = self._spec.placement
@@ -93,13 +93,13 @@ class Reading:
 
 def _tables(spec: SourceSpec) -> dict[str, list[_Table]]:
     tables: dict[str, list[_Table]] = {}
-    for scan in spec.scans:
+    for scan, route in zip(spec.scans, spec.routes, strict=True):
         of_topic = tables.setdefault(scan.topic, [])
         same = next((table for table in of_topic if _reads_alike(table.scan, scan)), None)
         if same is None:
             same = _Table(scan, Decoder(scan, spec.registry, tolerate=spec.tolerate))
             of_topic.append(same)
-        same.calcs.append(scan.calc)
+        same.routes.append(route)
     return tables
 
 

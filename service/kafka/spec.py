@@ -15,14 +15,16 @@ from typing import Any
 from avro.registry import Registry
 from operators.emission import Form
 from service.plan.physical import RowKindHeader, Scan
+from service.route import Route
 
 OPTION = "secret.spec"
 
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """A source: every scan that feeds one operator, or the one that feeds a sink.
+    """A source: every scan that feeds one stage of operators, or those that feed a sink.
 
+    - `members`: for each scan the place of the operator in the stage that takes its rows in; all 0 if not given.
     - `kafka`: librdkafka settings.
     - `placement`: Spark's label of each of the consumer's logical shards.
     - `tasks`: the most read tasks of a batch; `rows_per_task`: the fewest rows for which there is a further one.
@@ -35,12 +37,21 @@ class SourceSpec:
     scans: tuple[Scan, ...]
     kafka: Mapping[str, str]
     registry: Registry
+    members: tuple[int, ...] = ()
     placement: tuple[int, ...] = (0,)
     tasks: int = 2
     rows_per_task: int = 5_000
     rows_per_batch: int = 200_000
     tolerate: bool = False
     drain_file: str | None = None
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The way of each scan's rows to the consumer."""
+        members = self.members or (0,) * len(self.scans)
+        return tuple(
+            Route(scan.calc, member, len(self.placement)) for scan, member in zip(self.scans, members, strict=True)
+        )
 
 
 @dataclass(frozen=True)

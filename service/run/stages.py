@@ -7,8 +7,9 @@ stateful task per shard. Its members are handed their changes in memory, and onl
                           ◀──────────────  ◀─ scan
                           ◀──────────────  ◀─ [ another stage ]
 
-What comes from outside says in its side which member it is for (`service.route`), and a side has few bits. Where there
-are more members than that, the rest of them become stages of their own, which costs a shuffle and changes nothing else.
+What comes from outside says in its side which member it is for (`service.spark.members`), and a side has few bits.
+Where there are more members than that, the rest of them become stages of their own, which costs a shuffle and changes
+nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from operators.changes import binary
 from operators.hashing import hash64
 from service.plan.physical import Aggregate, Node, Operator, Scan, Sink, Union, inputs, walk
-from service.route import MOST_MEMBERS
+from service.spark.members import MOST_MEMBERS
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """A physical plan as a Spark streaming query.
 
-    scans of one operator ─▶ one Kafka source ─┐
-    operators below it ────────────────────────┴▶ shuffle by shard ─▶ operator + calc ─▶ … ─▶ [shuffle] ─▶ Kafka sink
+    scans of one stage ─▶ one Kafka source ─┐
+    stages below it ────────────────────────┴▶ shuffle by shard ─▶ operators + calcs ─▶ … ─▶ [shuffle] ─▶ Kafka sink
 
-Every edge is the pair (shard, block). All scans that feed one operator are one source, so that a stage of their own
-is all they cost.
+Every edge is the pair (shard, block). All scans that feed one stage are one source, so that a stage of their own is
+all they cost. Where a stage has one shard, whoever feeds it knows no other label.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from service import calc
 from service.job.model import Job
 from service.kafka.sink import SINK, KafkaSink
 from service.kafka.source import SOURCE, KafkaSource
 from service.kafka.spec import OPTION, SinkSpec, SourceSpec, to_option
 from service.kafka.topics import SchemaIds, progress_name
-from service.plan.physical import Node, Scan, Sink
+from service.plan.physical import Scan, Sink
+from service.route import Route
 from service.run.operators import operator
+from service.run.stages import Inflow, Stage, always_runs, shard_without_key, stage, without_unions
 from service.run.topics import Connection
-from service.run.unmatched import dead_letters
+from service.run.unmatched import DeadLetters, sides
+from service.spark.members import Member
 from service.spark.placement import placement
 from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
 
-Source = Callable[[Sequence[Scan], Sequence[int]], DataFrame]
-"""Makes the one source of all scans that feed an operator: their blocks, under the labels of the operator's shards."""
+Source = Callable[[Sequence[Inflow], Sequence[int]], DataFrame]
+"""Makes the one source of all scans that feed a stage: their blocks, under the labels of the stage's shards."""
 
 
 @dataclass(frozen=True)
@@ -66,35 +68,51 @@ def start(spark: SparkSession, sink: Sink, ids: SchemaIds, checkpoint: str, at: 
 def assemble(sink: Sink, job: Job, source: Source) -> DataFrame:
     """The blocks that reach the sink, all of one shard of its key in one partition where that matters."""
     labels = placement(job.parallelism, job.parallelism) if sink.exchange else [0]
-    blocks = _blocks(sink.input, labels, job, source)
+    blocks = _united([Inflow(node, 0) for node in without_unions(sink.input)], labels, job, source)
     return blocks.repartition(job.parallelism, "shard") if sink.exchange else blocks
 
 
-def _blocks(node: Node, labels: Sequence[int], job: Job, source: Source) -> DataFrame:
-    """The blocks that a node puts out, each labelled for one of the consumer's shards."""
-    if isinstance(node, Scan):
-        return source([node], labels)
+def _united(inflows: Sequence[Inflow], labels: Sequence[int], job: Job, source: Source) -> DataFrame:
+    """The blocks of all inflows of one consumer, labelled for its shards."""
+    frames = [
+        _blocks(stage(inflow.node), Route(inflow.node.calc, inflow.member, len(labels)), labels, job, source)
+        for inflow in inflows
+        if not isinstance(inflow.node, Scan)
+    ]
+    if scans := [inflow for inflow in inflows if isinstance(inflow.node, Scan)]:
+        frames.append(source(scans, labels))
+    return reduce(DataFrame.union, frames)
+
+
+def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: Source) -> DataFrame:
+    """The blocks that a stage puts out, each labelled for one of its consumer's shards."""
     shards = placement(job.parallelism, job.parallelism)
-    inputs = (node.left, node.right)
-    frames = [_blocks(child, shards, job, source) for child in inputs if not isinstance(child, Scan)]
-    if scans := [child for child in inputs if isinstance(child, Scan)]:
-        frames.append(source(scans, shards))
+    own = [shards[shard_without_key(job.parallelism)]] if of.has_one_shard else shards
     processor = OperatorProcessor(
-        node.node,
-        operator(node),
-        partial(calc.run, node.calc),
+        [
+            Member(
+                member.node.node,
+                operator(member.node),
+                way_out if member.feeds is None else Route(member.node.calc),
+                member.feeds,
+                sides(member.node),
+                always_runs(member.node),
+                DeadLetters(member.node) if job.unmatched == "dead_letter" else None,
+            )
+            for member in of.members
+        ],
         shards=job.parallelism,
         labels=labels,
         unmatched=job.unmatched,
-        wrap=partial(dead_letters, node) if job.unmatched == "dead_letter" else None,
     )
-    blocks = reduce(DataFrame.union, frames).groupBy("shard")
+    blocks = _united(of.inflows, own, job, source).groupBy("shard")
     return blocks.transformWithStateInPandas(processor, EDGE_SCHEMA, "Append", "ProcessingTime")
 
 
-def _source(spark: SparkSession, at: Deployment, scans: Sequence[Scan], labels: Sequence[int]) -> DataFrame:
+def _source(spark: SparkSession, at: Deployment, scans: Sequence[Inflow], labels: Sequence[int]) -> DataFrame:
     spec = SourceSpec(
-        scans=tuple(scans),
+        scans=tuple(each.node for each in scans if isinstance(each.node, Scan)),
+        members=tuple(each.member for each in scans),
         kafka=at.connection.kafka,
         registry=at.connection.registry,
         placement=tuple(labels),

@@ -18,12 +18,13 @@ from pyspark.sql import DataFrame
 
 from operators.changes import Block, Changes, RowKind
 from operators.emission import net
-from service import calc
 from service.job.model import Job
 from service.metrics import parse
 from service.plan.physical import Scan, Sink
+from service.route import Route
 from service.run.errors import QueryFailedError
 from service.run.memory import pruned
+from service.run.stages import Inflow
 from service.run.streaming import assemble
 from service.run.trial import Batch, Engine
 from service.spark.errors import surfaced
@@ -51,13 +52,17 @@ def _run(
     def collect(frame: DataFrame, batch: int) -> None:
         outputs[batch] = [Block.from_bytes(bytes(row["block"])) for row in frame.collect()]
 
-    def source(scans: Sequence[Scan], labels: Sequence[int]) -> DataFrame:
-        folder = scratch / "sources" / "-".join(scan.node for scan in scans)
+    def source(inflows: Sequence[Inflow], labels: Sequence[int]) -> DataFrame:
+        ways = [
+            (each.node, Route(each.node.calc, each.member, len(labels)))
+            for each in inflows
+            if isinstance(each.node, Scan)
+        ]
+        folder = scratch / "sources" / "-".join(scan.node for scan, _ in ways)
         folder.mkdir(parents=True)
         for number, batch in enumerate(batches):
-            _write(
-                folder / f"{number:08}.parquet", [calc.run(scan.calc, pruned(scan, batch)) for scan in scans], labels
-            )
+            changes = Changes.concat([route(pruned(scan, batch)) for scan, route in ways])
+            write(folder / f"{number:08}.parquet", changes, labels)
         return spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
     try:
@@ -83,12 +88,14 @@ def _run(
         yield net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
 
 
-def _write(path: Path, sides: Sequence[Changes], labels: Sequence[int]) -> None:
-    parts = Changes.concat(sides).split(len(labels))
-    rows = [(label, Block(part).to_bytes()) for label, part in zip(labels, parts, strict=True) if len(part)]
+def write(path: Path, changes: Changes, labels: Sequence[int]) -> None:
+    """Leave the blocks of one batch of one source in a file, at least one."""
+    parts = zip(labels, changes.split(len(labels)), strict=True)
+    # A source says that there was a batch also where it has no change.
+    rows = [(label, Block(part)) for label, part in parts if len(part)] or [(labels[0], Block(changes))]
     columns = {
         "shard": pa.array([label for label, _ in rows], pa.int32()),
-        "block": pa.array([block for _, block in rows], pa.binary()),
+        "block": pa.array([block.to_bytes() for _, block in rows], pa.binary()),
     }
     # Read once and at once. Uncompressed, because snappy wants to unpack a library of its own where it may not.
     pq.write_table(pa.table(columns), path, compression="none")

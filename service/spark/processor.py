@@ -1,9 +1,9 @@
-"""One stateful processor for every operator: blocks of one shard in, blocks for the next consumer's shards out.
+"""One stateful processor for every stage: blocks of one shard in, blocks for the next consumer's shards out.
 
-Per batch and shard: the blocks are joined into one batch of changes, dead letters are set aside, the operator runs
-over its arrangements, the calc at its exit sends what came out on its way, and the result is split by the consumer's
-shards and cut into blocks. Counters that rode in go out again with the first block, exactly once, with this
-operator's own added.
+Per batch and shard: the blocks are joined into one batch of changes, and dead letters are set aside. Member by member,
+each after those that feed it, the operator runs over its arrangements, and the calc at its exit sends what came out on
+its way: to another member, or out of the stage. What leaves is split by the consumer's shards and cut into blocks.
+Counters that rode in go out again with the first block, exactly once, with the members' own added.
 
 The class and everything that it holds are pickled by module name, so all of it must be importable in a worker.
 """
@@ -11,7 +11,7 @@ The class and everything that it holds are pickled by module name, so all of it 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,63 +19,56 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from operators.changes import Block, Changes, RowKind, Rows, binary
-from operators.operator import Operator, Output
+from operators.changes import Block, Changes, Counters, RowKind, constant
+from service.metrics import add
 from service.spark.blocks import Tally, cut
 from service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
 from service.spark.errors import UnmatchedRetractionError
+from service.spark.members import Member, addressed
 from service.spark.store import SparkStore, open_map
 
 EDGE_SCHEMA = "shard int, block binary"
 """The two columns of every edge."""
 
-Calc = Callable[[Rows], Changes]
-"""What runs at the exit of the operator: its rows as changes for the consumer."""
-
-Wrap = Callable[[Changes], pa.BinaryArray]
-"""The dead letter record of each of these unmatched retractions."""
-
 
 class OperatorProcessor(StatefulProcessor):
-    """Runs an operator over the shard that Spark groups by.
+    """Runs the members of a stage over the shard that Spark groups by.
 
     Args:
-        node: the operator's name in the plan, which labels its counters.
-        operator: the operator itself.
-        calc: what runs at its exit.
-        shards: how many shards this operator has; the grouping key is a label of `placement(shards, …)`.
-        labels: a label per shard of the consumer; a single one where nothing is shuffled any more.
+        members: the operators, each before the one that it feeds; what leaves the stage comes from the last.
+        shards: how many shards the stage has; the grouping key is a label of `placement(shards, …)`.
+        labels: a label per shard of the consumer; a single one where all goes to one shard or nothing is shuffled.
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
-        wrap: makes the dead letters, where `unmatched` asks for them.
         limits: of the run cache.
     """
 
     def __init__(
         self,
-        node: str,
-        operator: Operator,
-        calc: Calc,
+        members: Sequence[Member],
         *,
         shards: int,
         labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
-        wrap: Wrap | None = None,
         limits: CacheLimits = DEFAULT_LIMITS,
     ) -> None:
-        assert wrap is not None or unmatched != "dead_letter", "dead letters need something that makes them"
-        self._node = node
-        self._operator = operator
-        self._calc = calc
+        if unmatched == "dead_letter":
+            assert all(member.wrap is not None for member in members), "dead letters need something that makes them"
+        self._members = tuple(members)
         self._shards = shards
         self._labels = tuple(labels)
         self._unmatched = unmatched
-        self._wrap = wrap
         self._limits = limits
-        self._maps: Mapping[str, MapState] = {}
+        self._maps: Sequence[Mapping[str, MapState]] = ()
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open one map per arrangement; Spark calls this at the start of every task."""
-        self._maps = {name: open_map(handle, name, ttl) for name, ttl in self._operator.arrangements.items()}
+        """Open one map per member and arrangement; Spark calls this at the start of every task."""
+        self._maps = [
+            {
+                name: open_map(handle, member.arrangement(name), ttl)
+                for name, ttl in member.operator.arrangements.items()
+            }
+            for member in self._members
+        ]
 
     def handleInputRows(  # noqa: N802 -- Spark's name
         self,
@@ -89,31 +82,52 @@ class OperatorProcessor(StatefulProcessor):
             yield pd.DataFrame({"shard": np.array([shard], np.int32), "block": [block.to_bytes()]})
 
     def apply(self, shard: int, blocks: Sequence[Block], now: int) -> Iterator[tuple[int, Block]]:
-        """The blocks that one batch of shard number `shard` gives, each with the label that it goes to."""
-        tally = Tally(self._node)
+        """The blocks that one batch of shard number `shard` gives, each with the label that it goes to.
+
+        There is always one, so that whoever comes after knows that there was a batch.
+        """
+        counters: dict[str, float] = {}
         for block in blocks:
-            tally.merge(block.counters)
+            add(counters, block.counters)
+        leaving = Changes.concat(list(self._run(shard, blocks, now, counters)))
+        carried: Mapping[str, float] | None = counters
+        for label, part in zip(self._labels, leaving.split(len(self._labels)), strict=True):
+            for piece in cut(part):
+                yield label, Block(piece, carried or {})
+                carried = None
+        if carried is not None:
+            yield self._labels[shard % len(self._labels)], Block(Changes.empty(), carried)
+
+    def _run(self, shard: int, blocks: Sequence[Block], now: int, counters: dict[str, float]) -> Iterator[Changes]:
+        """What leaves the stage."""
         changes = Changes.concat([block.changes for block in blocks])
         dead = changes.kind == RowKind.DEAD_LETTER
-        out = [changes.filter(dead)]
-        if not dead.all():
-            out += self._process(shard, changes.filter(~dead), now, tally)
-        counters = tally.counters
-        for label, part in zip(self._labels, Changes.concat(out).split(len(self._labels)), strict=True):
-            for piece in cut(part):
-                yield label, Block(piece, counters)
-                counters = {}
-        if counters:
-            yield self._labels[shard % len(self._labels)], Block(Changes.empty(), counters)
+        yield changes.filter(dead)
+        live = changes.filter(~dead)
+        inbox = [[addressed(live, place)] for place in range(len(self._members))]
+        for place, member in enumerate(self._members):
+            own = Changes.concat(inbox[place])
+            if not len(own) and not member.always_runs:
+                continue
+            result, lost, counted = self._process(place, shard, own, now)
+            add(counters, counted)
+            if member.feeds is None:
+                yield result
+            else:
+                inbox[member.feeds].append(result)
+            yield self._letters(member, lost)
 
-    def _process(self, shard: int, changes: Changes, now: int, tally: Tally) -> list[Changes]:
+    def _process(self, place: int, shard: int, changes: Changes, now: int) -> tuple[Changes, Changes, Counters]:
+        """What a member puts out, under its calc; its unmatched retractions; what it counted."""
+        member = self._members[place]
+        tally = Tally(member.node)
         cache = worker_cache(self._limits)
-        stores = {name: SparkStore(state, cache) for name, state in self._maps.items()}
+        stores = {name: SparkStore(state, cache) for name, state in self._maps[place].items()}
         tally.add_rows_in(changes.kind)
         started = time.perf_counter()
-        output = self._operator.process(changes, stores, now)
+        output = member.operator.process(changes, stores, now)
         processed = time.perf_counter()
-        result = self._calc(output.rows)
+        result = member.calc(output.rows)
         state = sum(store.seconds for store in stores.values())
         tally.add_seconds("state", state)
         tally.add_seconds("operator", processed - started - state)
@@ -122,29 +136,30 @@ class OperatorProcessor(StatefulProcessor):
         tally.set_state(shard, output.state)
         tally.add_merged(output.merged_rows)
         tally.add_unmatched(len(output.unmatched))
-        return [result, self._dead_letters(output)] if len(output.unmatched) else [result]
+        return result, output.unmatched, tally.counters
 
-    def _dead_letters(self, output: Output) -> Changes:
-        """What the policy makes of the unmatched retractions."""
-        lost = output.unmatched
+    def _letters(self, member: Member, lost: Changes) -> Changes:
+        """What the policy makes of unmatched retractions."""
+        if not len(lost):
+            return lost
         if self._unmatched == "fail":
             first = int(lost.seq.argmin())
             seq = int(lost.seq[first])
             raise UnmatchedRetractionError(
-                f"{self._node}: {len(lost)} retraction(s) of one batch found no row to take back, and the job says "
-                f"`unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} on the "
-                f"{'right' if lost.side[first] else 'left'} input, from offset {seq >> 16} of partition "
-                f"{seq & 0xFFFF}. Either mend the source (does it retract rows it never sent, or rows older than the "
-                "TTL?), or set `unmatched: dead_letter` or `ignore`."
+                f"{member.node}: {len(lost)} retraction(s) of one batch found no row to take back, and the job says "
+                f"`unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
+                f"{member.sides[int(lost.side[first])]}, offset {seq >> 16} of partition {seq & 0xFFFF}. Either mend "
+                "the source (does it retract rows it never sent, or rows older than the TTL?), or set "
+                "`unmatched: dead_letter` or `ignore`."
             )
-        if self._wrap is None:
+        if self._unmatched == "ignore" or member.wrap is None:
             return Changes.empty()
         return Changes(
             side=np.zeros(len(lost), np.int8),
             kind=np.full(len(lost), RowKind.DEAD_LETTER, np.int8),
             hash=lost.hash,
             key=pa.nulls(len(lost), pa.binary()),
-            sub=binary([b""] * len(lost)),
+            sub=constant(b"", len(lost)),
             seq=lost.seq,
-            payload=self._wrap(lost),
+            payload=member.wrap(lost),
         )

@@ -20,9 +20,10 @@ from operators.changes import Block
 from service.metrics import parse
 from service.spark.cache import CacheLimits
 from service.spark.placement import placement
-from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
+from service.spark.processor import EDGE_SCHEMA
 from service.spark.session import session
 from tests.bench.blocks import BlockSource, Keep, block, nothing
+from tests.spark.running import alone
 
 SHARDS = 2
 LARGE = 100_000
@@ -76,7 +77,7 @@ def measure(
     """One query of `batches` batches with `rows` changes per shard; `cold` reads every blob from the state store."""
     limits = CacheLimits(0, 0) if cold else CacheLimits()
     labels = placement(SHARDS, SHARDS)
-    processor = OperatorProcessor("bench", Keep(), nothing, shards=SHARDS, labels=labels, limits=limits)
+    processor = alone("bench", Keep(), nothing, shards=SHARDS, labels=labels, limits=limits)
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -8,16 +8,15 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 
 from operators.changes import Block
-from service.spark.processor import OperatorProcessor
 from service.spark.session import session
 from tests.spark.distinct import Distinct, by_payload, changes
-from tests.spark.running import Query
+from tests.spark.running import Query, alone
 
 
 def main(folder: Path) -> None:
     """Run a query, let it fail, and stop."""
     spark = session("quiet", master="local[1]", parallelism=1, checkpoint=str(folder))
-    processor = OperatorProcessor("distinct", Distinct(), by_payload, shards=1, labels=[0], unmatched="fail")
+    processor = alone("distinct", Distinct(), by_payload, shards=1, labels=[0], unmatched="fail")
     query = Query(spark, folder, processor, shards=1)
     query.add({0: [Block(changes(("+I", "a")))]}, {0: [Block(changes(("-D", "b")))]})
     try:

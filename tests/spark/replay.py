@@ -18,14 +18,13 @@ from operators.changes import Block, Changes, RowKind, Rows, binary
 from operators.operator import Output
 from operators.store import BlobStore
 from service.spark.cache import CacheLimits
-from service.spark.processor import OperatorProcessor
 from tests.changelogs import Change
 from tests.laws.cases import ALL
 from tests.laws.laws import MemoryWorld, Played
 from tests.laws.subjects import Subject
 from tests.oracle.inputs import Batches
 from tests.spark.distinct import by_payload
-from tests.spark.running import Query
+from tests.spark.running import Query, alone
 
 Run = tuple[int, tuple[tuple[Change, ...], ...], bool]
 """A subject's number, its batches and whether it is stopped in between."""
@@ -73,7 +72,7 @@ class RocksDBWorld:
 
         There is no cache: what a batch reads comes from RocksDB.
         """
-        processor = OperatorProcessor(
+        processor = alone(
             "replay", Replay(), by_payload, shards=len(runs), labels=[0], limits=CacheLimits(worker=0, disk=0)
         )
         query = Query(spark, folder, processor, shards=len(runs))

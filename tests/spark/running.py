@@ -8,17 +8,25 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from operators.changes import Block, Changes
+from operators.operator import Operator
+from service.spark.members import Calc, Member, Wrap
 from service.spark.placement import placement
 from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
 
 Batch = Mapping[int, Sequence[Block]]
 """The blocks of one batch by shard number."""
+
+
+def alone(node: str, operator: Operator, calc: Calc, wrap: Wrap | None = None, **options: Any) -> OperatorProcessor:
+    """A stage of one operator."""
+    return OperatorProcessor([Member(node, operator, calc, wrap=wrap)], **options)
 
 
 @dataclass

@@ -18,9 +18,8 @@ from service.spark.blocks import cut
 from service.spark.cache import CacheLimits
 from service.spark.errors import UnmatchedRetractionError
 from service.spark.placement import placement
-from service.spark.processor import OperatorProcessor
 from tests.spark.distinct import Distinct, by_payload, changes
-from tests.spark.running import fold
+from tests.spark.running import alone, fold
 
 ROWS_IN = sample("rowkind_operator_rows_in_total", operator="distinct", kind="+I")
 ROWS_OUT = sample("rowkind_operator_rows_out_total", operator="distinct", kind="+I")
@@ -37,7 +36,7 @@ class Running:
     """A processor over Spark's in-memory double of its state."""
 
     def __init__(self, labels: Sequence[int] = (0,), *, shards: int = 1, **options: Any) -> None:
-        processor = OperatorProcessor(
+        processor = alone(
             "distinct", Distinct(), by_payload, shards=shards, labels=labels, limits=CacheLimits(0, 0), **options
         )
         self._tester = TwsTester(pickle.loads(pickle.dumps(processor)), timeMode="ProcessingTime")
@@ -166,6 +165,6 @@ def test_large_output_is_cut() -> None:
 
 def test_a_processor_is_pickled_by_the_name_of_its_module() -> None:
     """What Spark ships of the processor are names and values, and no code."""
-    processor = OperatorProcessor("distinct", Distinct(), by_payload, shards=1, labels=[0])
+    processor = alone("distinct", Distinct(), by_payload, shards=1, labels=[0])
     assert b"service.spark.processor" in pickle.dumps(processor)
     assert len(pickle.dumps(processor)) < 1000

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -20,10 +21,9 @@ from operators.store import BlobStore, MemoryStore
 from service.metrics import sample
 from service.spark.errors import surfaced
 from service.spark.placement import placement
-from service.spark.processor import OperatorProcessor
 from service.spark.store import backstop
 from tests.spark.distinct import Distinct, by_payload, changes
-from tests.spark.running import Query, fold
+from tests.spark.running import Query, alone, fold
 
 pytestmark = pytest.mark.spark
 
@@ -32,15 +32,15 @@ LABELS = placement(SHARDS, 2)
 UNMATCHED = sample("rowkind_unmatched_retractions_total", operator="distinct")
 
 
-def query(spark: SparkSession, folder: Path, operator: Distinct | None = None, **options: object) -> Query:
+def query(spark: SparkSession, folder: Path, operator: Distinct | None = None, **options: Any) -> Query:
     """A query of the test operator."""
-    processor = OperatorProcessor(
+    processor = alone(
         "distinct",
         operator or Distinct(),
         by_payload,
         shards=SHARDS,
         labels=LABELS,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
     return Query(spark, folder, processor, SHARDS)
 
@@ -157,7 +157,7 @@ def test_blobs_that_nobody_touches_expire_in_the_state_store(spark: SparkSession
 
 def stored(spark: SparkSession, folder: Path) -> int:
     """How many entries the state store holds."""
-    reader = spark.read.format("statestore").option("stateVarName", "rows")
+    reader = spark.read.format("statestore").option("stateVarName", "distinct.rows")
     return reader.load(str(folder / "checkpoint")).count()
 
 

@@ -11,10 +11,9 @@ from operators.changes import Block
 from operators.store import MemoryStore
 from service.spark.cache import CacheLimits, RunCache, digest
 from service.spark.errors import StateDamagedError
-from service.spark.processor import OperatorProcessor
 from service.spark.store import SparkStore, backstop, open_map
 from tests.spark.distinct import by_payload, changes
-from tests.spark.running import Query
+from tests.spark.running import Query, alone
 from tests.spark.store_contract import CHECKS, NOISE, SMALL, RunChecks
 
 
@@ -29,9 +28,7 @@ def test_the_memory_store_keeps_the_contract(name: str) -> None:
 
 def run_on_rocksdb(spark: SparkSession, folder: Path, limits: CacheLimits, cached: bool) -> dict[str, list[str]]:
     """What came of each step of each check, every check on a shard of its own."""
-    processor = OperatorProcessor(
-        "checks", RunChecks(cached), by_payload, shards=len(CHECKS), labels=[0], limits=limits
-    )
+    processor = alone("checks", RunChecks(cached), by_payload, shards=len(CHECKS), labels=[0], limits=limits)
     query = Query(spark, folder, processor, shards=len(CHECKS))
     for step in range(max(map(len, CHECKS.values()))):
         query.add(
