@@ -62,7 +62,7 @@ class Planner:
         ends = {at: max(end, begin[at]) for at, end in ends.items()}
         # A reset after a loss moves the offset even where no record comes of it, or the next batch would reset again.
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
-        if ends == begin and not moved:
+        if ends == begin and not moved and not self._opens_with(start):
             return start
         end = admit(begin, ends, rows) if rows is not None else ends
         return Offset(end, view.topics.ids, begin)
@@ -83,7 +83,12 @@ class Planner:
         if any(end.at[at] > begin.get(at, 0) for at in end.at):
             view = self._look(afresh=True)
             begin = self._begin(replace(start, at=begin, ids=end.ids), view)
-        return divide(begin, end.at, self._spec.tasks, self._spec.rows_per_task)
+        tasks = divide(begin, end.at, self._spec.tasks, self._spec.rows_per_task)
+        return [()] if not tasks and self._opens_with(start) else tasks
+
+    def _opens_with(self, start: Offset) -> bool:
+        """Whether the batch that begins here is the first one, of a source that has one in any case."""
+        return self._spec.opens and not start.begin
 
     def _begin(self, start: Offset, view: _View) -> dict[At, int]:
         """The beginning of each partition after `start`: a new one at its beginning, a lost one where the user says."""

@@ -50,7 +50,7 @@ class Reading:
         """The blocks of all records in the ranges, each with the label of its shard."""
         # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.
         with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
-            more = True
+            more, sent = True, False
             while more:
                 with _no_cycles():
                     counters: dict[str, float] = {}
@@ -62,7 +62,8 @@ class Reading:
                     started = time.perf_counter()
                     blocks = list(self._packed(Changes.concat(changes)))
                     _spend(counters, "pack", started)
-                if chunk:
+                if chunk or (self._spec.opens and not sent):
+                    sent = True
                     yield from _with_counters(blocks, counters, self._spec.placement[0])
 
     def _changes(self, records: Records, counters: dict[str, float]) -> Iterator[Changes]:

@@ -30,6 +30,8 @@ class SourceSpec:
     - `tasks`: the most read tasks of a batch; `rows_per_task`: the fewest rows for which there is a further one.
     - `rows_per_batch`: the most rows of a batch, over all topics.
     - `tolerate`: records that are no rows become dead letters; else they fail the query.
+    - `opens`: the query has something to say of empty topics too. The source has a first batch then even if there is
+      nothing to read, and each of its tasks sends a block, perhaps an empty one.
     - `drain_file`: a file on the driver; from when it exists the source offers nothing new, so that a job can end
       between two batches.
     """
@@ -43,6 +45,7 @@ class SourceSpec:
     rows_per_task: int = 5_000
     rows_per_batch: int = 200_000
     tolerate: bool = False
+    opens: bool = False
     drain_file: str | None = None
 
     @property

@@ -7,7 +7,22 @@ below the state and anything above the last operator may change freely only if n
 
 from __future__ import annotations
 
-from service.plan.physical import Calc, Input, Join, Key, Scan, Sink, walk
+from service.plan.physical import (
+    Aggregate,
+    AggregateCall,
+    Calc,
+    Input,
+    Join,
+    Key,
+    Normalize,
+    Order,
+    Rank,
+    Scan,
+    Sink,
+    Union,
+    inputs,
+    walk,
+)
 
 Fingerprint = dict[str, str]
 
@@ -16,19 +31,15 @@ def fingerprint(sink: Sink, parallelism: int) -> Fingerprint:
     """The facts of `sink`, by `<node>.<fact>`."""
     facts = {"parallelism": str(parallelism), "sink.topic": sink.topic, "sink.mode": sink.mode}
     for node in walk(sink):
-        match node:
-            case Scan():
-                facts[f"{node.node}.topic"] = node.topic
-                facts[f"{node.node}.mode"] = node.mode
-                facts |= _calc(node.node, node.calc)
-            case Join():
-                facts[f"{node.node}.kind"] = node.kind
-                facts[f"{node.node}.condition"] = node.condition.text if node.condition else "none"
-                facts[f"{node.node}.left"] = _input(node.left_input)
-                facts[f"{node.node}.right"] = _input(node.right_input)
-                facts |= _calc(node.node, node.calc)
-            case Sink():
-                facts["sink.key"] = ", ".join(node.key) or "none"
+        if isinstance(node, Sink):
+            facts["sink.key"] = ", ".join(node.key) or "none"
+            continue
+        own = {**_own(node), "inputs": ", ".join(each.node for each in inputs(node)) or "none"}
+        if not isinstance(node, Union):
+            own |= _calc(node.calc)
+        if not isinstance(node, Scan | Union):
+            own["stage"] = "that of its consumer" if node.fused else "its own"
+        facts |= {f"{node.node}.{fact}": value for fact, value in own.items()}
     return facts
 
 
@@ -41,24 +52,74 @@ def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
     ]
 
 
-def _calc(node: str, calc: Calc) -> Fingerprint:
+def _own(node: Scan | Join | Aggregate | Rank | Normalize | Union) -> Fingerprint:
+    match node:
+        case Scan():
+            return {"topic": node.topic, "mode": node.mode}
+        case Join():
+            return {
+                "kind": node.kind,
+                "condition": node.condition.text if node.condition else "none",
+                "left": _input(node.left_input),
+                "right": _input(node.right_input),
+            }
+        case Aggregate():
+            return {
+                "group": _columns(node.aggregation.group),
+                "calls": "; ".join(map(_call, node.aggregation.calls)) or "none",
+                "state": "values that may be taken back" if node.aggregation.retracts else "sums only",
+            }
+        case Rank():
+            return {
+                "rows": f"{node.function} from {node.first} to {node.last}, {node.ties}",
+                "number": node.number or "none",
+                "state": f"{node.strategy}, {_input(node.state)}",
+                "identity": _columns(node.identity),
+            }
+        case Normalize():
+            return {"state": _input(node.state)}
+        case Union():
+            return {}
+
+
+def _calc(calc: Calc) -> Fingerprint:
+    # What is added up before it is shuffled is left out: an aggregate takes both.
     return {
-        f"{node}.columns": ", ".join(
+        "columns": ", ".join(
             f"{expression.text} AS {field.name} {field.type.sql}{'' if field.type.nullable else ' NOT NULL'}"
             for expression, field in zip(calc.columns, calc.output.fields, strict=True)
         ),
-        f"{node}.filter": calc.predicate.text if calc.predicate else "none",
-        f"{node}.key": _key(calc.key),
-        f"{node}.sub-key": ", ".join(part.expression.text for part in calc.sub) or "none",
+        "filter": calc.predicate.text if calc.predicate else "none",
+        "key": _key(calc.key),
+        "sub-key": ", ".join(map(_order, calc.sub)) or "none",
+        "side": str(calc.side),
     }
 
 
 def _key(key: Key) -> str:
+    if key.constant is not None:
+        return f"always {key.constant.decode()}, for every shard"
     parts = [
         f"{part.text} {part.type.sql}{' (NULL = NULL)' if null_safe else ''}"
         for part, null_safe in zip(key.parts, key.null_safe, strict=True)
     ]
     return ", ".join(parts) or "none"
+
+
+def _order(order: Order) -> str:
+    plain = not order.descending and order.nulls_first
+    how = f"{' DESC' if order.descending else ''} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
+    return order.expression.text + ("" if plain else how)
+
+
+def _call(call: AggregateCall) -> str:
+    arguments = f"{'DISTINCT ' if call.distinct else ''}{', '.join(call.arguments) or '*'}"
+    where = f" FILTER ({call.filter})" if call.filter else ""
+    return f"{call.function}({arguments}){where} AS {call.name} {call.type.sql}"
+
+
+def _columns(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _input(side: Input) -> str:

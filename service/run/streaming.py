@@ -25,7 +25,7 @@ from service.kafka.topics import SchemaIds, progress_name
 from service.plan.physical import Scan, Sink
 from service.route import Route
 from service.run.operators import operator
-from service.run.stages import Inflow, Stage, always_runs, shard_without_key, stage, without_unions
+from service.run.stages import Inflow, Stage, always_runs, shard_without_key, stage, stateful, without_unions
 from service.run.topics import Connection
 from service.run.unmatched import DeadLetters, sides
 from service.spark.members import Member
@@ -60,7 +60,8 @@ def register(spark: SparkSession) -> None:
 
 def start(spark: SparkSession, sink: Sink, ids: SchemaIds, checkpoint: str, at: Deployment) -> StreamingQuery:
     """Start the query of one sink; it runs until it is stopped or fails."""
-    blocks = assemble(sink, at.job, partial(_source, spark, at))
+    opens = any(map(always_runs, stateful(sink)))
+    blocks = assemble(sink, at.job, partial(_source, spark, at, opens))
     writer = blocks.writeStream.format(SINK).option(OPTION, to_option(_sink_spec(sink, ids, at)))
     return writer.queryName(sink.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
@@ -109,7 +110,9 @@ def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: 
     return blocks.transformWithStateInPandas(processor, EDGE_SCHEMA, "Append", "ProcessingTime")
 
 
-def _source(spark: SparkSession, at: Deployment, scans: Sequence[Inflow], labels: Sequence[int]) -> DataFrame:
+def _source(
+    spark: SparkSession, at: Deployment, opens: bool, scans: Sequence[Inflow], labels: Sequence[int]
+) -> DataFrame:
     spec = SourceSpec(
         scans=tuple(each.node for each in scans if isinstance(each.node, Scan)),
         members=tuple(each.member for each in scans),
@@ -119,6 +122,7 @@ def _source(spark: SparkSession, at: Deployment, scans: Sequence[Inflow], labels
         tasks=at.job.parallelism,
         rows_per_batch=at.job.batch.max_rows,
         tolerate=at.job.dead_letters.tolerance == "all",
+        opens=opens,
         drain_file=str(at.drain),
     )
     return spark.readStream.format(SOURCE).option(OPTION, to_option(spec)).load()

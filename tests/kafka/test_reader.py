@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from service.kafka.errors import (
     UnreachableError,
 )
 from service.kafka.offsets import Offset, Range
-from service.plan.physical import Start
+from service.plan.physical import Key, Start
 from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings
 
 pytestmark = pytest.mark.kafka
@@ -268,6 +269,32 @@ def test_a_self_join_consumes_its_topic_once(orders: Topic) -> None:
     assert len(result.letters) == 1
     assert result.counters['rowkind_rows_in_total{table="orders",kind="+I"}'] == 1
     assert result.counters['rowkind_dead_letters_total{table="orders",reason="row kind"}'] == 1
+
+
+def test_the_first_batch_of_an_empty_topic_is_a_block_where_the_query_waits_for_one(orders: Topic) -> None:
+    """A source that opens has one batch with nothing in it, which says so in a block under the first label."""
+    spec = orders.spec(opens=True, placement=(7,))
+    plan = planner(spec)
+    start = Offset.from_json(plan.initial().to_json())
+    first = plan.end(start, 100)
+    assert first.to_json() != start.to_json()
+    result = read(spec, plan.tasks(start, first))
+    assert [(label, len(block.changes)) for label, block in result.blocks] == [(7, 0)]
+    assert plan.end(first, 100) is first
+    assert plan.tasks(first, first) == []
+    assert read(orders.spec(), plan.tasks(start, first)).blocks == []
+
+
+def test_a_fact_goes_to_every_shard_and_a_member_is_in_the_side(orders: Topic) -> None:
+    """A scan with a constant key sends each row under every label; the consumer's place is four to a side."""
+    orders.send((b"+I", order(1)))
+    calc = pass_on(ORDERS, side=1)
+    fact = replace(calc, key=Key(constant=b"not empty"), side=2)
+    spec = orders.spec(scan(orders.name, calc=calc), scan(orders.name, calc=fact), placement=(0, 1, 2), members=(1, 0))
+    result = read_all(spec)
+    sides = sorted((label, *block.changes.side.tolist()) for label, block in result.blocks)
+    assert sorted(side for _, *sides_ in sides for side in sides_) == [2, 2, 2, 5]
+    assert {label for label, *sides_ in sides if 2 in sides_} == {0, 1, 2}
 
 
 def test_rows_go_to_the_shard_of_their_hash_under_its_label(orders: Topic) -> None:
