@@ -6,7 +6,8 @@ layout. So all rows of a key are found by one interval, and a single row of a ke
 A place narrows the search and decides nothing: two keys in one place cost time only.
 
 In layout *ordered* the sub-key is an order key, bytes that compare as the rows of a key rank. There the place has 24
-bits of the hash, then the 40 bits of the order code, so that a run can be read from the first row of a key on.
+bits of the hash, then the 40 bits of the order code, so that a run can be read from the first row of a key on
+(`operators.top_reading`).
 
 Layouts, as the plan chooses them by what it knows of unique keys:
 
@@ -21,22 +22,24 @@ Layouts, as the plan chooses them by what it knows of unique keys:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators import merging, order_code
-from operators.changes import Int64s, Mask, Uint64s
+from operators.changes import Indices, Int64s, Uint64s
 from operators.entries import Entries, consolidate
-from operators.grouping import distinct, is_in
-from operators.hashing import hash64, sketch64
+from operators.grouping import distinct, is_in, to_mask
+from operators.hashing import hash64
 from operators.manifest import Manifest, SegmentInfo
 from operators.operator import StateSize
 from operators.segment import Segment
 from operators.shelf import Shelf
 from operators.store import MANIFEST, BlobStore
+from operators.top_reading import Reach, reach_of_first, read
 
 Layout = Literal["one row per key", "unique key", "multiset", "ordered"]
 
@@ -69,11 +72,22 @@ class Arrangement:
     """An arrangement of one shard, opened for one batch at time `now`.
 
     Lookups see the state before the batch; `append` takes what the batch adds; `finish` writes it and merges. A row is
-    invisible from written_at + `ttl_ms` on. Raises `StateLost` where an unexpired segment is missing from the store.
+    invisible from written_at + `ttl_ms` on. Where `latest_first`, the rows of a place are kept latest first, so that
+    they can be read in that order. Raises `StateLost` where an unexpired segment is missing from the store.
     """
 
-    def __init__(self, store: BlobStore, name: str, layout: Layout, ttl_ms: int | None, now: int) -> None:
+    def __init__(
+        self,
+        store: BlobStore,
+        name: str,
+        layout: Layout,
+        ttl_ms: int | None,
+        now: int,
+        *,
+        latest_first: bool = False,
+    ) -> None:
         self.layout = layout
+        self._latest_first = latest_first
         self.now = now
         self._of_key = UPPER_ORDERED if layout == "ordered" else UPPER
         self._store = store
@@ -103,40 +117,24 @@ class Arrangement:
         """The places at which the rows of keys with these hashes begin, each once, ascending."""
         return distinct(hashes & self._of_key)
 
-    def from_the_top(self, firsts: Uint64s, enough: int, less: Entries) -> tuple[Entries, Uint64s]:
-        """The first live rows from each of the places `firsts` on, and up to which places these are all there are.
+    def from_the_top(self, firsts: Uint64s, enough: int, less: Entries, come: Entries | None) -> tuple[Entries, Reach]:
+        """The first live rows from each of the places `firsts` on, and up to where these are all there are.
 
-        Of every run at least `enough` entries are read from each place on, as long as there are so many. What is read
-        of one run beyond the least place that another was read up to is left out, so that nothing is missing in
-        between. Where the rows of the keys end before, the place up to is the last one that such a row could have:
-        see `ends`. `less` are entries as for `lookup`, all of them rows of these keys.
+        Of every run at least `enough` entries are read from each place on, as long as there are so many. `less` are
+        entries as for `lookup`, all of them rows of these keys. Where rows with one order key may be read in part,
+        `come` are the rows that the batch brings; where they must be read together, None.
         """
-        until, found = self.ends(firsts), [less]
-        for run in self._manifest.runs:
-            missing = np.full(len(firsts), enough)
-            for info in run.segments:
-                rows = np.flatnonzero((firsts <= np.uint64(info.last)) & (until >= np.uint64(info.first)))
-                if len(rows):
-                    segment = self._shelf.open(info)
-                    some, until[rows], missing[rows] = segment.find_first(firsts[rows], until[rows], missing[rows])
-                    found.append(segment.entries.take(some))
-        entries = Entries.concat(found)
-        live = self._live(entries.filter(self.is_before(entries.place, firsts, until)))
+        runs = self._manifest.runs
+        reach = reach_of_first(self.whole(firsts), enough, runs, self._shelf, come)
+        entries = Entries.concat([less, *map(self._turned, read(reach, runs, self._shelf))])
+        live = self._live(entries.filter(reach.holds(entries)))
         needed = (1 + merging.MOST_GARBAGE) * len(live) + 2 * len(less)
         self._read_in_vain += max(0, len(entries) - needed)
-        return live, until
+        return live, reach
 
-    def ends(self, firsts: Uint64s) -> Uint64s:
-        """The last places that rows could have whose keys begin at these places."""
-        return firsts | ~self._of_key
-
-    def is_before(self, places: Uint64s, firsts: Uint64s, until: Uint64s) -> Mask:
-        """Which of the places lie between one of `firsts` and the place `until` that belongs to it."""
-        if len(firsts) == 0:
-            return np.zeros(len(places), np.bool_)
-        owner = np.searchsorted(firsts, places, side="right") - 1
-        result: Mask = (owner >= 0) & (places <= until[owner])
-        return result
+    def whole(self, firsts: Uint64s) -> Reach:
+        """All that the keys could have whose rows begin at these places."""
+        return Reach.whole(firsts, firsts | ~self._of_key, latest_first=self._latest_first)
 
     def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:
         """How many live rows each of these keys has, without reading them; the keys must all differ.
@@ -160,11 +158,10 @@ class Arrangement:
     def at(self, places: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
         """The live rows at these places, each with the number of times it is there.
 
-        Where very many rows may share a place, `payload` says which payloads are looked for; most others are left out.
+        Where very many rows may share a place, `payload` says which payloads are looked for; others are left out.
         """
         wanted = distinct(places)
-        sketches = None if payload is None else distinct(sketch64(payload))
-        return self._live(self._gather(wanted, wanted, sketches))
+        return self._live(self._gather(wanted, wanted, payload))
 
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
         """The live rows with a place in one of these closed intervals, which are disjoint and ascending."""
@@ -177,7 +174,7 @@ class Arrangement:
     def finish(self) -> Finished:
         """Write what was appended, do the batch's share of merging and let go of what nobody needs."""
         manifest = self._manifest
-        added = consolidate(Entries.concat(self._appended))
+        added = consolidate(self._turned(Entries.concat(self._appended)))
         self._appended = []
         manifest.weight += int(added.weight.sum())
         assert manifest.weight >= 0, "an arrangement cannot lose more rows than it got"
@@ -221,20 +218,20 @@ class Arrangement:
         if not self._manifest.runs:
             self._manifest = Manifest()
 
-    def _gather(self, low: Uint64s, high: Uint64s, sketches: Uint64s | None = None) -> Entries:
+    def _gather(self, low: Uint64s, high: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
         """The entries of all runs with a place in one of the closed intervals, which are disjoint and ascending.
 
-        Where there are `sketches`, only entries whose payload has one of these.
+        Where there is `payload`, only entries whose payload is among these.
         """
         found = []
         for info, first, stop in self._touched(low, high):
             segment = self._shelf.open(info)
             rows = segment.find(low[first:stop], high[first:stop])
-            if sketches is not None and len(rows):
-                rows = rows[is_in(sketch64(segment.entries.payload.take(pa.array(rows))), sketches)]
+            if payload is not None and len(rows):
+                rows = rows[to_mask(pc.is_in(_taken(segment.entries.payload, rows), value_set=payload))]
             if len(rows):
                 found.append(segment.entries.take(rows))
-        return Entries.concat(found)
+        return self._turned(Entries.concat(found))
 
     def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
         """The segments that may hold places in the closed intervals, with the first such interval and the one after."""
@@ -245,7 +242,17 @@ class Arrangement:
                 if first < stop:
                     yield info, first, stop
 
+    def _turned(self, entries: Entries) -> Entries:
+        """Entries as they are stored from what they are, and the other way round."""
+        return replace(entries, seq=~entries.seq) if self._latest_first else entries
+
     def _live(self, entries: Entries) -> Entries:
         if self._expired_until is not None:
             entries = entries.filter(entries.written_at > self._expired_until)
         return consolidate(entries) if (entries.weight < 0).any() else entries
+
+
+def _taken(values: pa.BinaryArray, rows: Indices) -> pa.BinaryArray:
+    """The values at these ascending rows, as a view where there is nothing in between."""
+    first, count = int(rows[0]), len(rows)
+    return values.slice(first, count) if int(rows[-1]) - first == count - 1 else values.take(pa.array(rows))

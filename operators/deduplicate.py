@@ -29,7 +29,7 @@ class DeduplicateSpec:
     - `seq`: arrival, as scans and operators number it.
 
     `input` is `append` where rows only come, and `retract` where every retraction carries the full row that it takes
-    back. By arrival, a key with many rows costs more under `retract`: all of them are read when it changes.
+    back. By arrival, all rows of a key are ties: to find a retracted one, the payloads of all of them are compared.
     `by_seq`, `counts_unmatched` and `ttl_ms` are those of `RankSpec`.
     """
 

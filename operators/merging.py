@@ -21,7 +21,7 @@ import numpy as np
 from operators.changes import Int64s, Uint64s
 from operators.entries import Entries, consolidate
 from operators.manifest import Manifest, Merge, Run
-from operators.segment import SEGMENT_BYTES, SEGMENT_ROWS
+from operators.segment import LAST_SEQ, SEGMENT_BYTES, SEGMENT_ROWS
 from operators.shelf import Shelf
 
 FACTOR = 4
@@ -41,8 +41,6 @@ MOST_IN_VAIN = 1 << 15
 """When a batch that reads keys from the top meets more rows than this that have cancelled out or expired, beyond
 `MOST_GARBAGE` per live row, everything is merged: a queue whose first rows keep going away leaves its garbage where it
 is read first."""
-
-_LAST_SEQ = (1 << 63) - 1
 
 
 def advance(manifest: Manifest, shelf: Shelf, appended: int, expired_until: int | None, read_in_vain: int = 0) -> int:
@@ -137,10 +135,10 @@ class _Window:
         seqs = [piece.seq for piece in pieces] or [np.empty(0, np.int64)]
         return cls(pieces, np.concatenate(places), np.concatenate(seqs), whole)
 
-    def count(self, place: int, seq: int = _LAST_SEQ) -> int:
+    def count(self, place: int, seq: int = LAST_SEQ) -> int:
         """How many rows come up to and including (place, seq)."""
         stop = int(np.searchsorted(self.place, np.uint64(place), side="right"))
-        if seq == _LAST_SEQ:
+        if seq == LAST_SEQ:
             return stop
         first = int(np.searchsorted(self.place, np.uint64(place)))
         return first + int(np.searchsorted(self.seq[first:stop], seq, side="right"))
@@ -168,7 +166,7 @@ def _windows(
     if sum(window.count(place) for window in windows) <= limit:
         last = max(int(window.place[-1]) for window in windows_with_rows)
         place = _largest(place, last, lambda at: sum(window.count(at) for window in windows) <= limit)
-        return windows, (place, _LAST_SEQ)
+        return windows, (place, LAST_SEQ)
     # A place with more rows than a segment: many equal rows of one key. It is divided by seq.
     seqs = [window.seq[: window.count(place)] for window in windows if window.count(place)]
     seq = min(int(of_window[0]) for of_window in seqs)

@@ -97,10 +97,8 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
     changes, place, retraction = changes.take(rows), place[rows], retraction[rows]
     ties = arrangement.layout == "ordered"
     stored = arrangement.at(place, changes.payload if ties else None)
-    if ties:
-        groups, stored = _group_ties(changes, stored)
-    else:
-        groups = _group(changes, place, stored, (changes.key, stored.key), (changes.payload, stored.payload))
+    pairs = (changes.key, stored.key), (changes.payload, stored.payload)
+    groups = _group_ties(changes, stored, *pairs) if ties else _group(changes, place, stored, *pairs)
     of_change, of_stored = groups.ids[: len(rows)], groups.ids[len(rows) :]
 
     there = np.zeros(groups.count, np.int64)
@@ -224,14 +222,11 @@ def _group(
     return group(codes, [concat_binary(pair) for pair in columns])
 
 
-def _group_ties(changes: Changes, stored: Entries) -> tuple[Groups, Entries]:
-    """Groups of equal rows where very many may share a place, and the stored rows that may be equal to a change."""
-    of_changes, of_stored = hash64(changes.payload), hash64(stored.payload)
-    some = is_in(of_stored, distinct(of_changes))
-    stored = stored.filter(some)
-    codes = mix(np.concatenate([changes.hash, stored.hash]), np.concatenate([of_changes, of_stored[some]]))
-    pairs = (changes.key, stored.key), (changes.sub, stored.sub), (changes.payload, stored.payload)
-    return group(codes, [concat_binary(pair) for pair in pairs]), stored
+def _group_ties(changes: Changes, stored: Entries, *columns: tuple[pa.BinaryArray, pa.BinaryArray]) -> Groups:
+    """As `_group`, with equal sub-keys too, where very many rows may share a place."""
+    payload, sub = concat_binary((changes.payload, stored.payload)), concat_binary((changes.sub, stored.sub))
+    codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(payload))
+    return group(codes, [*(concat_binary(pair) for pair in columns), sub])
 
 
 def _new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Entries:

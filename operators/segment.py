@@ -22,6 +22,9 @@ from operators.grouping import equal_bytes, members
 FORMAT = b"rowkind segment 1\n"
 _HEADER = 64
 
+LAST_SEQ = (1 << 63) - 1
+"""Comes after every other seq."""
+
 SEGMENT_ROWS = 1 << 16
 """No segment holds more rows."""
 
@@ -63,22 +66,38 @@ class Segment:
         owner, rank = members(counts)
         return first[owner] + rank
 
-    def find_first(self, low: Uint64s, high: Uint64s, missing: Int64s) -> tuple[Indices, Uint64s, Int64s]:
-        """The first `missing` rows whose place lies in each of the closed intervals, which are disjoint and ascending.
+    def find_nth(self, low: Uint64s, high: Uint64s, numbers: Int64s) -> tuple[Indices, Int64s]:
+        """Where the row with this number, from 1, is in each of the closed intervals, which are disjoint and ascending.
 
-        A place is read whole. Also returned: up to which place each interval has been read, which is before its end
-        where that was enough, and how many rows are missing still. Where none was missing, all of it is read: the
-        interval is then the rest of a place that ended another segment.
+        It is -1 where the interval has fewer rows. Also returned: by how much the number exceeds those.
         """
         places = self.entries.place
         first = np.searchsorted(places, low)
         counts = np.searchsorted(places, high, side="right") - first
-        enough = np.flatnonzero((missing > 0) & (counts >= missing))
-        until = high.copy()
-        until[enough] = places[first[enough] + missing[enough] - 1]
-        counts[enough] = np.searchsorted(places, until[enough], side="right") - first[enough]
-        owner, rank = members(counts)
-        return first[owner] + rank, until, missing - counts
+        return np.where(counts >= numbers, first + numbers - 1, -1), numbers - counts
+
+    def find_up_to(self, low: Uint64s, place: Uint64s, seq: Int64s) -> Indices:
+        """The rows from each of the places `low` on up to and including (`place`, `seq`); nothing overlaps."""
+        places = self.entries.place
+        first, stop = np.searchsorted(places, low), np.searchsorted(places, place, side="right")
+        for at in np.flatnonzero((seq != LAST_SEQ) & (stop > first)):
+            stop[at] = self.after(int(place[at]), int(seq[at]))
+        owner, rank = members(stop - first)
+        return first[owner] + rank
+
+    def subs_at(self, place: int) -> set[bytes | None]:
+        """The sub-keys of the rows at this place: none, the only one, or None for different ones."""
+        places = self.entries.place
+        first, stop = (int(np.searchsorted(places, np.uint64(place), side=side)) for side in ("left", "right"))
+        if first == stop:
+            return set()
+        sub = self.entries.sub
+        offsets = np.frombuffer(sub.buffers()[1], np.int32, stop - first + 1, (sub.offset + first) * 4)
+        width = int(offsets[1] - offsets[0])
+        if (np.diff(offsets) != width).any():
+            return {None}
+        octets = np.frombuffer(sub.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+        return {None} if (octets[width:] != octets[: len(octets) - width]).any() else {octets[:width].tobytes()}
 
     def weigh(self, low: Uint64s, high: Uint64s, keys: pa.BinaryArray, expired_until: int | None) -> Int64s:
         """The sum of the unexpired weights of each key, whose rows lie in these closed intervals of places.

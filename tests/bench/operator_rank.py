@@ -142,7 +142,7 @@ def _arrivals(rows: int, batch_rows: int, *, descending: bool) -> Iterator[Chang
 @contextmanager
 def _counting() -> Iterator[None]:
     """Notes how many rows are read from segments, while in the context."""
-    originals = {name: getattr(Segment, name) for name in ("find", "find_first")}
+    originals = {name: getattr(Segment, name) for name in ("find", "find_up_to")}
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
         def read(*arguments: Any) -> Any:

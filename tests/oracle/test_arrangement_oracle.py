@@ -7,13 +7,14 @@ fuel; and rows that stay visible after their time.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from operators import merging, segment
+from operators import merging, segment, top_reading
 from operators.arrangement import Arrangement, Finished, Layout, places
 from operators.changes import Uint64s, binary
 from operators.entries import Entries
@@ -39,6 +40,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
         monkeypatch.setattr(module, "SEGMENT_ROWS", segment_rows)
     monkeypatch.setattr(merging, "SMALL_RUN", 2)
     monkeypatch.setattr(merging, "FUEL", 2)
+    monkeypatch.setattr(top_reading, "MANY", 1)
     seed = f"{layout}, {segment_rows}, {ttl_ms}"
     print(f"seed '{seed}'")
     generator = random.Random(seed)
@@ -66,7 +68,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
             # Rows of one place and seq are merged in one go; here there are up to four.
             most = merging.FUEL * appended + max(segment_rows, 4)
             assert finished.merged_rows <= most, "merged beyond the fuel"
-            _assert_state(Arrangement(store, "test", layout, ttl_ms, now), store, live)
+            _assert_state(_open(store, layout, ttl_ms, now), store, live)
             rested += bool(_manifest(store).merges)
             if not lost:
                 break
@@ -95,16 +97,22 @@ def _assert_state(arrangement: Arrangement, store: MemoryStore, live: Counter[En
 def _assert_top(arrangement: Arrangement, hashes: Uint64s, live: Counter[Entry]) -> None:
     """What is read from the top is all there is up to some place, and in the end everything."""
     firsts, everything = arrangement.firsts(hashes), _entries(live, arrangement.layout)
-    for enough in (1, 3, 1000):
-        found, until = arrangement.from_the_top(firsts, enough, Entries.empty())
-        assert _read(found) == _read(everything.filter(arrangement.is_before(everything.place, firsts, until)))
-    assert (until == arrangement.ends(firsts)).all()
+    for enough, come in itertools.product((1, 3, 1000), (None, Entries.empty())):
+        found, reach = arrangement.from_the_top(firsts, enough, Entries.empty(), come)
+        assert _read(found) == _read(everything.filter(reach.holds(everything)))
+        assert come is not None or len(reach.divided) == 0
+    assert reach.is_whole.all()
 
 
 def _finish(store: MemoryStore, layout: Layout, ttl_ms: int | None, now: int, step: Counter[Entry]) -> Finished:
-    arrangement = Arrangement(store, "test", layout, ttl_ms, now)
+    arrangement = _open(store, layout, ttl_ms, now)
     arrangement.append(_entries(step, layout))
     return arrangement.finish()
+
+
+def _open(store: MemoryStore, layout: Layout, ttl_ms: int | None, now: int) -> Arrangement:
+    """With one of the TTLs the rows of a place are kept latest first."""
+    return Arrangement(store, "test", layout, ttl_ms, now, latest_first=ttl_ms == 40)
 
 
 def _manifest(store: MemoryStore) -> Manifest:

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from operators import merging, rank, segment
+from operators import merging, rank, segment, top_reading
 from operators.deduplicate import Deduplicate, DeduplicateSpec
 from operators.operator import Operator
 from operators.rank import Rank, RankSpec, Strategy
@@ -150,6 +150,7 @@ def _run(
             patch.setattr(merging, "SMALL_RUN", 2)
             patch.setattr(merging, "MOST_IN_VAIN", generator.choice([0, merging.MOST_IN_VAIN]))
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
+            patch.setattr(top_reading, "MANY", generator.choice([0, 1, top_reading.MANY]))
             batches = changelog(case.rank, case.of, seed, 8, 14)
             if _difference(database, case, batches) is not None:
                 least = shrink(batches, functools.partial(_fails, database, case))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from operators import merging, rank, segment
+from operators import merging, rank, segment, top_reading
 from operators.rank import Rank, RankSpec, Strategy
 from operators.rank_rows import RankFunction, Ties
 from operators.store import MemoryStore
@@ -71,6 +71,7 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(
             patch.setattr(merging, "SMALL_RUN", 2)
             patch.setattr(merging, "MOST_IN_VAIN", generator.choice([0, merging.MOST_IN_VAIN]))
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
+            patch.setattr(top_reading, "MANY", generator.choice([0, 1, top_reading.MANY]))
             batches = changelog(spec, of, seed, 14, 6)
             case = Case(spec, of)
             if _difference(case, batches) is not None:

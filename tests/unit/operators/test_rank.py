@@ -13,6 +13,7 @@ from operators import merging, rank
 from operators.changes import Changes, Int64s, RowKind, binary
 from operators.manifest import Manifest
 from operators.rank import Rank, RankSpec
+from operators.rank_rows import Ties
 from operators.segment import Segment
 from operators.store import MANIFEST, MemoryStore
 from tests.changelogs import Change, Row, unpack
@@ -323,6 +324,33 @@ def test_a_large_partition_is_not_read_as_a_whole(monkeypatch: pytest.MonkeyPatc
     assert 0 < sum(read) <= 4 * (10 + rank.MARGIN)
 
 
+@pytest.mark.parametrize("ties", ["earliest first", "latest first"])
+def test_of_very_many_ties_only_the_first_are_read(ties: Ties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that come to 20,000 with one order key cost a few dozens of these, from whichever end."""
+    ranks = top(2, ties=ties)
+    ranks.take(*(f"+I {n} 7 1" for n in range(20_000)))
+    read = _counted(monkeypatch)
+
+    gone, come = ("19998", "20000") if ties == "latest first" else ("1", "0")
+    at = {"earliest first": [], "latest first": [f"+I {come} 7 1", f"-D {gone} 7 1"]}[ties]
+    assert ranks.take("+I 20000 7 1") == at
+    assert ranks.take("+I 20001 7 0")[0] == "+I 20001 7 0"
+    assert 0 < sum(read) <= 4 * (2 + rank.MARGIN)
+
+
+def test_many_rows_with_one_order_code_and_different_order_keys_are_read_together() -> None:
+    """The first of them may be the last that came, or come now, and is found."""
+    ranks = Partitions(
+        RankSpec("row_number", 1, 1, "retract", by_seq=True), RankInput("multiset", by_seq=True, stretch=2)
+    )
+    ranks.take(*(f"+I {n} 7 5" for n in range(2000)))
+
+    assert ranks.take("+I 2000 7 4") == ["+I 2000 7 4", "-D 0 7 5"]
+    assert ranks.take("+I 2001 7 6") == []
+    assert ranks.take("+I 2002 7 3") == ["+I 2002 7 3", "-D 2000 7 4"]
+    assert ranks.take("-D 2002 7 3", "-D 2000 7 4") == ["+I 0 7 5", "-D 2002 7 3"]
+
+
 def test_what_a_queue_leaves_at_its_top_is_merged_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the first rows are taken away again and again, those that went are not read for ever."""
     monkeypatch.setattr(merging, "MOST_IN_VAIN", 100)
@@ -340,7 +368,7 @@ def test_what_a_queue_leaves_at_its_top_is_merged_away(monkeypatch: pytest.Monke
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each reading of a segment gives, from now on."""
     read = []
-    for name in ("find", "find_first"):
+    for name in ("find", "find_up_to"):
         function = getattr(Segment, name)
 
         def counted(segment: Segment, *arguments: object, function: object = function) -> object:
