@@ -166,7 +166,7 @@ class Aggregate:
     """One row for each group: the `group` columns under their names, and each call's result under its own.
 
     Without calls it is SELECT DISTINCT. `is_global` says that there is no GROUP BY, and so always one row. What
-    arguments, filters and groups are computed from is a Project below.
+    arguments, filters and groups are computed from is a Project below. `split_distinct` is the hint SPLIT_DISTINCT.
     """
 
     input: Side
@@ -174,6 +174,7 @@ class Aggregate:
     calls: Mapping[str, Call]
     is_global: bool
     at: exp.Expr
+    split_distinct: bool = False
 
 
 @dataclass(frozen=True)

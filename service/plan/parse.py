@@ -11,32 +11,32 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
 
 from service.plan.errors import PlanError, Refusal, Span, mark
 
-_SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …]"
+_SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
 
 _CLAUSES = {
-    "group": "GROUP BY is not supported yet",
-    "having": "HAVING is not supported yet",
-    "distinct": "DISTINCT is not supported yet",
-    "order": "ORDER BY has no meaning for a result that keeps changing: leave it out and sort where the result is read",
-    "limit": "LIMIT is not supported yet",
-    "offset": "OFFSET is not supported",
-    "windows": "WINDOW is not supported yet",
-    "qualify": "QUALIFY is not supported yet",
-    "laterals": "LATERAL VIEW is not supported yet",
+    "laterals": "LATERAL VIEW is not supported",
     "sort": "SORT BY has no meaning for a result that keeps changing: leave it out",
     "cluster": "CLUSTER BY has no meaning for a result that keeps changing: leave it out",
     "distribute": "DISTRIBUTE BY has no meaning here: leave it out",
     "pivots": "PIVOT is not supported",
     "sample": "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back",
     "into": "SELECT INTO is not supported: the sink says where the result goes",
+    "by_name": "BY NAME is not supported: write the columns in the same order",
+    "on": "BY NAME is not supported: write the columns in the same order",
+    "side": "a set operation takes UNION, UNION ALL, INTERSECT or EXCEPT",
 }
 # The parser warns of what it takes for a command; here it is refused anyway.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
-_KNOWN = {"expressions", "from_", "joins", "where", "hint", "with_", "kind"}
+_SELECT = {
+    *("expressions", "from_", "joins", "where", "hint", "with_", "kind", "group", "having", "distinct", "windows"),
+    *("qualify", "order", "limit", "offset"),
+}
+_SET_OPERATION = {"this", "expression", "distinct", "with_", "order", "limit", "offset"}
+_SUBQUERY = {"this", "order", "limit", "offset"}
 
 
-def parse(sql: str, origin: str, place: str) -> exp.Select:
-    """The one SELECT in a text; `origin` names the text in the tree, `place` in messages. Raises PlanError, Refusal."""
+def parse(sql: str, origin: str, place: str) -> exp.Expr:
+    """The one query in a text; `origin` names the text in the tree, `place` in messages. Raises PlanError, Refusal."""
     try:
         statements = sqlglot.parse(sql, read="spark", error_level=ErrorLevel.IMMEDIATE)
         _refuse_words(sql, origin)
@@ -51,26 +51,37 @@ def parse(sql: str, origin: str, place: str) -> exp.Select:
     if len(found) != 1:
         text = "the SQL holds no query" if not found else "the SQL holds more than one statement"
         raise PlanError(place, f"{text}: expected one {_SUPPORTED}")
-    return select(mark(found[0], origin, sql))
+    return query(mark(found[0], origin, sql))
 
 
-def select(tree: exp.Expr) -> exp.Select:
-    """The tree as a SELECT with nothing in it that is not supported. Raises Refusal."""
-    while isinstance(tree, exp.Subquery) and not tree.alias:
+def query(tree: exp.Expr) -> exp.Expr:
+    """The tree as a SELECT, a set operation or one of them in parentheses with ORDER BY … LIMIT behind them.
+
+    There is nothing in it, subqueries aside, for which there is no plan. Raises Refusal.
+    """
+    while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
         tree = tree.this
-    if isinstance(tree, exp.SetOperation):
-        raise Refusal(f"{type(tree).__name__.upper()} is not supported yet", tree.expression)
-    if not isinstance(tree, exp.Select):
-        raise Refusal(f"this is no query: expected {_SUPPORTED}", tree)
+    match tree:
+        case exp.Select():
+            known = _SELECT
+        case exp.SetOperation():
+            known = _SET_OPERATION
+        case exp.Subquery() if not tree.alias:
+            known = _SUBQUERY
+        case exp.Values():
+            raise Refusal("VALUES is not supported: a table of the job brings the rows", tree)
+        case _:
+            raise Refusal(f"this is no query: expected {_SUPPORTED}", tree)
     for name, value in tree.args.items():
         if not value:
             continue
         if name in _CLAUSES:
             at = value[0] if isinstance(value, list) else value
-            raise Refusal(_CLAUSES[name], at if any("start" in each.meta for each in at.walk()) else tree)
-        if name not in _KNOWN:
-            raise Refusal(f"this kind of SELECT ({name.strip('_')}) is not supported", tree)
-    if tree.args.get("from_") is None:
+            placed = isinstance(at, exp.Expr) and any("start" in each.meta for each in at.walk())
+            raise Refusal(_CLAUSES[name], at if placed else tree)
+        if name not in known:
+            raise Refusal(f"this kind of query ({name.strip('_')}) is not supported", tree)
+    if isinstance(tree, exp.Select) and tree.args.get("from_") is None:
         raise Refusal(f"the query reads no table: expected {_SUPPORTED}", tree)
     return tree
 

@@ -7,7 +7,7 @@ as the query spells them.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -28,23 +28,62 @@ class Relation:
         return [name for spelled, name in self.columns.items() if spelled.lower() == column.lower()]
 
 
+Handler = Callable[[exp.Expr], exp.Expr]
+"""What stands for a subquery in an expression."""
+
+Alias = Callable[[exp.Column], exp.Expr | None]
+"""What a bare name means in the SELECT list, None where it does not mean a column of it."""
+
+
+def no_subquery(node: exp.Expr) -> exp.Expr:
+    """Refuse a subquery where there can be none."""
+    raise Refusal("a subquery is not supported here: compute it in a derived table, or write it as a JOIN", node)
+
+
+def no_alias(_: exp.Column) -> None:
+    """Names mean nothing but columns of FROM."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """What the names in one SELECT can mean.
 
     `merged` are the columns of USING: one column each where `*` and bare names are concerned, and what it stands for.
+    `outer` is the scope of the query around a subquery.
     """
 
     relations: tuple[Relation, ...]
     merged: Mapping[str, exp.Expr]
+    outer: Scope | None = None
 
-    def resolve(self, node: exp.Expr) -> exp.Expr:
-        """The expression with every column resolved. Raises Refusal."""
-        for inner in node.find_all(exp.Query):
-            raise Refusal("a subquery in an expression is not supported yet: write it as a JOIN", inner)
-        return node.transform(lambda each: self._column(each) if isinstance(each, exp.Column) else each)
+    def resolve(
+        self,
+        node: exp.Expr,
+        *,
+        subquery: Handler = no_subquery,
+        alias: Alias = no_alias,
+        outer: bool = False,
+    ) -> exp.Expr:
+        """The expression with every column resolved. Raises Refusal.
 
-    def _column(self, column: exp.Column) -> exp.Expr:
+        `subquery` makes something of each subquery in it; `alias` is asked first what a bare name means. Names of the
+        query around a subquery are known only with `outer`.
+        """
+
+        def replaced(each: exp.Expr) -> exp.Expr:
+            if isinstance(each, exp.Column):
+                meaning = alias(each) if not each.table and not isinstance(each.this, exp.Star) else None
+                return self._column(each, outer=outer) if meaning is None else _operand(meaning)
+            return subquery(each) if is_subquery(each) else each
+
+        return node.transform(replaced)
+
+    def knows(self, column: exp.Column) -> bool:
+        """Whether a bare name is a column of FROM, or of more than one table in it."""
+        names = [spelled for relation in self.relations for spelled in relation.columns]
+        return column.name.lower() in {name.lower() for name in (*names, *self.merged)}
+
+    def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
         if column.args.get("db"):
             raise Refusal(
                 f"{column.sql('spark')}: fields of a STRUCT, and names of databases, are not supported yet",
@@ -55,15 +94,43 @@ class Scope:
         if not column.table:
             for spelled, meaning in self.merged.items():
                 if spelled.lower() == column.name.lower():
-                    return meaning.copy() if isinstance(meaning, exp.Column) else exp.Paren(this=meaning.copy())
+                    return _operand(meaning)
+        if self.outer is not None and self._is_outer(column):
+            found = self.outer._column(column, outer=True)  # noqa: SLF001 -- the same for the scope around this one
+            if not outer:
+                raise Refusal(
+                    f"{column.sql('spark')} is a column of the query around this one, which a subquery can use in its "
+                    f"WHERE only",
+                    column,
+                )
+            return found
         relations = self._named(column) if column.table else self.relations
-        found = [(relation, name) for relation in relations for name in relation.find(column.name)]
-        if len(found) > 1:
-            choices = " or ".join(f"{relation.alias}.{column.name}" for relation, _ in found)
+        own = [(relation, name) for relation in relations for name in relation.find(column.name)]
+        if len(own) > 1:
+            choices = " or ".join(f"{relation.alias}.{column.name}" for relation, _ in own)
             raise Refusal(f"the column {column.name} is ambiguous: write {choices}", column)
-        if not found:
+        if not own:
             raise Refusal(self._unknown(column, relations), column)
-        return resolved(found[0][1], like=column)
+        return resolved(own[0][1], like=column)
+
+    def _is_outer(self, column: exp.Column) -> bool:
+        """Whether only the query around this one has such a column."""
+        if column.table:
+            here = any(relation.alias.lower() == column.table.lower() for relation in self.relations)
+            scope = self.outer
+            while not here and scope is not None:
+                if any(relation.alias.lower() == column.table.lower() for relation in scope.relations):
+                    return True
+                scope = scope.outer
+            return False
+        if self.knows(column):
+            return False
+        scope = self.outer
+        while scope is not None:
+            if scope.knows(column):
+                return True
+            scope = scope.outer
+        return False
 
     def _named(self, column: exp.Column) -> tuple[Relation, ...]:
         found = tuple(relation for relation in self.relations if relation.alias.lower() == column.table.lower())
@@ -96,6 +163,17 @@ class Scope:
             for spelled, name in relation.columns.items():
                 if spelled.lower() not in hidden:
                     yield spelled, resolved(name, like=at)
+
+
+def is_subquery(node: exp.Expr) -> bool:
+    """Whether a node is a subquery, or a predicate about one."""
+    if isinstance(node, exp.Any | exp.All):
+        return isinstance(node.this.unnest(), exp.Query)
+    return isinstance(node, exp.Query | exp.Exists) or (isinstance(node, exp.In) and bool(node.args.get("query")))
+
+
+def _operand(meaning: exp.Expr) -> exp.Expr:
+    return meaning.copy() if isinstance(meaning, exp.Column) else exp.Paren(this=meaning.copy())
 
 
 def near(name: str, known: Iterable[str]) -> str:
