@@ -16,6 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from service.job.model import Job
+    from service.plan.explain import Format
     from service.plan.physical import Sink
 
 FAILED, REFUSED, UNREACHABLE = 1, 2, 3
@@ -115,12 +116,21 @@ def check(job_file: Path) -> None:
 @main.command()
 @_JOB
 @click.option("--sink", metavar="NAME", help="Only this sink.")
+@click.option(
+    "--format",
+    "form",
+    default="text",
+    show_default=True,
+    type=click.Choice(["text", "json", "mermaid", "html"]),
+    help="A tree to read, a document for programs, a flowchart, or a page for a browser.",
+)
 @_guarded
-def explain(job_file: Path, sink: str | None) -> None:
+def explain(job_file: Path, sink: str | None, form: Format) -> None:
     """Show the plan of every query: keys, changelog modes, state, and advice."""
-    from service.plan.explain import explain as show  # noqa: PLC0415 -- see the module's docstring
+    from service.plan.explain import render  # noqa: PLC0415 -- see the module's docstring
 
-    click.echo("\n\n".join(show(each) for each in _plan(_load(job_file), sink)))
+    job = _load(job_file)
+    click.echo(render(job, _plan(job, sink), form))
 
 
 @main.command("try")
