@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +14,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from operators.changes import Block, Changes, RowKind, binary
+from operators.changes import Block, Changes, RowKind, Rows, binary
+from operators.operator import Output, StateSize
+from operators.store import MANIFEST, BlobStore
 from service.metrics import sample
 from service.spark.blocks import cut
 from service.spark.cache import CacheLimits
 from service.spark.errors import UnmatchedRetractionError
+from service.spark.members import Member, Wrap, address
 from service.spark.placement import placement
+from service.spark.processor import OperatorProcessor
 from tests.spark.distinct import Distinct, by_payload, changes
 from tests.spark.running import alone, fold
 
@@ -33,12 +39,19 @@ def letters(lost: Changes) -> pa.BinaryArray:
 
 
 class Running:
-    """A processor over Spark's in-memory double of its state."""
+    """A processor over Spark's in-memory double of its state; of one operator if no members are given."""
 
-    def __init__(self, labels: Sequence[int] = (0,), *, shards: int = 1, **options: Any) -> None:
-        processor = alone(
-            "distinct", Distinct(), by_payload, shards=shards, labels=labels, limits=CacheLimits(0, 0), **options
-        )
+    def __init__(
+        self,
+        labels: Sequence[int] = (0,),
+        *,
+        members: Sequence[Member] = (),
+        shards: int = 1,
+        wrap: Wrap | None = None,
+        **options: Any,
+    ) -> None:
+        given = members or [Member("distinct", Distinct(), by_payload, wrap=wrap)]
+        processor = OperatorProcessor(given, shards=shards, labels=labels, limits=CacheLimits(0, 0), **options)
         self._tester = TwsTester(pickle.loads(pickle.dumps(processor)), timeMode="ProcessingTime")
         self._tester.setProcessingTime(1000)
 
@@ -148,6 +161,69 @@ def test_unmatched_retractions_fail() -> None:
     lost = changes(("+I", "a"), ("-D", "lost"), start=(7 << 16) + 1)
     with pytest.raises(UnmatchedRetractionError, match=r"distinct: 1 retraction.*offset 7 of partition 2.*unmatched"):
         Running(unmatched="fail").batch(Block(lost))
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Puts out, of every batch, how many changes of each side it has had."""
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The counts so far."""
+        return {"rows": None}
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Count them in."""
+        assert now > 0
+        before = stores["rows"].get(MANIFEST)
+        counts = Counter(pickle.loads(before) if before else {})
+        counts.update(changes.side.tolist())
+        stores["rows"].put(MANIFEST, pa.py_buffer(pickle.dumps(counts)))
+        text = " ".join(f"{side}:{count}" for side, count in sorted(counts.items()))
+        rows = Rows(np.array([0], np.int8), np.array([0]), binary([text.encode()]))
+        return Output(rows, changes.filter(changes.weight < 0), StateSize(len(counts)))
+
+
+def on_side_1(rows: Rows) -> Changes:
+    """A calc that leads to the right side of its consumer."""
+    return replace(by_payload(rows), side=np.ones(len(rows), np.int8))
+
+
+FUSED = [
+    Member("below", Distinct(), on_side_1, feeds=1, wrap=letters),
+    Member("above", Counting(), by_payload, sides=("orders", "below"), always_runs=True, wrap=letters),
+]
+
+
+def test_members_hand_their_changes_on_in_memory() -> None:
+    """What comes from outside reaches the member it is addressed to; what one puts out, the member it feeds."""
+    running = Running(members=FUSED)
+    for_below = changes(("+I", "a"), ("+I", "a"), ("+I", "b"))
+    for_above = address(changes(("+I", "c"), ("+I", "d")), 1)
+    [(_, block)] = running.batch(Block(Changes.concat([for_above, for_below])))
+    assert block.changes.payload.to_pylist() == [b"0:2 1:2"]
+    [(_, block)] = running.batch(Block(changes(("-D", "a"), ("-D", "b"), start=9)))
+    assert block.changes.payload.to_pylist() == [b"0:2 1:3"]
+    assert block.counters[sample("rowkind_operator_rows_in_total", operator="below", kind="-D")] == 2
+    assert block.counters[sample("rowkind_operator_rows_in_total", operator="above", kind="-D")] == 1
+    assert block.counters[sample("rowkind_state_rows", operator="below", shard=0)] == 1
+    assert block.counters[sample("rowkind_state_rows", operator="above", shard=0)] == 2
+
+
+def test_a_member_that_always_runs_does_so_for_any_block() -> None:
+    """A block of counters alone is enough to have it say what there is to say without changes."""
+    [(_, block)] = Running(members=FUSED).batch(Block(Changes.empty(), {"x_total": 7}))
+    assert block.changes.payload.to_pylist() == [b""]
+    assert sample("rowkind_state_rows", operator="below", shard=0) not in block.counters
+
+
+def test_each_member_has_its_own_dead_letters_and_is_named_in_errors() -> None:
+    """Unmatched retractions leave from the middle of the stage; where they are fatal, the member's input is named."""
+    lost = Block(address(changes(("-D", "lost")), 1))
+    [(_, block)] = Running(members=FUSED, unmatched="dead_letter").batch(Block(changes(("-D", "gone"))), lost)
+    assert sorted(block.changes.payload.to_pylist()) == [b"0:1", b"[gone]", b"[lost]"]
+    with pytest.raises(UnmatchedRetractionError, match=r"above: 1 retraction.* -D from orders, offset 0"):
+        Running(members=FUSED, unmatched="fail").batch(lost)
 
 
 def test_large_output_is_cut() -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.queries import Shop, everything
+from avro import codec
+from avro.schema import Type
+from operators.changes import Rows
+from service.metrics import sample
+from service.plan.physical import Expression, Join, Sink
+from service.run.stages import shard_without_key
+from tests.queries import COUNTED, CUSTOMERS, ROW_STATE, Shop, by, counted, everything, scan, select
 from tests.spark.plans import PlanQuery
 
 pytestmark = pytest.mark.spark
@@ -26,3 +35,39 @@ def test_a_query_of_every_operator_is_what_sql_says_before_and_after_a_restart(
     query.run(*(shop.batch(20) for _ in range(1)))
     assert query.rows == shop.result()
     assert len(query.rows) > 2
+
+
+def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, tmp_path: Path) -> None:
+    """A global count behind a join has its row from the first batch on, from one shard, whatever batches are empty."""
+    named = Expression("\"name\" = 'ann'", Type.of("BOOLEAN"), ("name",), "name = 'ann'")
+    ids = select(CUSTOMERS, "id", key=by(CUSTOMERS, "id"), nets=True)
+    both = ids.output.concat(ids.output.rename({"id": "other"}))
+    join = Join(
+        "join_1",
+        "inner",
+        scan("c", CUSTOMERS, "append", replace(ids, predicate=named)),
+        scan("d", CUSTOMERS, "append", replace(ids, output=both.select(["other"]), side=1)),
+        ROW_STATE,
+        ROW_STATE,
+        both,
+        None,
+        select(both, nets=True),
+    )
+    count = counted("aggregate_1", join, select(COUNTED))
+    query = PlanQuery(spark, tmp_path, Sink("n", "n", "retract", count, (), COUNTED, None, exchange=False))
+
+    query.run({}, {"customers": people("bob", "eve")})
+    assert query.rows == {(0,): 1}
+
+    query.run({"customers": people("ann")})
+    assert query.rows == {(1,): 1}
+    assert [sum(len(block.changes) for block in query.outputs[batch]) for batch in range(3)] == [1, 0, 2]
+    assert {name for name in query.counters if "state_rows" in name and "aggregate_1" in name} == {
+        sample("rowkind_state_rows", operator="aggregate_1", shard=shard_without_key(2))
+    }
+
+
+def people(*names: str) -> Rows:
+    """A new customer of each name."""
+    columns = {"id": pa.array([ord(name[0]) for name in names], pa.int32()), "name": pa.array(names)}
+    return Rows(np.zeros(len(names), np.int8), np.arange(len(names)), codec.encode(CUSTOMERS, columns))

@@ -1,0 +1,86 @@
+"""Dead letters of retractions that found nothing: which table and record they name, and what of the row is known."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from avro import codec
+from operators.changes import Changes, RowKind, Rows
+from operators.partial_aggregate import PARTIAL, add_up
+from operators.store import MemoryStore
+from service import calc
+from service.aggregation import spec_of
+from service.kafka.dead_letter import DeadLetter
+from service.plan.physical import Aggregate, Join, Union
+from service.run.operators import operator
+from service.run.unmatched import DeadLetters, sides
+from tests.queries import (
+    BY_KEY,
+    CUSTOMERS,
+    ORDERS,
+    ROW_STATE,
+    SPENT,
+    by,
+    scan,
+    select,
+)
+
+COUNTED = scan("o", ORDERS, "append", select(ORDERS, key=by(ORDERS, "customer")))
+SPENDING = Aggregate("aggregate_1", COUNTED, SPENT, select(SPENT.output))
+ORDER = {"order_id": 7, "customer": 3, "amount": None}
+
+
+def deleted(record: Any, row: dict[str, Any], seq: int) -> Rows:
+    """A retraction of one row."""
+    columns = {field.name: pa.array([row[field.name]], field.type) for field in record.arrow}
+    return Rows(np.array([RowKind.DELETE], np.int8), np.array([seq]), codec.encode(record, columns))
+
+
+def letter(letters: DeadLetters, lost: Changes) -> DeadLetter:
+    """The only one."""
+    (payload,) = pickle.loads(pickle.dumps(letters))(lost).to_pylist()
+    return DeadLetter.from_bytes(payload)
+
+
+def test_a_row_of_a_table_is_named_with_its_record() -> None:
+    """The topic, partition and offset that its seq holds, and the columns by the names they have in the table."""
+    names = scan("c", CUSTOMERS, "retract", select(CUSTOMERS, key=by(CUSTOMERS, "id"), side=1), "id")
+    both = COUNTED.calc.output.concat(CUSTOMERS)
+    join = Join("join_1", "inner", COUNTED, names, ROW_STATE, BY_KEY, both, None, select(both))
+    lost = calc.run(names.calc, deleted(CUSTOMERS, {"id": 3, "name": "ann"}, seq=(9 << 16) + 2))
+
+    found = letter(DeadLetters(join), lost)
+
+    assert (found.table, found.topic, found.partition, found.offset) == ("customers", "customers", 2, 9)
+    assert (found.stage, json.loads(found.value or b"")) == ("join_1", {"id": 3, "name": "ann"})
+    assert sides(join) == ("scan_o", "scan_c")
+
+
+def test_a_row_of_one_of_several_inputs_has_no_origin() -> None:
+    """Who a row of a union came from is not known any more."""
+    union = Union("union_1", (COUNTED, replace(COUNTED, node="scan_p", topic="other")))
+    lost = calc.run(COUNTED.calc, deleted(ORDERS, ORDER, seq=1))
+
+    found = letter(DeadLetters(replace(SPENDING, input=union)), lost)
+
+    assert (found.table, found.topic, found.offset) == ("union_1", None, None)
+    assert json.loads(found.value or b"") == ORDER
+
+
+def test_of_rows_that_were_added_up_the_group_is_known() -> None:
+    """A sum that is taken from a group without rows comes back unmatched, and its letter has the group's columns."""
+    sums = add_up(spec_of(SPENT), calc.run(COUNTED.calc, deleted(ORDERS, ORDER, seq=1)))
+    aggregate = operator(SPENDING)
+    output = aggregate.process(sums, {name: MemoryStore() for name in aggregate.arrangements}, now=1)
+    assert output.unmatched.side.tolist() == [PARTIAL]
+
+    found = letter(DeadLetters(SPENDING), output.unmatched)
+
+    assert json.loads(found.value or b"") == {"customer": 3}
+    assert sides(SPENDING)[PARTIAL] == "scan_o"
