@@ -7,7 +7,7 @@ group expressions are computed once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -58,7 +58,7 @@ class Grouping:
 
     below: Node
     names: Names
-    later: set[str]
+    later: Set[str]
     _types: Columns = field(init=False)
     _groups: dict[exp.Expr, str] = field(default_factory=dict)
     _computed: dict[exp.Expr, str] = field(default_factory=dict)

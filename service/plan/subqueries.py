@@ -13,7 +13,7 @@ What a subquery's WHERE says of the query around it becomes the condition of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -51,9 +51,9 @@ class Values:
     found: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
 
     @property
-    def names(self) -> set[str]:
-        """The columns that hold the places."""
-        return set(self.found)
+    def names(self) -> KeysView[str]:
+        """The columns that hold the places, also those that are still to come."""
+        return self.found.keys()
 
     def place(self, node: exp.Expr) -> exp.Expr:
         """The column for a subquery in an expression. Raises Refusal for EXISTS and IN."""
