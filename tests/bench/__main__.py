@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("operator_join", "operator_rank", "operator_aggregate", "state_store", "kafka_join")
+MODULES = ("operators", "operator_join", "operator_rank", "operator_aggregate", "state_store", "kafka_join")
 
 if __name__ == "__main__":
     for module in MODULES:

@@ -1,0 +1,93 @@
+"""Runs the steps of scenarios over memory and over RocksDB, and measures them.
+
+It is a module of its own because workers import what they are sent by the name of its module.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from operators.changes import Block, Changes, RowKind, Rows, binary
+from operators.operator import Output, StateSize
+from operators.store import BlobStore, MemoryStore
+from tests.bench.scenarios import GROW, SCENARIOS, Scenario, Step
+from tests.spark.distinct import by_payload
+from tests.spark.running import Query, alone
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one batch: changes, seconds of CPU and on the wall, seconds of these in state calls, and state after it."""
+
+    changes: int
+    cpu: float
+    wall: float
+    waiting: float
+    state: StateSize
+
+
+def measure(scenario: Scenario, step: Step, number: int, stores: Mapping[str, BlobStore]) -> Figures:
+    """Run one step over these stores."""
+    changes = scenario.batch(step, number * 2 * GROW)
+    wall, cpu = time.perf_counter(), time.process_time()
+    output = scenario.operator.process(changes, stores, now=number)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return Figures(
+        len(changes), cpu, wall, sum(getattr(store, "seconds", 0.0) for store in stores.values()), output.state
+    )
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """An operator that takes the number of a scenario and a step as payload, runs that and puts the figures out."""
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """Those of all operators."""
+        return dict.fromkeys(sorted({name for one in SCENARIOS for name in one.operator.arrangements}))
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Run one step of one scenario; its clock is the number of the step, not `now`."""
+        assert now > 0
+        scenario, number, step = pickle.loads(changes.payload[0].as_py())
+        mine = {name: stores[name] for name in SCENARIOS[scenario].operator.arrangements}
+        figures = measure(SCENARIOS[scenario], step, number, mine)
+        told = binary([pickle.dumps((scenario, number, figures))])
+        return Output(Rows(np.zeros(1, np.int8), changes.seq, told), Changes.empty(), figures.state)
+
+
+def in_memory(scenario: Scenario, script: Sequence[Step]) -> list[Figures]:
+    """The figures of every step over dicts."""
+    stores = {name: MemoryStore() for name in scenario.operator.arrangements}
+    return [measure(scenario, step, number, stores) for number, step in enumerate(script)]
+
+
+def on_rocksdb(
+    spark: SparkSession, numbers: Sequence[int], script: Sequence[Step], folder: Path
+) -> dict[int, list[Figures]]:
+    """The figures of every step of these scenarios, which run side by side."""
+    query = Query(
+        spark, folder, alone("bench", Measuring(), by_payload, shards=len(SCENARIOS), labels=[0]), len(SCENARIOS)
+    )
+    for number, step in enumerate(script):
+        batch = {}
+        for scenario in numbers:
+            payload = binary([pickle.dumps((scenario, number, step))])
+            row = Rows(np.full(1, RowKind.INSERT, np.int8), np.zeros(1, np.int64), payload)
+            batch[scenario] = [Block(by_payload(row))]
+        query.add(batch)
+    query.run()
+    found: dict[int, dict[int, Figures]] = defaultdict(dict)
+    for block in query.blocks():
+        for payload in block.changes.payload.to_pylist():
+            scenario, number, figures = pickle.loads(payload)
+            found[scenario][number] = figures
+    return {scenario: [figures[number] for number in sorted(figures)] for scenario, figures in found.items()}

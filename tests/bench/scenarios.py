@@ -1,0 +1,170 @@
+"""What the operators are measured with: for each one rows that come, and later changes of some of them.
+
+A row has a number and a version; its key follows from its number, what it is ordered by and its payload from both. So
+any batch can be made anywhere without knowing the ones before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from operators.accumulators import Call
+from operators.aggregate import Aggregate
+from operators.aggregate_spec import AggregateSpec
+from operators.changes import Changes, RowKind, binary
+from operators.deduplicate import Deduplicate, DeduplicateSpec
+from operators.hashing import hash64
+from operators.join import Join, JoinSpec, Side
+from operators.normalize import Normalize
+from operators.operator import Operator
+from operators.packed_columns import fixed_width
+from operators.rank import Rank, RankSpec
+from operators.semi_join import NOT_EMPTY, SemiJoin, SemiJoinKind, SemiJoinSpec
+
+BIGINT = pa.int64()
+GROW = 100_000
+"""The most rows of a batch that makes state grow."""
+
+PROBES = 10
+"""How many batches of each size are measured at each size of the state."""
+
+_FRESH = 1 << 40
+"""Rows with such numbers come in place of updates where there are none."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A batch: rows with numbers from `first` to before `stop` come, or of `changed` rows among them each changes."""
+
+    first: int
+    stop: int
+    changed: int = 0
+    number: int = 0
+
+
+def steps(sizes: Sequence[int]) -> Iterator[tuple[int, Step]]:
+    """For each size of the state, in rows: how it comes to that, then batches of 500 updates and of one update."""
+    before = 0
+    for size in sizes:
+        for first in range(before, size, GROW):
+            yield size, Step(first, min(first + GROW, size))
+        number = 0
+        for changed in (500, 1):
+            for _ in range(PROBES):
+                yield size, Step(before, size, changed, number)
+                number += changed
+        before = size
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An operator and its input: how many rows a key has, on how many sides, what the sub-key is, if rows change."""
+
+    name: str
+    operator: Operator
+    rows_of_key: int
+    sides: int = 1
+    sub: Literal["nothing", "number", "order"] = "nothing"
+    updates: bool = True
+
+    def batch(self, step: Step, seq: int) -> Changes:
+        """The changes of this step, numbered from `seq`."""
+        if not step.changed:
+            changes = self._changes(np.arange(step.first, step.stop), 0, RowKind.INSERT, seq)
+            if step.first == 0 and isinstance(self.operator, SemiJoin):
+                changes = Changes.concat([changes, _not_empty()])
+            return changes
+        which = np.arange(step.number, step.number + step.changed)
+        if not self.updates:
+            return self._changes(_FRESH + step.stop + which, 0, RowKind.INSERT, seq)
+        numbers = step.first + which * 7919 % (step.stop - step.first)
+        before = self._changes(numbers, 0, RowKind.UPDATE_BEFORE, seq)
+        after = self._changes(numbers, 1, RowKind.UPDATE_AFTER, seq + len(numbers))
+        return Changes.concat([before, after])
+
+    def _changes(self, numbers: Any, version: int, kind: RowKind, seq: int) -> Changes:
+        """Rows with 44 bytes of payload: number, version, a value from both, and padding."""
+        count = len(numbers)
+        values = (numbers * 2654435761 + version * 40503) % (1 << 40)
+        key = _order_bytes(numbers // self.sides // self.rows_of_key)
+        payload = np.zeros((count, 44), np.uint8)
+        payload[:, :24] = np.stack([numbers, np.full(count, version), values], axis=1).astype("<i8").view(np.uint8)
+        subs = {"nothing": fixed_width(b"", 0, count), "number": _order_bytes(numbers), "order": _order_bytes(values)}
+        side = (numbers % self.sides).astype(np.int8)
+        kinds, arrivals = np.full(count, kind, np.int8), np.arange(seq, seq + count)
+        return Changes(side, kinds, hash64(key), key, subs[self.sub], arrivals, fixed_width(payload, 44, count))
+
+
+def _order_bytes(numbers: Any) -> pa.BinaryArray:
+    data = np.full((len(numbers), 9), 1, np.uint8)
+    data[:, 1:] = numbers.astype(">i8").view(np.uint8).reshape(-1, 8)
+    data[:, 1] ^= 0x80
+    return fixed_width(data, 9, len(numbers))
+
+
+def _not_empty() -> Changes:
+    """The fact that the right side has rows; only a null-aware anti join looks at it."""
+    key, nothing = binary([NOT_EMPTY]), binary([b""])
+    one = np.ones(1, np.int8)
+    return Changes(2 * one, 0 * one, hash64(key), key, nothing, np.zeros(1, np.int64), nothing)
+
+
+def _words(payloads: pa.BinaryArray) -> Any:
+    start = int(np.frombuffer(payloads.buffers()[1], np.int32, 1, payloads.offset * 4)[0])
+    octets = np.frombuffer(payloads.buffers()[2] or b"", np.uint8)[start : start + 44 * len(payloads)]
+    return np.ascontiguousarray(octets.reshape(-1, 44)[:, :24]).view("<i8")
+
+
+def arguments(payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
+    """The value."""
+    return {"value": pa.array(np.ascontiguousarray(_words(payloads)[:, 2]))}
+
+
+def tens(payloads: pa.BinaryArray) -> pa.BinaryArray:
+    """The group of ten rows."""
+    return fixed_width(np.ascontiguousarray(_words(payloads)[:, 0] // 10), 8, len(payloads))
+
+
+def result(columns: Sequence[pa.Array]) -> pa.BinaryArray:
+    """Eight bytes per column."""
+    filled = [column.cast(BIGINT).to_numpy(zero_copy_only=False) for column in columns]
+    return fixed_width(np.ascontiguousarray(np.stack(filled, axis=1)), 8 * len(columns), len(columns[0]))
+
+
+def _aggregate(name: str, *calls: Call) -> Scenario:
+    return Scenario(name, Aggregate(AggregateSpec(calls, arguments, tens, result)), 10)
+
+
+def _semi_join(kind: SemiJoinKind) -> Scenario:
+    return Scenario(f"{kind} join", SemiJoin(SemiJoinSpec(kind, UNIQUE, UNIQUE)), 1, sides=2, sub="number")
+
+
+def _rank(name: str, last: int, strategy: Literal["append", "retract"], rows_of_key: int) -> Scenario:
+    operator = Rank(RankSpec("row_number", 1, last, strategy))
+    return Scenario(name, operator, rows_of_key, sub="order", updates=strategy == "retract")
+
+
+UNIQUE = Side("unique key", by_seq=True)
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario("inner join", Join(JoinSpec("inner", UNIQUE, UNIQUE, None, b"", b"")), 1, sides=2, sub="number"),
+    Scenario("left join", Join(JoinSpec("left", UNIQUE, UNIQUE, None, b"", b"\0" * 44)), 1, sides=2, sub="number"),
+    _semi_join("semi"),
+    _semi_join("anti"),
+    _semi_join("null-aware anti"),
+    _rank("rank, top 3 of 10, append", 3, "append", 10),
+    _rank("rank, top 10 of 100, retract", 10, "retract", 100),
+    Scenario(
+        "deduplicate, last, append", Deduplicate(DeduplicateSpec("last", "append")), 10, sub="order", updates=False
+    ),
+    Scenario("deduplicate, last, retract", Deduplicate(DeduplicateSpec("last", "retract")), 10, sub="order"),
+    _aggregate("aggregate, count and sum", Call("count", BIGINT), Call("sum", BIGINT, "value", BIGINT)),
+    _aggregate("aggregate, min and max", Call("min", BIGINT, "value", BIGINT), Call("max", BIGINT, "value", BIGINT)),
+    _aggregate("aggregate, count distinct", Call("count", BIGINT, "value", BIGINT, distinct=True)),
+    Scenario("normalize", Normalize(Side("one row per key", by_seq=True, counts_unmatched=False)), 1),
+)
