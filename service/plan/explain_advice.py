@@ -55,6 +55,8 @@ def _on_aggregate(aggregate: Aggregate) -> Iterator[Advice]:
     if values is None:
         return
     text = f"{aggregate.node} keeps {values.layout}, because {values.reason}."
+    if not any(call.distinct for call in aggregate.aggregation.calls):
+        text += " Over a table that only inserts it would keep none of them."
     if aggregate.aggregation.is_global:
         text += " Without GROUP BY all of them are in one shard."
     yield Advice(aggregate.node, text)
@@ -97,7 +99,7 @@ def _on_time(sink: Sink) -> Iterator[Advice]:
     found: list[str] = []
     first = ""
     for node in walk(sink):
-        endless = [] if isinstance(node, Sink) else [each for each in kept(node) if each.kept.startswith("for ever")]
+        endless = [] if isinstance(node, Sink) else [each for each in kept(node) if each.endless]
         if endless and not isinstance(node, Sink):
             first = first or node.node
             found.append(f"{node.node} ({' and '.join(dict.fromkeys(each.of for each in endless))})")

@@ -33,7 +33,8 @@ class State:
     """Rows that a step keeps.
 
     `name` is what the operator calls them, `of` where they come from, `layout` how they are kept and `reason` why, None
-    where that goes without saying. `ttl_ms` is how long after the last write, None for ever.
+    where that goes without saying. `ttl_ms` is how long after the last change, None for ever; `kept` says so.
+    `endless`: it grows for ever, and a ttl would help.
     """
 
     name: str
@@ -43,6 +44,7 @@ class State:
     ttl_ms: int | None
     kept: str
     by_arrival: bool = False
+    endless: bool = False
 
     @property
     def sentence(self) -> str:

@@ -83,7 +83,7 @@ def _shape(step: Step) -> str:
 
 
 def _edge(below: Step, step: Step) -> str:
-    """What an edge says; of the two that a union is between, the first one says how rows move, the second one whereto."""
+    """What an edge says; of two with a union between them, the first says how rows move and the second whereto."""
     way = below.way
     assert way is not None, "all but the sink go somewhere"
     role = f"{way.role}: " if way.role != "input" and step.kind != "union" else ""

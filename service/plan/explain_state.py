@@ -39,10 +39,14 @@ def called(node: Node) -> str:
 def _join(node: Join) -> Iterator[State]:
     for name, below, chosen in (("left", node.left, node.left_input), ("right", node.right, node.right_input)):
         layout, reason = _layout(below, chosen)
-        yield State(name, called(below), layout, reason, chosen.ttl_ms, _for_long(chosen.ttl_ms), chosen.by_seq)
+        # Of a row that has expired nobody could say whether it is in there.
+        whole = node.kind == "not in" and name == "right"
+        ttl = chosen.ttl_ms
+        kept = "for ever: NOT IN has to know all of them" if whole else _for_long(ttl)
+        yield State(name, called(below), layout, reason, ttl, kept, chosen.by_seq, endless=ttl is None and not whole)
     if node.facts:
         layout = "on every shard, whether there is a row at all and whether one of them is NULL"
-        yield State("facts", called(node.right), layout, "NOT IN depends on it", None, "always")
+        yield State("facts", called(node.right), layout, "NOT IN depends on it", None, "for ever")
 
 
 def _layout(below: Node, chosen: Input) -> tuple[str, str | None]:
@@ -62,11 +66,11 @@ def _aggregate(node: Aggregate) -> Iterator[State]:
     of, ttl = called(node.input), node.aggregation.ttl_ms
     spec = spec_of(node.aggregation)
     if node.aggregation.is_global:
-        yield State("groups", of, "one row, with what has been added up so far", None, None, "always")
+        yield State("groups", of, "one row, with what has been added up so far", None, None, "for ever")
     else:
         what = "one row per group"
         what += ", with what has been added up so far" if node.aggregation.calls else ", with how many rows it has"
-        yield State("groups", of, what, None, ttl, _for_long(ttl))
+        yield State("groups", of, what, None, ttl, _for_long(ttl), endless=ttl is None)
     streams = zip(node.aggregation.calls, spec.calls, strict=True)
     calls = [call for call, running in streams if spec.stream(running) is not None]
     if calls:
@@ -76,7 +80,7 @@ def _aggregate(node: Aggregate) -> Iterator[State]:
         reasons = ["the value may be taken back, and then the next one is needed"] if ordered else []
         reasons += ["DISTINCT has to know how often each value is there"] if counted else []
         where = "" if node.aggregation.is_global else " in each group"
-        layout = f"all different values of {shown}{where}"
+        layout = f"all different values for {shown}{where}"
         yield State("values", of, layout, ", and ".join(reasons), ttl, "as long as their group")
 
 
@@ -88,7 +92,7 @@ def _rank(node: Rank) -> State:
     else:
         layout = f"of each partition the rows whose number is up to {node.last}"
     ttl = node.state.ttl_ms
-    return State("rows", called(node.input), layout, node.reason, ttl, _for_long(ttl), node.state.by_seq)
+    return State("rows", called(node.input), layout, node.reason, ttl, _for_long(ttl), node.state.by_seq, ttl is None)
 
 
 def _normalize(node: Normalize) -> State:
@@ -98,7 +102,7 @@ def _normalize(node: Normalize) -> State:
         layout = "all rows, equal ones counted"
     ttl = node.state.ttl_ms
     reason = "that is where old rows are found"
-    return State("rows", called(node.input), layout, reason, ttl, _for_long(ttl), node.state.by_seq)
+    return State("rows", called(node.input), layout, reason, ttl, _for_long(ttl), node.state.by_seq, ttl is None)
 
 
 def _for_long(ttl_ms: int | None) -> str:

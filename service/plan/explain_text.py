@@ -24,8 +24,9 @@ def text(description: Description) -> str:
 
 
 def _tree(step: Step, first: str, rest: str) -> list[str]:
-    lines = [f"{first}{step.name}: {step.title}"]
-    lines += _facts(rest + ("│ " if step.inputs else "  "), step)
+    margin = rest + ("│ " if step.inputs else "  ")
+    lines = _wrapped(first, f"{margin}      ", f"{step.name}: {step.title}")
+    lines += _facts(margin, step)
     for number, below in enumerate(step.inputs):
         last = number == len(step.inputs) - 1
         lines += _tree(below, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))

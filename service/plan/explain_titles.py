@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from operators.semi_join import HAS_NULL
 from service.plan.explain_state import called
 from service.plan.physical import Aggregate, AggregateCall, Join, Node, Normalize, Rank, Scan, Union
 from service.plan.scalars import resolved, show
@@ -22,7 +23,7 @@ def title(node: Node) -> str:
             on = " AND ".join(_pairs(node))
             return f"{kind} JOIN ON {on}" if on else f"{kind} JOIN without an equal key"
         case Aggregate():
-            return _aggregate(node)
+            return _fact(node) if node.calc.key.constant is not None else _aggregate(node)
         case Rank():
             return _deduplicate(node) if node.deduplicates else _rank(node)
         case Normalize():
@@ -46,7 +47,7 @@ def titled_values(node: Node) -> dict[str, Any]:
         case Join():
             return {"join": node.kind, "on": _pairs(node)}
         case Aggregate():
-            calls = [{"name": call.name, "sql": call.text} for call in node.aggregation.calls]
+            calls = [{"name": call.name, "sql": _written(call)} for call in node.aggregation.calls]
             return {"group_by": _group(node), "calls": calls}
         case Rank():
             return {
@@ -75,12 +76,22 @@ def _aggregate(node: Aggregate) -> str:
     calls = ", ".join(map(_call, node.aggregation.calls))
     group = ", ".join(_group(node))
     if not calls:
-        return f"DISTINCT {group}"
+        return f"DISTINCT {group}" if group else "one row, whatever the rows are"
     return f"{calls} over all rows" if node.aggregation.is_global else f"{calls} GROUP BY {group}"
 
 
+def _fact(node: Aggregate) -> str:
+    what = "NULLs" if node.calc.key.constant == HAS_NULL else "rows"
+    return f"whether {called(node.input)} has {what}"
+
+
 def _call(call: AggregateCall) -> str:
-    return f"{call.text} AS {show(resolved(call.name))}"
+    return f"{_written(call)} AS {show(resolved(call.name))}"
+
+
+def _written(call: AggregateCall) -> str:
+    # Where the plan itself wants to count, there is no call in the SQL.
+    return "COUNT(*)" if call.function == "count" and not call.arguments and call.filter is None else call.text
 
 
 def _rank(node: Rank) -> str:

@@ -1,0 +1,259 @@
+"""What `rowkind explain` says, in each of its formats, over the plans of all cases and some of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from service.cli import main
+from service.plan.explain import Format, explain, render
+from service.plan.explain_json import KEYS
+from service.plan.physical import Sink
+from service.plan.pipeline import plan
+from tests.plan.cases import FOLDER, Case, cases
+
+PLANNED = [case for case in cases() if not case.expected.startswith("refused:")]
+FUSED = """
+SELECT c.name, x.n FROM customers c
+JOIN (SELECT customer_id, COUNT(*) AS n FROM clicks GROUP BY customer_id) x ON c.customer_id = x.customer_id
+"""
+NOT_IN = "SELECT order_id FROM orders WHERE order_id NOT IN (SELECT order_id FROM payments)"
+TOP = """
+SELECT customer_id, page, rn
+FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer_id ORDER BY at DESC) AS rn FROM clicks) t WHERE rn <= 3
+"""
+
+
+@pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
+def test_every_key_of_the_json_is_documented(case: Case, tmp_path: Path) -> None:
+    """The document of every plan parses, and has no keys but those that the documentation lists."""
+    document = json.loads(_rendered(case, tmp_path, "json"))
+    assert set(_keys(document)) <= set(KEYS)
+
+
+@pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
+def test_every_chart_is_a_flowchart(case: Case, tmp_path: Path) -> None:
+    """Every line of a chart is one that the grammar has, and edges lead between nodes that it has."""
+    chart = Chart(_rendered(case, tmp_path, "mermaid"))
+    assert {end for first, _, last in chart.edges for end in (first, last)} <= set(chart.nodes)
+
+
+@pytest.mark.parametrize("case", PLANNED, ids=lambda case: case.path.stem)
+def test_every_page_is_whole(case: Case, tmp_path: Path) -> None:
+    """A page closes what it opens, asks for nothing from elsewhere, and its links lead to something on it."""
+    page = Page(_rendered(case, tmp_path, "html"))
+    assert page.open == []
+    assert page.links <= {f"#{each}" for each in page.ids}
+
+
+def test_json_says_what_a_join_keeps(tmp_path: Path) -> None:
+    """Both sides of a join are there as values, with layout, reason and TTL, and so is how rows come to them."""
+    (sink,) = json.loads(_rendered(Case.read(FOLDER / "left_join.txt"), tmp_path, "json"))["sinks"]
+    (join,) = sink["inputs"]
+    assert (join["name"], join["kind"], join["join"], join["on"]) == (
+        "join_1",
+        "join",
+        "left",
+        ["o.order_id = p.order_id"],
+    )
+    left, right = join["state"]
+    assert left == {
+        "name": "left",
+        "of": "orders",
+        "layout": "one row per key",
+        "reason": "the join's key contains a unique key",
+        "ttl_ms": 30 * 24 * 3_600_000,
+        "by_arrival": True,
+    }
+    assert (right["of"], right["ttl_ms"]) == ("payments", 12 * 3_600_000)
+    assert [each["goes"]["role"] for each in join["inputs"]] == ["left", "right"]
+    assert join["inputs"][0]["goes"]["by"] == ["o.order_id"]
+    assert sink["sql"].startswith("SELECT o.order_id")
+
+
+def test_json_says_what_a_rank_does(tmp_path: Path) -> None:
+    """Function, range, partition, order and strategy of a rank are there as values."""
+    (sink,) = json.loads(_rendered(_case(TOP), tmp_path, "json"))["sinks"]
+    (rank,) = sink["inputs"]
+    assert (rank["kind"], rank["function"], rank["first"], rank["last"]) == ("rank", "row_number", 1, 3)
+    assert (rank["partition_by"], rank["order_by"]) == (["t.clicks.customer_id"], ["t.clicks.at DESC"])
+    assert rank["strategy"] == "append"
+
+
+def test_a_chart_shows_stages_and_edges(tmp_path: Path) -> None:
+    """Operators of one stage share a subgraph, with a dotted edge between them; state is a cylinder."""
+    chart = Chart(_rendered(_case(FUSED), tmp_path, "mermaid"))
+    assert chart.stages == {"aggregate_1": "stage_join_1", "join_1": "stage_join_1"}
+    assert chart.nodes["join_1"].startswith("[(")
+    assert chart.nodes["scan_c"].startswith("[/")
+    assert chart.nodes["sink_result"].startswith("[[")
+    assert chart.edges == {
+        ("join_1", "-->", "sink_result"): "retract, not shuffled",
+        ("scan_c", "-->", "join_1"): "left: upsert, by c.customer_id",
+        ("aggregate_1", "-.->", "join_1"): "right: retract, same stage",
+        ("scan_x_clicks", "-->", "aggregate_1"): "append, added up, by x.clicks.customer_id",
+    }
+
+
+def test_text_tells_a_stage_from_a_shuffle(tmp_path: Path) -> None:
+    """The tree says where rows are added up before they are shuffled, and where nothing is shuffled."""
+    said = " ".join(explain(_plan(_case(FUSED), tmp_path)).split())
+    assert "goes on to join_1 as its right, in the same stage: nothing is shuffled" in said
+    assert "goes on to aggregate_1, added up in each task first, then shuffled by" in said
+
+
+def test_not_in_shows_its_facts_and_its_price(tmp_path: Path) -> None:
+    """What a NOT IN must know of its right side as a whole is in the tree, and advice says what it costs."""
+    said = explain(_plan(_case(NOT_IN), tmp_path))
+    assert "whether payments has rows" in said
+    assert "whether payments has NULLs" in said
+    assert "NOT EXISTS costs none of that" in said
+    assert "to anti_join_1, on every shard" in said
+
+
+@pytest.mark.parametrize(
+    ("sql", "advice"),
+    [
+        ("SELECT MAX(quantity) AS m FROM moves", "keeps all different values for MAX(moves.quantity)"),
+        (
+            "SELECT * FROM (SELECT item, ROW_NUMBER() OVER (ORDER BY shop) AS n FROM moves) t WHERE n <= 2",
+            "has no PARTITION BY",
+        ),
+        (
+            "SELECT * FROM (SELECT item, RANK() OVER (PARTITION BY item ORDER BY shop) AS n FROM moves) t WHERE n < 3",
+            "rank_1 keeps every row of moves",
+        ),
+        ("SELECT p.method, c.page FROM payments p CROSS JOIN clicks c", "no equal key"),
+        ("SELECT customer_id, name FROM customers", "make customers a retract table with `exact: true`"),
+        ("SELECT customer_id, SUM(amount) AS s FROM orders GROUP BY customer_id", "say `exact: true` of orders"),
+    ],
+)
+def test_advice_names_what_is_dear(sql: str, advice: str, tmp_path: Path) -> None:
+    """What keeps more than it may have to, or runs in one shard, is named with what to do about it."""
+    assert advice in " ".join(explain(_plan(_case(sql), tmp_path)).split())
+
+
+def test_advice_names_state_that_only_grows(tmp_path: Path) -> None:
+    """Without any ttl, one piece of advice names all that is kept for ever."""
+    case = _case("SELECT o.order_id, c.name FROM orders o JOIN customers c ON o.order_id = c.customer_id")
+    job = case.job(tmp_path)
+    said = explain(plan(job.model_copy(update={"ttl": None}), "result"))
+    assert "without a ttl rows are kept for ever in join_1 (orders and customers)" in said
+
+
+def test_one_document_has_all_sinks(tmp_path: Path) -> None:
+    """The command writes all plans of a job, or one, into one document of the format."""
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "job: two\ntables:\n  clicks:\n    mode: append\n    columns: {page: STRING, n: INT}\n"
+        "views: {some: \"SELECT page, n FROM clicks WHERE page <> '<b>'\"}\n"
+        "sinks:\n  first: {mode: append, sql: SELECT page FROM some}\n"
+        "  second: {mode: append, sql: SELECT n FROM some}\n"
+    )
+    document = json.loads(_explained(job, "--format", "json"))
+    assert [sink["name"] for sink in document["sinks"]] == ["first", "second"]
+    assert list(document["views"]) == ["some"]
+    assert [sink["name"] for sink in json.loads(_explained(job, "--format", "json", "--sink", "second"))["sinks"]] == [
+        "second"
+    ]
+    chart = Chart(_explained(job, "--format", "mermaid"))
+    assert {"p1_sink_first", "p2_sink_second"} <= set(chart.nodes)
+    page = _explained(job, "--format", "html")
+    assert Page(page).open == []
+    assert "&lt;b&gt;" in page
+    assert "<b>'" not in page
+    assert _explained(job).startswith("sink first: append")
+
+
+def _case(sql: str) -> Case:
+    return Case(Path("case"), "A query.\nsink: retract", sql.strip(), "")
+
+
+def _plan(case: Case, folder: Path) -> Sink:
+    return plan(case.job(folder), "result")
+
+
+def _rendered(case: Case, folder: Path, form: Format) -> str:
+    job = case.job(folder)
+    return render(job, [plan(job, "result")], form)
+
+
+def _explained(job: Path, *options: str) -> str:
+    result = CliRunner().invoke(main, ["explain", str(job), *options])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """All keys of a document, but for those that are names of the user's."""
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield key
+            if key not in ("computes", "views"):
+                yield from _keys(below)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _keys(each)
+
+
+class Chart:
+    """A flowchart taken apart, line by line, by as much of Mermaid's grammar as a plan needs."""
+
+    def __init__(self, text: str) -> None:
+        self.nodes: dict[str, str] = {}
+        self.edges: dict[tuple[str, str, str], str] = {}
+        self.stages: dict[str, str] = {}
+        inside: list[str] = []
+        first, *lines = text.splitlines()
+        assert first == "flowchart LR"
+        for line in map(str.strip, lines):
+            if found := re.fullmatch(r'subgraph (\w+)\["[^"]+"\]', line):
+                inside.append(found[1])
+            elif line == "end":
+                inside.pop()
+            elif found := re.fullmatch(
+                r'(\w+)(\[\("[^"]+"\)\]|\[/"[^"]+"/\]|\[\["[^"]+"\]\]|\(\["[^"]+"\]\)):::\w+', line
+            ):
+                assert found[1] not in self.nodes, f"{found[1]} is there twice"
+                self.nodes[found[1]] = found[2]
+                if inside and "stage_" in inside[-1]:
+                    self.stages[found[1]] = inside[-1]
+            elif found := re.fullmatch(r'(\w+) (-->|-\.->)\|"([^"]+)"\| (\w+)', line):
+                self.edges[found[1], found[2], found[4]] = found[3]
+            else:
+                assert re.fullmatch(r"classDef \w+ [\w#:,]+", line), line
+        assert inside == []
+
+
+class Page(HTMLParser):
+    """A page taken apart: what is still open at its end, its anchors and its links."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag that is opened, and what it refers to."""
+        assert tag not in ("script", "link", "img", "iframe"), "the page needs nothing but itself"
+        if tag != "meta":
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                assert value not in self.ids, f"{value} is there twice"
+                self.ids.add(str(value))
+            elif name == "href":
+                self.links.add(str(value))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Check that a tag closes the one that was opened last."""
+        assert self.open.pop() == tag
