@@ -22,6 +22,7 @@ from service.plan.rank_strategies import choose_rank_strategies
 from service.plan.resolve_conflicts import resolve_conflicts
 from service.plan.rewrite_ranks import rewrite_ranks
 from service.plan.sink_rules import check_sink
+from service.plan.split_distinct import split_distinct
 from service.plan.time_to_live import check_numbers, limit_time
 from service.plan.translate import translate
 
@@ -29,6 +30,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     narrow_joins,
     push_filters,
     rewrite_ranks,
+    split_distinct,
     extract_equal_keys,
     resolve_conflicts,
     normalize_inputs,

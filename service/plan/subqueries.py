@@ -21,7 +21,7 @@ from sqlglot import exp
 from service.plan.context import Context, Queries, Selected, check_reach
 from service.plan.errors import Refusal
 from service.plan.logical import Filter, Join, Node, Project, Side, by_name, columns, conjuncts, reads, substitute
-from service.plan.narrow_joins import rejects
+from service.plan.null_rejection import rejects
 from service.plan.physical import JoinKind
 from service.plan.scalars import compile_scalar, resolved
 from service.plan.scope import Scope
