@@ -76,10 +76,13 @@ def _advice(description: Description) -> str:
 def _linked(root: str, advice: Advice) -> str:
     """The text of a piece of advice, in which the step that it is about leads there."""
     about = escape(advice.about)
-    # The sink's own anchor is that of its section, and its step's has the name twice.
     link = f'<a href="#{_anchor(root, advice.about)}">{about}</a>'
     text = _code(advice.text)
-    return text.replace(about, link, 1) if re.search(rf"\b{re.escape(about)}\b", text) else f"{link}: {text}"
+    # A sink may have any name, also that of a word which stands in there.
+    words = re.compile(rf"\b{re.escape(about)}\b")
+    if advice.about == root or not words.search(text):
+        return f"{link}: {text}"
+    return words.sub(link, text, count=1)
 
 
 def _code(text: str) -> str:
