@@ -34,7 +34,7 @@ class State:
 
     `name` is what the operator calls them, `of` where they come from, `layout` how they are kept and `reason` why, None
     where that goes without saying. `ttl_ms` is how long after the last change, None for ever; `kept` says so.
-    `endless`: it grows for ever, and a ttl would help.
+    `order` says whether changes count in their order of arrival. `endless`: it grows for ever, and a ttl would help.
     """
 
     name: str
@@ -43,15 +43,14 @@ class State:
     reason: str | None
     ttl_ms: int | None
     kept: str
-    by_arrival: bool = False
+    order: str = ""
     endless: bool = False
 
     @property
     def sentence(self) -> str:
         """All of it in words."""
         because = f", because {self.reason}" if self.reason else ""
-        arrival = "; the last change of a key counts" if self.by_arrival else ""
-        return f"{self.of}: {self.layout}{because}; {self.kept}{arrival}"
+        return f"{self.of}: {self.layout}{because}; {self.kept}{'; ' if self.order else ''}{self.order}"
 
 
 @dataclass(frozen=True)

@@ -117,10 +117,10 @@ def _states(step: Step) -> str:
 
 def _state(state: State) -> str:
     because = f" <i>because {escape(state.reason)}</i>" if state.reason else ""
-    arrival = " · the last change of a key counts" if state.by_arrival else ""
+    order = f" · {state.order}" if state.order else ""
     endless = ' class="endless"' if state.endless else ""
     return f"""<div class="state"><h4>keeps {escape(state.of)} <span>{escape(state.name)}</span></h4>
-<div>{escape(state.layout)}{because}</div><small{endless}>{escape(state.kept)}{arrival}</small></div>
+<div>{escape(state.layout)}{because}</div><small{endless}>{escape(state.kept)}{order}</small></div>
 """
 
 

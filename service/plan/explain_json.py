@@ -28,7 +28,7 @@ KEYS = {
     "layout": "of a state: how rows are kept",
     "reason": "of a state, a rank's strategy or a normalize: why; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
-    "by_arrival": "of a state: whether the last change of a key to arrive counts, with or without its old row",
+    "by_arrival": "of a state: whether changes count in their order of arrival, and of those of a key the last",
     "goes": "how rows reach the next step: to, role, how, by, adds_up; null for a sink",
     "to": "of goes: the next step",
     "role": "of goes: left, right, input, or fact: what a NOT IN must know of its right side as a whole",
@@ -107,7 +107,7 @@ def _state(state: State) -> dict[str, Any]:
         "layout": state.layout,
         "reason": state.reason,
         "ttl_ms": state.ttl_ms,
-        "by_arrival": state.by_arrival,
+        "by_arrival": bool(state.order),
     }
 
 

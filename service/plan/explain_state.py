@@ -43,7 +43,7 @@ def _join(node: Join) -> Iterator[State]:
         whole = node.kind == "not in" and name == "right"
         ttl = chosen.ttl_ms
         kept = "for ever: NOT IN has to know all of them" if whole else _for_long(ttl)
-        yield State(name, called(below), layout, reason, ttl, kept, chosen.by_seq, endless=ttl is None and not whole)
+        yield State(name, called(below), layout, reason, ttl, kept, _order(chosen), endless=ttl is None and not whole)
     if node.facts:
         layout = "on every shard, whether there is a row at all and whether one of them is NULL"
         yield State("facts", called(node.right), layout, "NOT IN depends on it", None, "for ever")
@@ -86,13 +86,13 @@ def _aggregate(node: Aggregate) -> Iterator[State]:
 
 def _rank(node: Rank) -> State:
     if node.strategy == "retract":
-        layout = "every row, in the order of its partition"
+        layout = "every row, in the order of its partition" if node.partition else "every row, in order"
     elif node.deduplicates:
-        layout = "one row per partition"
+        layout = "one row per partition" if node.partition else "one row"
     else:
-        layout = f"of each partition the rows whose number is up to {node.last}"
+        layout = f"{'of each partition ' if node.partition else ''}the rows whose number is up to {node.last}"
     ttl = node.state.ttl_ms
-    return State("rows", called(node.input), layout, node.reason, ttl, _for_long(ttl), node.state.by_seq, ttl is None)
+    return State("rows", called(node.input), layout, node.reason, ttl, _for_long(ttl), _order(node.state), ttl is None)
 
 
 def _normalize(node: Normalize) -> State:
@@ -102,8 +102,15 @@ def _normalize(node: Normalize) -> State:
         layout = "all rows, equal ones counted"
     ttl = node.state.ttl_ms
     reason = "that is where old rows are found"
-    return State("rows", called(node.input), layout, reason, ttl, _for_long(ttl), node.state.by_seq, ttl is None)
+    return State("rows", called(node.input), layout, reason, ttl, _for_long(ttl), _order(node.state), ttl is None)
 
 
 def _for_long(ttl_ms: int | None) -> str:
     return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
+
+
+def _order(chosen: Input) -> str:
+    if not chosen.by_seq:
+        return ""
+    keyed = chosen.layout != "multiset"
+    return "the last change of a key counts" if keyed else "changes count in the order of arrival"
