@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changes import Mask
+from service.kernels import register
 from service.plan.physical import Expression
 
 _SETTINGS = (
@@ -40,16 +41,19 @@ def evaluate(
     connection.register("input", table)
     try:
         found = connection.sql(_statement(tuple(expression.sql for expression in distinct))).to_arrow_table()
-    except _data_error() as error:
-        reason = str(error).partition("\n")[0]
+    except _data_errors() as error:
+        reason = _reason(str(error))
         raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {reason}") from None
     finally:
         connection.unregister("input")
     assert found.num_rows == length, "an expression gives one value per row"
-    return {
-        expression: _one_array(column).cast(expression.type.arrow)
-        for expression, column in zip(distinct, found.columns, strict=True)
-    }
+    try:
+        return {
+            expression: _one_array(column).cast(expression.type.arrow)
+            for expression, column in zip(distinct, found.columns, strict=True)
+        }
+    except pa.ArrowInvalid as error:
+        raise ExpressionError(str(error)) from None
 
 
 def truth(values: pa.BooleanArray) -> Mask:
@@ -70,14 +74,23 @@ def _connection(process: int, thread: int) -> Any:  # noqa: ARG001 -- a forked w
     connection = duckdb.connect(config={"threads": 1})
     for setting in _SETTINGS:
         connection.execute(setting)
+    register(connection)
     return connection
 
 
-def _data_error() -> type[Exception]:
+def _reason(text: str) -> str:
+    """The one line of an error that says what was wrong with a value."""
+    lines = text.splitlines()
+    if "Python exception" in lines[0]:
+        lines = [line.partition(": ")[2] for line in reversed(lines) if "Error: " in line] or lines
+    return lines[0].removeprefix("Invalid Input Error: ")
+
+
+def _data_errors() -> tuple[type[Exception], ...]:
+    """What DuckDB raises for a value: a failed cast, an overflow; and for `error(…)` and failing kernels."""
     import duckdb  # noqa: PLC0415 -- as above
 
-    error: type[Exception] = duckdb.DataError
-    return error
+    return duckdb.DataError, duckdb.InvalidInputException
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -6,10 +6,11 @@ A CAST that fails on a value stops the query, as Spark's does in ANSI mode; TRY_
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal, InvalidOperation
 
 from avro.schema import Type
+from service.kernels.moments import moment_of
 from service.plan import casts_of_text, types
 from service.plan.types import family
 
@@ -119,11 +120,10 @@ def constant(text: str, to: Type) -> str | None:
             return f"CAST('{text}' AS {types.duckdb(to)})"
         case "date" if (day := _date(text)) is not None:
             return f"DATE '{day.isoformat()}'"
-        case "timestamp" | "local" if (moment := _moment(text)) is not None:
-            if family(to) == "local":
-                return f"TIMESTAMP '{moment.replace(tzinfo=None).isoformat(' ')}'"
-            instant = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-            return f"TIMESTAMPTZ '{instant.isoformat(' ')}'"
+        case "timestamp" if (micros := moment_of(text, instant=True)) is not None:
+            return f"CAST(make_timestamp({micros}) AS TIMESTAMPTZ)"
+        case "local" if (micros := moment_of(text, instant=False)) is not None:
+            return f"make_timestamp({micros})"
     return None
 
 
@@ -139,14 +139,9 @@ def _fits(text: str, to: Type) -> bool:
 
 
 def _date(text: str) -> date | None:
+    """Days may lack their zeros, and months and years their days, as in Spark."""
+    found = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", text, re.DOTALL)
     try:
-        return date.fromisoformat(text) if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else None
-    except ValueError:
-        return None
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
+        return date(*(int(part or 1) for part in found.groups())) if found else None
     except ValueError:
         return None

@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
 
+from service.plan.dialect import RowkindSql
 from service.plan.errors import PlanError, Refusal, Span, mark
 
 _SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
@@ -38,8 +39,7 @@ _SUBQUERY = {"this", "order", "limit", "offset"}
 def parse(sql: str, origin: str, place: str) -> exp.Expr:
     """The one query in a text; `origin` names the text in the tree, `place` in messages. Raises PlanError, Refusal."""
     try:
-        statements = sqlglot.parse(sql, read="spark", error_level=ErrorLevel.IMMEDIATE)
-        _refuse_words(sql, origin)
+        statements = sqlglot.parse(sql, read=RowkindSql, error_level=ErrorLevel.IMMEDIATE)
     except ParseError as error:
         raise PlanError(place, _syntax(error, sql, origin)) from None
     except TokenError:
@@ -98,12 +98,3 @@ def _syntax(error: ParseError, sql: str, origin: str) -> str:
     last = min(begin + column - 1, max(len(sql) - 1, 0))
     span = Span(origin, max(last - len(highlight) + 1, begin), last)
     return f"this is not SQL: {message[:1].lower() + message[1:]}, {span.show(sql)}"
-
-
-def _refuse_words(sql: str, origin: str) -> None:
-    """Refuse what sqlglot's tree does not tell from something else."""
-    for token in sqlglot.tokenize(sql, read="spark"):
-        if token.text.upper() == "TRY_CAST":
-            at = exp.Identifier(this=token.text)
-            at.meta.update({"start": token.start, "end": token.end})
-            raise Refusal("TRY_CAST is not supported yet: CAST is", mark(at, origin, sql))

@@ -14,8 +14,8 @@ from sqlglot import exp
 from avro.schema import Type
 from service.plan import types
 from service.plan.errors import Refusal, word
-from service.plan.typed import Typed, constant, converted, quoted
-from service.plan.types import BOOLEAN, INT, NULL, STRING, common, family, with_null
+from service.plan.typed import Typed, converted, quoted, unite
+from service.plan.types import BOOLEAN, INT, STRING, family, with_null
 
 Columns = Mapping[str, tuple[str, Type]]
 """What each column of the plan is called in the input of a calc, and its type there."""
@@ -32,18 +32,26 @@ class Compiler:
         self._rules = rules
 
     def compile(self, node: exp.Expr) -> Typed:
-        """The node in DuckDB SQL. Raises Refusal."""
+        """The node, which must be of a type that can be computed with, in DuckDB SQL. Raises Refusal."""
+        value = self.value(node)
+        if family(value.type) is None:
+            raise Refusal(f"a {value.type.sql} can be selected as it is, but not be computed with or compared", node)
+        return value
+
+    def value(self, node: exp.Expr) -> Typed:
+        """The node, which may be a STRUCT, ARRAY or MAP as well, in DuckDB SQL. Raises Refusal."""
         if isinstance(node, exp.Paren):
-            return self.compile(node.this)
+            return self.value(node.this)
         if isinstance(node, exp.Column):
-            return self._column(node)
+            name, type_ = self.columns[node.name]
+            return taken(quoted(name), type_)
         rule = self._rules.get(type(node))
         if rule is None:
-            raise Refusal(f"{_called(node)} is not supported yet", node)
+            raise Refusal(f"{_called(node)} is not supported", node)
         write, parts = rule
         for name, value in node.args.items():
             if value and name not in parts and name not in _HARMLESS:
-                raise Refusal(f"this form of {_called(node)} is not supported yet", node)
+                raise Refusal(f"this form of {_called(node)} is not supported", node)
         return write(self, node)
 
     def condition(self, node: exp.Expr) -> Typed:
@@ -75,31 +83,17 @@ class Compiler:
 
     def united(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> tuple[list[Typed], Type]:
         """All parts in the type that Spark takes for all of them; text written out adapts to dates and times."""
-        values = [self.compile(part) for part in parts]
-        firm = [value for value in values if value.literal is None] or values
-        type_ = firm[0].type.required if family(firm[0].type) != "null" else NULL
-        for value in firm[1:]:
-            united = common(type_, value.type)
-            if united is None:
-                raise Refusal(
-                    f"{type_.sql} and {value.type.sql} do not go together here: write a CAST on one of them", node
-                )
-            type_ = united
-        if family(type_) == "null" and len(firm) < len(values):
-            type_ = STRING
-        adapted = []
-        for part, value in zip(parts, values, strict=True):
-            if value.literal is not None and family(type_) not in ("string", "null"):
-                adapted.append(Typed(constant(part, value.literal, type_), type_))
-            else:
-                adapted.append(converted(value, type_))
-        return adapted, type_
+        return unite([self.compile(part) for part in parts], node)
 
-    def _column(self, node: exp.Column) -> Typed:
-        name, type_ = self.columns[node.name]
-        if family(type_) is None:
-            raise Refusal(f"a {type_.sql} can be selected as it is, but not be computed with or compared yet", node)
-        return Typed(quoted(name), with_null(types.canonical(type_), type_.nullable))
+
+def taken(sql: str, type_: Type) -> Typed:
+    """A value as it is stored in a column, in the type that is computed with."""
+    found = family(type_)
+    if found is None:
+        return Typed(sql, type_)
+    if type_.logical == "local-timestamp-millis":
+        sql = f"CAST({sql} AS TIMESTAMP)"
+    return Typed(sql, with_null(types.canonical(type_), type_.nullable))
 
 
 def _called(node: exp.Expr) -> str:
@@ -115,14 +109,10 @@ def _called(node: exp.Expr) -> str:
 
 
 _NAMES: Mapping[type[exp.Expr], str] = {
-    exp.Div: "division (/)",
-    exp.IntDiv: "division (DIV)",
-    exp.Mod: "the remainder (%)",
-    exp.Interval: "an INTERVAL",
-    exp.Dot: "a field of a STRUCT",
-    exp.Bracket: "an element of an ARRAY or MAP",
+    exp.Interval: "an INTERVAL that is not added to a date or timestamp",
     exp.Star: "*",
-    exp.ILike: "ILIKE",
-    exp.RegexpLike: "RLIKE",
+    exp.AtTimeZone: "AT TIME ZONE (write FROM_UTC_TIMESTAMP or TO_UTC_TIMESTAMP)",
+    exp.Lambda: "a function with ->",
+    exp.Placeholder: "a parameter",
 }
-_HARMLESS = ("safe", "coalesce", "typed", "requires_string", "is_string", "quoted")
+_HARMLESS = ("safe", "coalesce", "typed", "requires_string", "is_string", "quoted", "requires_arg_order")

@@ -1,4 +1,4 @@
-"""Scalar values: literals, arithmetic, CASE and its kin, casts, and functions of text."""
+"""Scalar values: literals, CASE and its kin, and casts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from sqlglot import exp
 from avro.errors import SchemaError
 from avro.schema import Type
 from service.plan import types
-from service.plan.casts import cast
 from service.plan.errors import Refusal
+from service.plan.functions.types_as_functions import converted_to
+from service.plan.scalar_arithmetic import number_type
 from service.plan.scalar_compiler import Compiler, Rule
-from service.plan.typed import Typed, constant, converted, nullable, text_literal
-from service.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, common, family, with_null
+from service.plan.typed import Typed, nullable, text_literal
+from service.plan.types import BINARY, BOOLEAN, NULL, STRING, family, with_null
 
-_SIGNS: Mapping[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
-_TEXT_FUNCTIONS: Mapping[type[exp.Expr], str] = {
-    exp.Upper: "upper({})",
-    exp.Lower: "lower({})",
-    exp.Trim: "trim({}, ' ')",
-}
+_NARROW = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT"}
 
 
 def _literal(_: Compiler, node: exp.Literal) -> Typed:
@@ -28,12 +24,21 @@ def _literal(_: Compiler, node: exp.Literal) -> Typed:
     if node.is_string:
         return Typed(text_literal(text), STRING, text)
     try:
-        type_ = _number_type(text)
+        type_ = number_type(text)
     except ValueError:
         raise Refusal(f"the number {text} is not understood", node) from None
     if type_ is None:
         raise Refusal("a number of more than 38 digits cannot be computed with", node)
-    return Typed(f"CAST({text} AS {types.duckdb(type_)})", type_)
+    return Typed(f"CAST({text} AS {types.duckdb(type_)})", type_, text)
+
+
+def _raw(_: Compiler, node: exp.RawString) -> Typed:
+    return Typed(text_literal(str(node.this)), STRING, str(node.this))
+
+
+def _bytes(_: Compiler, node: exp.HexString) -> Typed:
+    digits = str(node.this)
+    return Typed(f"unhex('{digits.rjust(len(digits) + len(digits) % 2, '0')}')", BINARY)
 
 
 def _boolean(_: Compiler, node: exp.Boolean) -> Typed:
@@ -42,27 +47,6 @@ def _boolean(_: Compiler, node: exp.Boolean) -> Typed:
 
 def _null_value(_: Compiler, __: exp.Null) -> Typed:
     return Typed("NULL", NULL)
-
-
-def _minus(compiler: Compiler, node: exp.Neg) -> Typed:
-    if isinstance(node.this, exp.Literal) and not node.this.is_string:
-        return _literal(compiler, exp.Literal(this=f"-{node.this.this}", is_string=False))
-    (value,) = compiler.numbers(node.this)
-    return Typed(f"(-{value.sql})", value.type)
-
-
-def _arithmetic(compiler: Compiler, node: exp.Binary) -> Typed:
-    left, right = compiler.numbers(node.left, node.right)
-    sign = _SIGNS[type(node)]
-    if "decimal" in (family(left.type), family(right.type)) and "float" not in (
-        family(left.type),
-        family(right.type),
-    ):
-        return _decimal_arithmetic(node, sign, left, right)
-    type_ = common(left.type, right.type)
-    assert type_ is not None, "numbers have a common type"
-    a, b = converted(left, type_), converted(right, type_)
-    return Typed(f"({a.sql} {sign} {b.sql})", nullable(type_, left, right))
 
 
 def _coalesce(compiler: Compiler, node: exp.Coalesce) -> Typed:
@@ -104,117 +88,35 @@ def _branches(
 
 def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
     value = compiler.compile(node.this)
+    spelled = node.to.sql("spark")
+    strict = not isinstance(node, exp.TryCast)
     try:
-        to = Type.of(node.to.sql("spark") + " NOT NULL")
+        to = Type.of(f"{spelled} NOT NULL")
     except SchemaError:
-        raise Refusal(f"CAST to {node.to.sql('spark')} is not supported yet", node) from None
+        raise Refusal(f"CAST to {spelled} is not supported", node) from None
     if family(to) is None:
-        raise Refusal(f"CAST to {to.sql} is not supported yet", node)
-    if value.literal is not None:
-        return Typed(constant(node, value.literal, to), to)
-    sql = cast(value.sql, value.type, to)
-    if sql is None:
-        raise Refusal(f"CAST from {value.type.sql} to {to.sql} is not supported yet", node)
-    return Typed(sql, with_null(types.canonical(to), value.type.nullable))
-
-
-def _text_function(compiler: Compiler, node: exp.Func) -> Typed:
-    value = compiler.string(node.this)
-    return Typed(_TEXT_FUNCTIONS[type(node)].format(value.sql), value.type)
-
-
-def _length(compiler: Compiler, node: exp.Length) -> Typed:
-    value = compiler.string(node.this)
-    return Typed(f"CAST(length({value.sql}) AS INTEGER)", with_null(INT, value.type.nullable))
-
-
-def _substring(compiler: Compiler, node: exp.Substring) -> Typed:
-    value = compiler.string(node.this)
-    bounds = [node.args.get("start"), node.args.get("length")]
-    numbers = []
-    for bound in bounds:
-        if bound is not None and not (isinstance(bound, exp.Literal) and str(bound.this).isdigit()):
-            raise Refusal("SUBSTRING takes a start and a length that are written out and not negative", node)
-        numbers.append(None if bound is None else int(str(bound.this)))
-    start, length = numbers
-    # Spark takes 0 for the first character too.
-    arguments = [value.sql, str(max(start or 1, 1)), *([] if length is None else [str(length)])]
-    return Typed(f"substring({', '.join(arguments)})", value.type)
-
-
-def _concat(compiler: Compiler, node: exp.Expr) -> Typed:
-    parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
-    values = []
-    for part in parts:
-        value = compiler.compile(part)
-        sql = cast(value.sql, value.type, STRING)
-        if sql is None:
-            raise Refusal(f"a {value.type.sql} cannot be turned into text yet", part)
-        values.append(Typed(sql, value.type))
-    return Typed(f"({' || '.join(value.sql for value in values)})", nullable(STRING, *values))
-
-
-def _decimal_arithmetic(node: exp.Expr, sign: str, left: Typed, right: Typed) -> Typed:
-    a, b = (
-        _literal_decimal(each, value) or types.as_decimal(value.type)
-        for each, value in ((node.this, left), (node.expression, right))
-    )
-    assert a is not None and b is not None, "integers and decimals have a decimal"  # noqa: PT018 -- one fact
-    if sign == "*":
-        type_ = types.decimal(a.precision + b.precision + 1, a.scale + b.scale)
-    else:
-        scale = max(a.scale, b.scale)
-        type_ = types.decimal(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
-    if type_ is None:
-        raise Refusal(
-            f"{left.type.sql} {sign} {right.type.sql} can have more than 38 digits: CAST to smaller decimals first",
-            node,
-        )
-    inner = f"{converted(left, a).sql} {sign} {converted(right, b).sql}"
-    return Typed(f"CAST({inner} AS {type_.sql})", nullable(type_, left, right))
-
-
-def _literal_decimal(node: exp.Expr, value: Typed) -> Type | None:
-    """Spark takes a whole number written out for the smallest decimal that holds it."""
-    node = node.unnest()
-    if isinstance(node, exp.Neg):
-        node = node.this
-    if isinstance(node, exp.Literal) and family(value.type) == "integer":
-        return types.decimal(len(str(node.this)), 0)
-    return None
-
-
-def _number_type(text: str) -> Type | None:
-    digits = text.removeprefix("-")
-    if "e" in digits.lower():
-        float(digits)
-        return DOUBLE
-    if "." in digits:
-        whole, _, fraction = digits.partition(".")
-        whole = whole.lstrip("0")
-        int(whole + fraction or "0")
-        return types.decimal(max(len(whole) + len(fraction), 1), len(fraction))
-    number = int(text)
-    if -(2**31) <= number < 2**31:
-        return INT
-    return BIGINT if -(2**63) <= number < 2**63 else types.decimal(len(digits), 0)
+        raise Refusal(f"CAST to {to.sql} is not supported", node)
+    try:
+        found = converted_to(value, to, strict=strict)
+    except Refusal as refusal:
+        raise Refusal(refusal.text, node.this) from None
+    if spelled in _NARROW:
+        # There are no narrower integers here, but what does not fit must fail all the same.
+        word = "CAST" if strict else "TRY_CAST"
+        return Typed(f"CAST({word}({found.sql} AS {spelled}) AS INTEGER)", found.type)
+    return found
 
 
 RULES: Mapping[type[exp.Expr], Rule] = {
     exp.Literal: (_literal, ("this",)),
+    exp.RawString: (_raw, ("this",)),
+    exp.HexString: (_bytes, ("this",)),
     exp.Boolean: (_boolean, ("this",)),
     exp.Null: (_null_value, ()),
-    exp.Neg: (_minus, ("this",)),
-    **dict.fromkeys(_SIGNS, (_arithmetic, ("this", "expression"))),
     exp.Coalesce: (_coalesce, ("this", "expressions")),
     exp.Nullif: (_nullif, ("this", "expression")),
     exp.If: (_if, ("this", "true", "false")),
     exp.Case: (_case, ("this", "ifs", "default")),
     exp.Cast: (_cast, ("this", "to")),
     exp.TryCast: (_cast, ("this", "to")),
-    **dict.fromkeys(_TEXT_FUNCTIONS, (_text_function, ("this",))),
-    exp.Length: (_length, ("this",)),
-    exp.Substring: (_substring, ("this", "start", "length")),
-    exp.Concat: (_concat, ("expressions",)),
-    exp.DPipe: (_concat, ("this", "expression")),
 }

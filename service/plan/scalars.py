@@ -11,15 +11,26 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from avro.schema import Type
-from service.plan import scalar_conditions, scalar_values
+from service.plan import scalar_arithmetic, scalar_calls, scalar_conditions, scalar_fields, scalar_values
+from service.plan.errors import Refusal
 from service.plan.physical import Expression
 from service.plan.scalar_compiler import Columns, Compiler
+from service.plan.scalar_conditions import joined
 from service.plan.typed import Typed, converted, quoted
-from service.plan.types import BOOLEAN, with_null
+from service.plan.types import with_null
 
 __all__ = ["Columns", "compile_cast", "compile_condition", "compile_scalar", "resolved", "show"]
 
-_RULES = {**scalar_conditions.RULES, **scalar_values.RULES}
+_RULES = {
+    **scalar_conditions.RULES,
+    **scalar_values.RULES,
+    **scalar_arithmetic.RULES,
+    **scalar_fields.RULES,
+    **scalar_calls.RULES,
+}
+
+
+_LONGEST = 400_000
 
 
 def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
@@ -28,7 +39,8 @@ def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
     if isinstance(node, exp.Column):
         name, type_ = columns[node.name]
         return Expression(quoted(name), type_, (name,), show(node), name)
-    typed = Compiler(columns, _RULES).compile(node)
+    typed = Compiler(columns, _RULES).value(node)
+    _check_length(typed, node)
     read = dict.fromkeys(columns[column.name][0] for column in node.find_all(exp.Column))
     return Expression(typed.sql, typed.type, tuple(read), show(node))
 
@@ -50,10 +62,12 @@ def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expres
         return None
     compiler = Compiler(columns, _RULES)
     typed = [compiler.condition(conjunct) for conjunct in conjuncts]
+    whole = joined("AND", list(zip(typed, conjuncts, strict=True)))
+    _check_length(whole, conjuncts[0])
     read = dict.fromkeys(columns[column.name][0] for each in conjuncts for column in each.find_all(exp.Column))
     return Expression(
-        " AND ".join(each.sql for each in typed),
-        with_null(BOOLEAN, any(each.type.nullable for each in typed)),
+        whole.sql,
+        whole.type,
         tuple(read),
         " AND ".join(_operand(each) for each in conjuncts),
     )
@@ -79,7 +93,13 @@ def show(node: exp.Expr) -> str:
             return exp.column(*reversed(each.name.split(".")[-3:]))
         return each
 
-    return str(node.transform(plain).sql("spark", comments=False)).replace("TRY_CAST(", "CAST(")
+    return str(node.transform(plain).sql("spark", comments=False))
+
+
+def _check_length(typed: Typed, node: exp.Expr) -> None:
+    """Some functions need an argument several times, so that calls inside of calls grow fast."""
+    if len(typed.sql) > _LONGEST:
+        raise Refusal("functions are nested too deeply here: compute the inner ones in a derived table first", node)
 
 
 def _operand(node: exp.Expr) -> str:

@@ -23,11 +23,9 @@ from service.plan.types import (
     DOUBLE,
     INT,
     LOCAL,
-    NULL,
     STRING,
     TIMESTAMP,
     as_decimal,
-    common,
     family,
     with_null,
 )
@@ -35,8 +33,9 @@ from service.plan.types import (
 Result = Type | Callable[[Sequence[Typed]], Type]
 """The type of the result. One that is nullable is so always; else the result is NULL where an argument is."""
 
-Write = str | Callable[[Sequence[Typed]], str]
-"""DuckDB SQL with {0}, {1}, … for the arguments and {all} for all of them, or what writes it."""
+Write = str | Callable[[Sequence[Typed]], "str | Typed"]
+"""DuckDB SQL with {0}, {1}, … for the arguments and {all} for all of them, or what writes it. What gives a `Typed`
+decides the type as well."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,12 @@ class Function:
 
     def call(self, arguments: Sequence[Typed]) -> Typed:
         """A call with arguments that are of their kinds."""
-        given = self.gives if isinstance(self.gives, Type) else self.gives(arguments)
-        type_ = nullable(given, *arguments) if self.keeps_null and not given.nullable else given
-        if not isinstance(self.sql, str):
-            return Typed(self.sql(arguments), type_)
         texts = [argument.sql for argument in arguments]
-        return Typed(self.sql.format(*texts, all=", ".join(texts)), type_)
+        sql = self.sql.format(*texts, all=", ".join(texts)) if isinstance(self.sql, str) else self.sql(arguments)
+        if isinstance(sql, Typed):
+            return sql
+        given = self.gives if isinstance(self.gives, Type) else self.gives(arguments)
+        return Typed(sql, nullable(given, *arguments) if self.keeps_null and not given.nullable else given)
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def _of(wanted: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | Non
         found = family(value.type)
         if found == "null" or found in families:
             return converted(value, wanted)
-        if value.literal is not None and family(wanted) in ("date", "timestamp", "local"):
+        if value.literal is not None and found == "string" and family(wanted) in ("date", "timestamp", "local"):
             return Typed(constant(node, value.literal, wanted), wanted)
         return None
 
@@ -121,17 +120,8 @@ def _int(_: exp.Expr, value: Typed) -> Typed | None:
     return value if value.type.required == INT else None
 
 
-def _literal_text(_: exp.Expr, value: Typed) -> Typed | None:
-    return value if value.literal is not None else None
-
-
-def _literal_int(node: exp.Expr, value: Typed) -> Typed | None:
-    bare = node.unnest()
-    sign = "-" if isinstance(bare, exp.Neg) else ""
-    bare = bare.this if sign else bare
-    if not isinstance(bare, exp.Literal) or bare.is_string or value.type.required != INT:
-        return None
-    return Typed(f"{sign}{bare.this}", INT, f"{sign}{bare.this}")
+def _literal(type_: Type) -> Callable[[exp.Expr, Typed], Typed | None]:
+    return lambda _, value: value if value.literal is not None and value.type == type_ else None
 
 
 def _any(_: exp.Expr, value: Typed) -> Typed | None:
@@ -149,9 +139,9 @@ def _decimal(_: exp.Expr, value: Typed) -> Typed | None:
 _NUMBERS = ("integer", "decimal", "float")
 KINDS: Mapping[str, Kind] = {
     "text": Kind("text", _of(STRING, "string"), ": write CAST(… AS STRING)"),
-    "'text'": Kind("a text written out", _literal_text, ", so that it can be checked beforehand"),
+    "'text'": Kind("a text written out", _literal(STRING), ", so that it can be checked beforehand"),
     "int": Kind("an INT", _int),
-    "'int'": Kind("a number written out", _literal_int, ", as the type of the result depends on it"),
+    "'int'": Kind("a number written out", _literal(INT), ", as the type of the result depends on it"),
     "bigint": Kind("a whole number", _of(BIGINT, "integer")),
     "integer": Kind("a whole number", _keep(INT, "integer")),
     "decimal": Kind("a decimal", _decimal),
@@ -166,6 +156,7 @@ KINDS: Mapping[str, Kind] = {
     "local": Kind("a TIMESTAMP_NTZ", _of(LOCAL, "local")),
     "moment": Kind("a date or timestamp", _keep(TIMESTAMP, "date", "timestamp", "local")),
     "any": Kind("a value", _any),
+    "unit": Kind("a unit of time", _literal(STRING)),
     "array": Kind("an array", _nested("array")),
     "map": Kind("a map", _nested("map")),
 }
@@ -189,7 +180,10 @@ def call(compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr
                 break
             accepted.append(argument)
         else:
-            return function.call(accepted)
+            try:
+                return function.call(accepted)
+            except Refusal as refusal:
+                raise Refusal(refusal.text, refusal.at or node) from None
     number, kind = wrong
     if len(fitting) == 1:
         given = values[number].type.sql
@@ -201,14 +195,6 @@ def call(compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr
 def signature(function: Function) -> str:
     """What it takes, as a user reads it."""
     return f"({function.takes})"
-
-
-def united(arguments: Sequence[Typed]) -> Type:
-    """The type that all arguments go into, not null. For the tables, behind `compiler.united`."""
-    type_ = NULL
-    for argument in arguments:
-        type_ = common(type_, argument.type) or type_
-    return type_
 
 
 def widest(arguments: Sequence[Typed]) -> Type:

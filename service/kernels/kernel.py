@@ -1,0 +1,56 @@
+"""Kernels out of functions of single values, or of NumPy arrays."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Kernel = tuple[Callable[..., pa.Array], list[str], str]
+"""Arrow arrays in, one out; the DuckDB types of the parameters, and of the result."""
+
+ARROW = {
+    "VARCHAR": pa.string(),
+    "BLOB": pa.binary(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "REAL": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+}
+
+
+def each(compute: Callable[..., Any], *types: str) -> Kernel:
+    """A function of single values, NULL where one of them is; the last of `types` is that of the result."""
+
+    def kernel(*columns: Any) -> pa.Array:
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return pa.array([None if None in row else compute(*row) for row in rows], ARROW[types[-1]])
+
+    return _declared(kernel, types)
+
+
+def whole(compute: Callable[..., Any], *types: str) -> Kernel:
+    """A function of NumPy arrays, NULL where a value is."""
+
+    def kernel(*columns: Any) -> pa.Array:
+        null = np.zeros(len(columns[0]), np.bool_)
+        arrays = []
+        for column in columns:
+            null |= column.is_null().to_numpy(zero_copy_only=False)
+            arrays.append(column.fill_null(1).to_numpy(zero_copy_only=False))
+        with np.errstate(all="ignore"):
+            values = compute(*arrays)
+        return pa.array(values, ARROW[types[-1]], mask=null)
+
+    return _declared(kernel, types)
+
+
+def _declared(kernel: Callable[..., pa.Array], types: tuple[str, ...]) -> Kernel:
+    """DuckDB counts the parameters that a function has."""
+    parameters = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(types) - 1)]
+    kernel.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return kernel, list(types[:-1]), types[-1]

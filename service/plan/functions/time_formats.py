@@ -1,0 +1,116 @@
+"""Patterns of dates and times, as Spark reads and writes them, in DuckDB's words.
+
+A pattern is checked when the query is planned. What the letters may stand for in a text is checked by a regular
+expression, because DuckDB takes more than Spark does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from service.plan.errors import Refusal
+
+_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
+_FULL = "January|February|March|April|May|June|July|August|September|October|November|December"
+
+_FIELDS: dict[str, tuple[str, str | None]] = {
+    "yyyy": ("%Y", r"\d{4}"), "y": ("%Y", None), "yy": ("%y", None),
+    "MM": ("%m", r"\d{2}"), "M": ("%-m", r"\d{1,2}"), "MMM": ("%b", _MONTHS), "MMMM": ("%B", _FULL),
+    "dd": ("%d", r"\d{2}"), "d": ("%-d", r"\d{1,2}"), "D": ("%-j", None), "DDD": ("%j", None),
+    "E": ("%a", None), "EE": ("%a", None), "EEE": ("%a", None), "EEEE": ("%A", None),
+    "HH": ("%H", r"\d{2}"), "H": ("%-H", r"\d{1,2}"), "hh": ("%I", r"\d{2}"), "h": ("%-I", r"\d{1,2}"),
+    "mm": ("%M", r"\d{2}"), "m": ("%-M", r"\d{1,2}"), "ss": ("%S", r"\d{2}"), "s": ("%-S", r"\d{1,2}"),
+    "SSS": ("%g", r"\d{1,3}"), "SSSSSS": ("%f", r"\d{1,6}"), "a": ("%p", "AM|PM|am|pm"),
+}  # fmt: skip
+"""What a run of letters is in DuckDB, and which texts Spark reads for it; None where it is only written."""
+
+
+def write(moment: str, pattern: str) -> str:
+    """The text of a TIMESTAMP. Raises Refusal."""
+    found = "".join(
+        text.replace("%", "%%") if field is None else _field(field, pattern)[0] for field, text in _pieces(pattern)
+    )
+    return f"strftime({moment}, '{found.replace(chr(39), chr(39) * 2)}')"
+
+
+def read(text: str, pattern: str, *, strict: bool) -> str:
+    """The TIMESTAMP in a text; another text fails, or is NULL if not `strict`. Raises Refusal."""
+    format_, shape = "", ""
+    letters: list[str] = []
+    for field, literal in _pieces(pattern):
+        if field is None:
+            format_ += literal.replace("%", "%%")
+            shape += re.escape(literal)
+            continue
+        known, texts = _field(field, pattern)
+        if texts is None:
+            raise Refusal(f"in the pattern {pattern!r}, {field} can be written but not read")
+        format_ += known
+        # Names of months may be written in any case.
+        shape += f"(?i:{texts})" if field[0] in "Ma" and "|" in texts else f"({texts})"
+        letters.append(field[0])
+    _check_parts(letters, pattern)
+    quoted = format_.replace("'", "''")
+    parsed = f"{'' if strict else 'try_'}strptime({text}, '{quoted}')"
+    bad = (
+        f"error('''' || {text} || ''' is not of the form {pattern.replace(chr(39), chr(39) * 2)}')"
+        if strict
+        else "NULL"
+    )
+    matches = f"regexp_full_match({text}, '{shape.replace(chr(39), chr(39) * 2)}')"
+    return f"(CASE WHEN {text} IS NULL THEN NULL WHEN {matches} THEN {parsed} ELSE {bad} END)"
+
+
+def _check_parts(letters: list[str], pattern: str) -> None:
+    if len(set(letters)) < len(letters):
+        raise Refusal(f"the pattern {pattern!r} names a part twice")
+    if "y" not in letters or ("d" in letters and "M" not in letters):
+        raise Refusal(f"the pattern {pattern!r} names no whole date: year, or year and month, or year, month and day")
+    if ("h" in letters) != ("a" in letters) or ("h" in letters and "H" in letters):
+        raise Refusal(f"in the pattern {pattern!r}, h and a go together; write H for hours from 0 to 23")
+    if "d" not in letters and set("Hhms") & set(letters):
+        raise Refusal(f"the pattern {pattern!r} has a time, but no whole date")
+    if ("s" in letters and "m" not in letters) or ("S" in letters and "s" not in letters):
+        raise Refusal(f"the pattern {pattern!r} leaves out a part of the time")
+    if "m" in letters and not set("Hh") & set(letters):
+        raise Refusal(f"the pattern {pattern!r} leaves out the hour")
+
+
+def _field(field: str, pattern: str) -> tuple[str, str | None]:
+    known = _FIELDS.get(field)
+    if known is None:
+        raise Refusal(f"{field} in the pattern {pattern!r} is not supported: there is {', '.join(_FIELDS)}")
+    return known
+
+
+def _pieces(pattern: str) -> Iterator[tuple[str | None, str]]:
+    """The runs of letters, and the text between them with quotes resolved."""
+    at = 0
+    while at < len(pattern):
+        letter = pattern[at]
+        if letter.isascii() and letter.isalpha():
+            end = at
+            while end < len(pattern) and pattern[end] == letter:
+                end += 1
+            yield pattern[at:end], ""
+            at = end
+        elif letter == "'":
+            end = at + 1
+            text = ""
+            while True:
+                if end >= len(pattern):
+                    raise Refusal(f"in the pattern {pattern!r} a quotation mark is not closed")
+                if pattern[end] == "'":
+                    if pattern[end + 1 : end + 2] != "'":
+                        break
+                    end += 1
+                text += pattern[end]
+                end += 1
+            yield None, text or "'"
+            at = end + 1
+        elif letter in "[]{}#":
+            raise Refusal(f"{letter} in the pattern {pattern!r} is not supported: put it in quotes")
+        else:
+            yield None, letter
+            at += 1

@@ -1,0 +1,46 @@
+"""Fields of structs, elements of arrays and entries of maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal
+from service.plan.functions.function import call
+from service.plan.functions.nested import ELEMENT, ENTRY
+from service.plan.scalar_compiler import Compiler, Rule, taken
+from service.plan.typed import Typed, text_literal
+from service.plan.types import with_null
+
+
+def field_of(column: exp.Expr, names: list[exp.Identifier]) -> exp.Expr:
+    """The expression for a field of a field … of a column, outermost first."""
+    for name in names:
+        column = exp.Dot(this=column, expression=name)
+    return column
+
+
+def _field(compiler: Compiler, node: exp.Dot) -> Typed:
+    value = compiler.value(node.this)
+    name = node.expression.name
+    if value.type.kind != "record":
+        raise Refusal(f"a {value.type.sql} has no field {name}", node)
+    found = [field for field in value.type.fields if field.name.lower() == name.lower()]
+    if len(found) != 1:
+        known = ", ".join(field.name for field in value.type.fields)
+        raise Refusal(f"there is {'no' if not found else 'more than one'} field {name}; there is {known}", node)
+    type_ = with_null(found[0].type, value.type.nullable or found[0].type.nullable)
+    return taken(f"struct_extract({value.sql}, {text_literal(found[0].name)})", type_)
+
+
+def _element(compiler: Compiler, node: exp.Bracket) -> Typed:
+    if len(node.expressions) != 1:
+        raise Refusal("an element has one number or key", node)
+    return call(compiler, node, "[]", [node.this, node.expressions[0]], (ELEMENT, ENTRY))
+
+
+RULES: Mapping[type[exp.Expr], Rule] = {
+    exp.Dot: (_field, ("this", "expression")),
+    exp.Bracket: (_element, ("this", "expressions")),
+}
