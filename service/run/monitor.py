@@ -76,8 +76,7 @@ class Monitor:
             query = self._queries[sink]
             ran = "addBatch" in progress["durationMs"]
             query.state = "running" if ran else "idle"
-            for source in progress["sources"]:
-                self._offsets(query, source)
+            self._offsets(query, progress["sources"])
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
                 query.seconds = progress["durationMs"]["triggerExecution"] / 1000
@@ -127,15 +126,22 @@ class Monitor:
                 for query in self._queries.values()
             ]
 
-    def _offsets(self, query: _Query, source: Mapping[str, Any]) -> None:
-        """Position and lag per partition."""
-        end, latest = (_read(source.get(name)) for name in ("endOffset", "latestOffset"))
-        if end is None or latest is None:
-            return
-        for (topic, partition), offset in Offset.from_json(end).at.items():
-            query.lag[topic, partition] = behind = lag(end, latest)[topic, partition]
+    def _offsets(self, query: _Query, sources: Sequence[Mapping[str, Any]]) -> None:
+        """Position and lag per partition; where several sources read a topic, of the one that is furthest behind."""
+        behind: dict[At, int] = {}
+        reached: dict[At, int] = {}
+        for source in sources:
+            end, latest = (_read(source.get(name)) for name in ("endOffset", "latestOffset"))
+            if end is None or latest is None:
+                continue
+            lags = lag(end, latest)
+            for at, offset in Offset.from_json(end).at.items():
+                behind[at] = max(lags[at], behind.get(at, 0))
+                reached[at] = min(offset, reached.get(at, offset))
+        for (topic, partition), offset in reached.items():
+            query.lag[topic, partition] = behind[topic, partition]
             labels = {"sink": query.sink, "topic": topic, "partition": partition}
-            self._metrics.set("rowkind_lag_rows", behind, **labels)
+            self._metrics.set("rowkind_lag_rows", behind[topic, partition], **labels)
             self._metrics.set("rowkind_committed_offset", offset, **labels)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,13 +53,15 @@ def _run(
     def collect(frame: DataFrame, batch: int) -> None:
         outputs[batch] = [Block.from_bytes(bytes(row["block"])) for row in frame.collect()]
 
+    numbers = count()
+
     def source(inflows: Sequence[Inflow], labels: Sequence[int]) -> DataFrame:
         ways = [
             (each.node, Route(each.node.calc, each.member, len(labels)))
             for each in inflows
             if isinstance(each.node, Scan)
         ]
-        folder = scratch / "sources" / "-".join(scan.node for scan, _ in ways)
+        folder = scratch / "sources" / str(next(numbers))
         folder.mkdir(parents=True)
         for number, batch in enumerate(batches):
             changes = Changes.concat([route(pruned(scan, batch)) for scan, route in ways])
@@ -103,7 +106,7 @@ def write(path: Path, changes: Changes, labels: Sequence[int]) -> None:
 
 def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:
     for block in blocks:
-        for sample, count in block.counters.items():
+        for sample, value in block.counters.items():
             name, labels = parse(sample)
-            if name == "rowkind_unmatched_retractions_total" and count:
-                warn(f"{labels['operator']}: {count:.0f} retraction(s) found no row to take back")
+            if name == "rowkind_unmatched_retractions_total" and value:
+                warn(f"{labels['operator']}: {value:.0f} retraction(s) found no row to take back")
