@@ -176,11 +176,12 @@ class _Translator:
         (key,) = join.keys
         null = exp.Is(this=key.right.copy(), expression=exp.Null())
         return tuple(
-            self._fact(node, fact, join.at)
+            self._fact(node, fact)
             for node, fact in ((join.right.input, NOT_EMPTY), (Filter(join.right.input, (null,)), HAS_NULL))
         )
 
-    def _fact(self, node: Node, fact: bytes, at: exp.Expr) -> physical.Node:
+    def _fact(self, node: Node, fact: bytes) -> physical.Node:
+        at = exp.Count(this=exp.Star())
         count = Aggregate(Side(node), (), {"rows": Call("count", (), BIGINT, at)}, is_global=True, at=at)
         some = exp.GT(this=resolved("rows"), expression=exp.Literal.number(0))
         return self.node(Filter(count, (some,)), _Edge(types={}, side=2, constant=fact))
