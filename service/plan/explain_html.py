@@ -8,7 +8,7 @@ from html import escape
 from importlib import resources
 from string import Template
 
-from service.plan.explain_description import Advice, Description, Fact, State, Step, Way
+from service.plan.explain_description import Advice, Description, Fact, State, Step
 from service.plan.explain_facts import TIED
 
 _WORDS = {
@@ -95,7 +95,7 @@ def _step(step: Step, root: str, about: Mapping[str, int]) -> str:
     noted = f'<span class="note">{_count(about[step.name], "note")}</span>' if step.name in about else ""
     stage = f'<span class="stage">stage {escape(step.stage)}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
-    return f"""<li>{_way(step.way)}<article class="{step.kind}" id="{_anchor(root, step.name)}">
+    return f"""<li>{_way(step)}<article class="{step.kind}" id="{_anchor(root, step.name)}">
 <header><b>{escape(step.name)}</b><span class="kind">{_WORDS[step.kind]}</span>{stage}{mode}{noted}</header>
 <p>{escape(step.title)}</p>
 {_states(step)}<dl>{"".join(map(_fact, _shown(step)))}</dl>
@@ -124,9 +124,13 @@ def _state(state: State) -> str:
 """
 
 
-def _way(way: Way | None) -> str:
+def _way(step: Step) -> str:
+    """What stands on the line to the next step; nothing is done with the rows of a union, only with its inputs'."""
+    way = step.way
     if way is None:
         return ""
+    if step.kind == "union":
+        return '<div class="way unmoved">each input by itself</div>'
     key = ", ".join(way.by)
     words = {
         "shuffled": f"shuffled by <code>{escape(key)}</code>" if key else "shuffled into one shard",
