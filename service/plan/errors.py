@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import sqlglot
 from sqlglot import exp
 
 _WIDTH = 100
@@ -62,11 +63,31 @@ class Span:
 
 def mark(tree: exp.Expr, origin: str, sql: str) -> exp.Expr:
     """Note in every piece of a parsed text which text it stands in, and its first word."""
+    _place_hints(tree, sql)
     for node in tree.walk():
         if "start" in node.meta:
             node.meta[_ORIGIN] = origin
             node.meta[_WORD] = sql[node.meta["start"] : node.meta["end"] + 1]
     return tree
+
+
+def _place_hints(tree: exp.Expr, sql: str) -> None:
+    """Say of hints where they stand in the text: the parser counts from the beginning of each comment."""
+    hints = list(tree.find_all(exp.Hint))
+    tokens = (
+        [token for token in sqlglot.tokenize(sql, read="spark") if token.token_type.name == "HINT"] if hints else []
+    )
+    for hint in hints:
+        placed = [node for node in hint.walk() if "start" in node.meta]
+        for token in tokens:
+            begin = token.start + len("/*+")
+            texts = [sql[begin + node.meta["start"] : begin + node.meta["end"] + 1].strip("'`\"") for node in placed]
+            if texts == [node.name for node in placed]:
+                for node in placed:
+                    node.meta.update({"start": node.meta["start"] + begin, "end": node.meta["end"] + begin})
+                hint.meta.update({"start": token.start, "end": token.end})
+                tokens.remove(token)
+                break
 
 
 def word(node: exp.Func) -> str:

@@ -5,12 +5,14 @@ Views, WITH and derived tables are written out where they are used.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from sqlglot import exp
 
 from service.plan.context import Context, Named, Queries
 from service.plan.errors import Refusal
+from service.plan.grouping import no_aggregates
 from service.plan.logical import Join, Node, Project, Scan, Side, conjuncts
 from service.plan.physical import JoinKind
 from service.plan.scalars import resolved
@@ -26,18 +28,20 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[N
     scope = Scope((relation,), {}, context.outer)
     for join in tree.args.get("joins") or []:
         right, relation = _relation(join.this, context, queries)
-        if any(other.alias.lower() == relation.alias.lower() for other in scope.relations):
+        taken = [*(other.alias for other in scope.relations), *scope.spent]
+        if relation.alias.lower() in map(str.lower, taken):
             raise Refusal(f"two tables in FROM are called {relation.alias}: give one another alias", join.this)
         kind = _kind(join)
-        before, scope = scope, Scope((*scope.relations, relation), scope.merged, context.outer)
+        no_aggregates(join.args.get("on"), "ON")
+        before, scope = scope, replace(scope, relations=(*scope.relations, relation))
         if using := join.args.get("using"):
             on, merged = _using(using, kind, before, relation)
-            scope = Scope(scope.relations, {**scope.merged, **merged}, context.outer)
+            scope = replace(scope, merged={**scope.merged, **merged})
         else:
             on = conjuncts(scope.resolve(join.args["on"]) if join.args.get("on") else None)
         node = Join(kind, Side(node), Side(right), on, join)
         if node.filters_left:
-            scope = before
+            scope = replace(before, spent=(*before.spent, relation.alias))
     return node, scope
 
 
@@ -139,7 +143,9 @@ def _only(node: exp.Expr, what: str) -> None:
 def _kind(join: exp.Join) -> JoinKind:
     side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
     words = " ".join(word for word in (method, side, kind) if word)
-    if method or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or (kind in _HALF and side == "RIGHT"):
+    if kind in _HALF and side == "RIGHT":
+        raise Refusal(f"{words} JOIN is not supported: write LEFT {kind} JOIN with the tables the other way", join.this)
+    if method or kind not in ("", "INNER", "OUTER", "CROSS", *_HALF):
         raise Refusal(f"{words} JOIN is not supported: write the columns in ON or USING", join.this)
     if (side or kind in _HALF) and not (join.args.get("on") or join.args.get("using")):
         raise Refusal(f"{words} JOIN needs a condition: ON … or USING (…)", join.this)

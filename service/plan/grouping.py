@@ -7,7 +7,7 @@ group expressions are computed once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, KeysView
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -19,6 +19,7 @@ from service.plan.errors import Refusal
 from service.plan.hints import no_split
 from service.plan.logical import Aggregate, Call, Node, Project, Side, by_name, columns, reads
 from service.plan.scalars import Columns, compile_condition, compile_scalar, resolved, show
+from service.plan.scope import is_subquery
 from service.plan.select_list import SelectList
 
 _LONGEST = 30
@@ -36,6 +37,15 @@ def calls(node: exp.Expr) -> Iterator[exp.Expr]:
     else:
         for child in node.iter_expressions():
             yield from calls(child)
+
+
+def no_aggregates(node: exp.Expr | None, clause: str) -> None:
+    """Refuse aggregate functions where rows are not grouped yet; those in subqueries are theirs."""
+    for each in node.walk(prune=is_subquery) if node is not None else ():
+        if not is_subquery(each) and is_aggregate(each) and not is_window_function(each):
+            raise Refusal(
+                f"an aggregate function cannot stand in {clause}: write HAVING, or compute it in a derived table", each
+            )
 
 
 def is_window_function(node: exp.Expr) -> bool:
@@ -58,7 +68,7 @@ class Grouping:
 
     below: Node
     names: Names
-    later: Set[str]
+    later: KeysView[str]
     _types: Columns = field(init=False)
     _groups: dict[exp.Expr, str] = field(default_factory=dict)
     _computed: dict[exp.Expr, str] = field(default_factory=dict)

@@ -49,12 +49,14 @@ class Scope:
     """What the names in one SELECT can mean.
 
     `merged` are the columns of USING: one column each where `*` and bare names are concerned, and what it stands for.
-    `outer` is the scope of the query around a subquery.
+    `outer` is the scope of the query around a subquery. `spent` are the tables of semi and anti joins, whose columns
+    nobody sees behind the join.
     """
 
     relations: tuple[Relation, ...]
     merged: Mapping[str, exp.Expr]
     outer: Scope | None = None
+    spent: tuple[str, ...] = ()
 
     def resolve(
         self,
@@ -135,6 +137,12 @@ class Scope:
     def _named(self, column: exp.Column) -> tuple[Relation, ...]:
         found = tuple(relation for relation in self.relations if relation.alias.lower() == column.table.lower())
         if not found:
+            if column.table.lower() in map(str.lower, self.spent):
+                raise Refusal(
+                    f"{column.table} is what a SEMI or ANTI JOIN looks rows up in, which brings none of its columns: "
+                    f"write an INNER JOIN for them",
+                    column,
+                )
             aliases = [relation.alias for relation in self.relations]
             raise Refusal(
                 f"there is no table {column.table} in FROM{near(column.table, aliases)}", column.args["table"]

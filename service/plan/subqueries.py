@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from service.plan.context import Context, Queries, Selected, check_reach
 from service.plan.errors import Refusal
+from service.plan.grouping import no_aggregates
 from service.plan.logical import Filter, Join, Node, Project, Side, by_name, columns, conjuncts, reads, substitute
 from service.plan.null_rejection import rejects
 from service.plan.physical import JoinKind
@@ -93,6 +94,7 @@ def where(
 ) -> tuple[Node, tuple[exp.Expr, ...]]:
     """The rows that fulfil WHERE, and the conditions that read columns of the query around it. Raises Refusal."""
     no_windows(condition, "WHERE")
+    no_aggregates(condition, "WHERE")
     values = Values(queries, context, scope)
     plain: list[exp.Expr] = []
     tests: list[exp.Expr] = []

@@ -12,6 +12,7 @@ from typing import cast
 from sqlglot import exp
 
 from avro.schema import Type
+from service.plan.aggregates import AGGREGATES
 from service.plan.context import Names
 from service.plan.errors import Refusal, word
 from service.plan.grouping import stem
@@ -27,6 +28,7 @@ _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
 _ONLY = "ROW_NUMBER, RANK and DENSE_RANK are the window functions that there are"
 _AGGREGATE = "for a value per group, join with (SELECT …, {0}(…) AS … FROM … GROUP BY …)"
 _NEIGHBOUR = "for the row before or after, number the rows by ROW_NUMBER in a derived table and join it with itself"
+_OTHER = "compute it where the result is read"
 _FIRST = "for the first or last row of a group, keep ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1"
 
 
@@ -70,7 +72,15 @@ def _written_out(window: exp.Window, named: Mapping[str, exp.Window]) -> exp.Win
 
 
 def check_windows(node: exp.Expr) -> None:
-    """Refuse window functions that there are not."""
+    """Refuse window functions that there are not, and what only stands in one."""
+    for each in node.find_all(*_FUNCTIONS):
+        if isinstance(each, exp.Func) and not isinstance(each.parent, exp.Window):
+            raise Refusal(
+                f"{word(each)}() is a window function: write OVER (PARTITION BY … ORDER BY …) behind it", each
+            )
+    for each in node.find_all(exp.Anonymous):
+        if is_arrival(each) and not isinstance(each.parent, exp.Ordered):
+            raise Refusal("PROCTIME() stands in ORDER BY only, by itself: it is the order in which rows arrive", each)
     for window in node.find_all(exp.Window):
         function: exp.Expr = window.this
         while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
@@ -91,6 +101,11 @@ def check_windows(node: exp.Expr) -> None:
             raise Refusal("a window function cannot stand inside of another: use a derived table", window)
 
 
+def is_arrival(node: exp.Expr) -> bool:
+    """Whether a node is PROCTIME(), the order in which rows arrive."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME"
+
+
 def no_windows(node: exp.Expr, clause: str) -> None:
     """Refuse window functions where rows are not numbered yet."""
     for each in node.find_all(exp.Window):
@@ -104,7 +119,7 @@ def _advice(function: exp.Func, name: str) -> str:
         return _NEIGHBOUR
     if isinstance(function, exp.FirstValue | exp.LastValue | exp.NthValue | exp.First | exp.Last):
         return _FIRST
-    return _AGGREGATE.format(name) if isinstance(function, exp.AggFunc) else _NEIGHBOUR
+    return _AGGREGATE.format(name) if name in AGGREGATES else _OTHER
 
 
 def number_rows(
@@ -176,7 +191,7 @@ class Terms:
             descending, first = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
             if ordered.args.get("with_fill"):
                 raise Refusal("WITH FILL is not supported", ordered)
-            if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
+            if is_arrival(node):
                 if node.expressions:
                     raise Refusal("PROCTIME() takes nothing in its parentheses", node)
                 found.setdefault(None, Order(None, descending, first))
