@@ -45,17 +45,21 @@ def random_value(rng: random.Random, type_: Type) -> Any:
 
 @dataclass
 class TableModel:
-    """One table: its live rows, and random changes of them. `bare_updates` leaves out some -U."""
+    """One table: its live rows, and random changes of them.
+
+    `bare_updates` leaves out some -U. With `distinct_times` no two timestamps are equal.
+    """
 
     record: Record
     mode: str
     primary_key: tuple[str, ...]
     bare_updates: bool
+    distinct_times: bool = False
     rows: list[Row] = field(default_factory=list)
 
     def step(self, rng: random.Random) -> list[tuple[RowKind, Row]]:
         """The changes of one random event."""
-        row = {each.name: random_value(rng, each.type) for each in self.record.fields}
+        row = {each.name: self._value(rng, each.type) for each in self.record.fields}
         old = self._same_key(row) if self.primary_key else None
         if self.mode == "append":
             return [] if old else [self._add(RowKind.INSERT, row)]
@@ -74,6 +78,12 @@ class TableModel:
         if self.mode == "upsert" or (self.bare_updates and rng.random() < 0.3):
             return [after]
         return [(RowKind.UPDATE_BEFORE, old), after]
+
+    def _value(self, rng: random.Random, type_: Type) -> Any:
+        value = random_value(rng, type_)
+        if self.distinct_times and isinstance(value, datetime):
+            value += timedelta(microseconds=rng.randrange(3_600_000_000))
+        return value
 
     def _add(self, kind: RowKind, row: Row) -> tuple[RowKind, Row]:
         self.rows.append(row)
@@ -102,10 +112,12 @@ class World:
     _left: list[tuple[str, RowKind, Row]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, job: Job, names: Mapping[str, bool], seed: int) -> World:
+    def of(cls, job: Job, names: Mapping[str, bool], seed: int, *, distinct_times: bool = False) -> World:
         """Tables by name, and whether each may leave out -U."""
         models = {
-            name: TableModel(declared(job, name), job.tables[name].mode, job.tables[name].primary_key, bare)
+            name: TableModel(
+                declared(job, name), job.tables[name].mode, job.tables[name].primary_key, bare, distinct_times
+            )
             for name, bare in names.items()
         }
         return cls(models, random.Random(seed))

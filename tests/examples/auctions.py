@@ -1,0 +1,107 @@
+"""Events of Nexmark's auction site: people, the auctions that they open, and bids.
+
+After the benchmark's generator (Tucker et al., "NEXMark: A Benchmark for Queries over Data Streams"), with more people
+and auctions among the events because there are few: most bids go to the newest auctions, most auctions to few sellers.
+Every event has a time of its own, and no two bids on one auction the same price, so that no rank has ties.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Event = dict[str, Any]
+
+_START = datetime(2026, 3, 1, 5, tzinfo=UTC)
+_CITIES = (("Phoenix", "AZ"), ("San Francisco", "CA"), ("Boise", "ID"), ("Portland", "OR"), ("Bend", "OR"))
+_FIRST, _LAST = ("Peter", "Paul", "Kate", "Sarah", "Vicky"), ("Shultz", "Abrams", "Spencer", "Smith", "Noris")
+_CHANNELS = ("Google", "Facebook", "Baidu", "Apple", "channel-17", "channel-23")
+_FIRST_ID = 1000
+
+
+def events(seed: int, count: int) -> Iterator[Event]:
+    """So many events as lines of a file of changes."""
+    rng = random.Random(seed)
+    prices: dict[int, set[int]] = {}
+    people = auctions = 0
+    for number in range(count):
+        at = _START + timedelta(minutes=7 * number, seconds=rng.randrange(420))
+        kind = number % 20
+        if kind in (0, 1) or people == 0:
+            yield _change("person", _person(rng, _FIRST_ID + people, at))
+            people += 1
+        elif kind < 6 or auctions == 0:
+            seller = _FIRST_ID + (rng.randrange(people) if rng.random() < 0.4 else max(0, people - 2))
+            yield _change("auction", _auction(rng, _FIRST_ID + auctions, seller, at))
+            auctions += 1
+        else:
+            newest = max(0, auctions - 4)
+            auction = _FIRST_ID + (rng.randrange(newest, auctions) if rng.random() < 0.7 else rng.randrange(auctions))
+            price = _price(rng, prices.setdefault(auction, set()))
+            yield _change("bid", _bid(rng, auction, _FIRST_ID + rng.randrange(people), price, at))
+
+
+def _change(table: str, row: Event) -> Event:
+    return {"table": table, "op": "+I", "row": row}
+
+
+def _person(rng: random.Random, number: int, at: datetime) -> Event:
+    first, last = rng.choice(_FIRST), rng.choice(_LAST)
+    city, state = rng.choice(_CITIES)
+    return {
+        "id": number,
+        "name": f"{first} {last}",
+        "emailAddress": f"{first}.{last}@example.com".lower(),
+        "creditCard": " ".join(f"{rng.randrange(10_000):04}" for _ in range(4)),
+        "city": city,
+        "state": state,
+        "dateTime": _shown(at),
+        "extra": _letters(rng),
+    }
+
+
+def _auction(rng: random.Random, number: int, seller: int, at: datetime) -> Event:
+    initial = rng.randrange(100, 2000)
+    return {
+        "id": number,
+        "itemName": f"item {number}",
+        "description": _letters(rng),
+        "initialBid": initial,
+        "reserve": initial + rng.randrange(1000),
+        "dateTime": _shown(at),
+        "expires": _shown(at + timedelta(minutes=rng.randrange(60, 1200))),
+        "seller": seller,
+        "category": rng.randrange(10, 15),
+        "extra": _letters(rng),
+    }
+
+
+def _bid(rng: random.Random, auction: int, bidder: int, price: int, at: datetime) -> Event:
+    channel = rng.choice(_CHANNELS)
+    query = f"?query=1&channel_id={channel[8:]}" if channel.startswith("channel-") else ""
+    return {
+        "auction": auction,
+        "bidder": bidder,
+        "price": price,
+        "channel": channel,
+        "url": f"https://www.nexmark.com/{_letters(rng, 3)}/{_letters(rng, 3)}/{_letters(rng, 3)}/item.htm{query}",
+        "dateTime": _shown(at),
+        "extra": _letters(rng),
+    }
+
+
+def _price(rng: random.Random, taken: set[int]) -> int:
+    while (price := round(10 ** (rng.random() * 2 + 2))) in taken:
+        pass
+    taken.add(price)
+    return price
+
+
+def _letters(rng: random.Random, count: int = 6) -> str:
+    return "".join(rng.choice("abcde") for _ in range(count))
+
+
+def _shown(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,121 @@
+"""The example jobs, the changes that lie beside them, and the tables that those changes stand for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import sqlglot
+
+from avro import codec
+from avro.schema import Record
+from operators.changes import RowKind, Rows
+from service.job.columns import declared
+from service.job.load import load
+from service.job.model import Job
+from service.run import trial
+from service.run.json_rows import decode
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = ("school", "shop", "nexmark")
+"""The examples that come with changes."""
+
+Batch = Mapping[str, Rows]
+
+
+@cache
+def example(name: str) -> Job:
+    """The job of an example, with nothing set in the environment."""
+    return load(EXAMPLES / name / "job.yaml", {})
+
+
+def stored_lines(name: str) -> list[str]:
+    """The changes that lie beside a job."""
+    return (EXAMPLES / name / "changes.jsonl").read_text().splitlines()
+
+
+def batches(job: Job, lines: Sequence[str], rows: int) -> list[trial.Batch]:
+    """Lines of changes in batches of so many, as `rowkind try` takes them."""
+    return trial.read(job, lines, "changes.jsonl", rows)
+
+
+def every_query() -> list[tuple[str, str]]:
+    """Each example with each of its sinks."""
+    return [(name, sink) for name in NAMES for sink in example(name).sinks]
+
+
+class Inputs:
+    """The rows that the changes so far leave in each table of a job: by primary key, or all of a table without one."""
+
+    def __init__(self, job: Job) -> None:
+        self._records = {name: declared(job, name) for name in job.tables}
+        self._keys = {name: table.primary_key for name, table in job.tables.items()}
+        self._rows: dict[str, dict[object, bytes]] = {name: {} for name in job.tables}
+
+    def apply(self, batch: Batch) -> None:
+        """Take in a batch."""
+        for table, rows in batch.items():
+            live = self._rows[table]
+            keys = zip(rows.kind.tolist(), self._key(table, rows), rows.payload.to_pylist(), strict=True)
+            for kind, key, payload in keys:
+                if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER):
+                    live[key] = payload
+                else:
+                    del live[key]
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """All tables as they stand."""
+        return {name: _table(record, list(self._rows[name].values())) for name, record in self._records.items()}
+
+    def _key(self, table: str, rows: Rows) -> list[object]:
+        if not self._keys[table]:
+            # Only append tables of the examples have no primary key: nothing is looked up.
+            return list(np.asarray(rows.seq).tolist())
+        read = codec.read(self._records[table], rows.payload)
+        return list(zip(*(read.column(column).to_pylist() for column in self._keys[table]), strict=True))
+
+
+def _table(record: Record, payloads: list[bytes]) -> pa.Table:
+    read = codec.read(record, pa.array(payloads, pa.binary()))
+    return pa.table([read.column(name) for name in record.names], schema=record.arrow)
+
+
+class InDuckDB:
+    """Queries of a job over finished tables, in DuckDB."""
+
+    def __init__(self, job: Job) -> None:
+        self._connection = duckdb.connect(config={"threads": 1})
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._views = {name: _translated(sql) for name, sql in job.views.items()}
+        self._job = job
+
+    def show(self, tables: Mapping[str, pa.Table]) -> None:
+        """Let the queries read these tables from now on."""
+        for name, table in tables.items():
+            self._connection.register(name, table)
+        for name, sql in self._views.items():
+            self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {sql}")
+
+    def rows(self, sink: str, value: Record) -> Counter[str]:
+        """The rows of a sink's query, under the record `value`."""
+        found = self._connection.sql(_translated(self._job.sinks[sink].sql)).to_arrow_table()
+        columns = [found.column(number).combine_chunks() for number in range(found.num_columns)]
+        typed = {field.name: column.cast(field.type.arrow) for field, column in zip(value.fields, columns, strict=True)}
+        return bag(value, codec.encode(value, typed, found.num_rows))
+
+
+@cache
+def _translated(sql: str) -> str:
+    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+
+
+def bag(value: Record, payloads: pa.BinaryArray) -> Counter[str]:
+    """Rows as a multiset of their JSON."""
+    return Counter(json.dumps(row) for row in decode(value, payloads))

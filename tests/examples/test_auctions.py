@@ -1,0 +1,30 @@
+"""The events of the Nexmark example."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from tests.examples.auctions import events
+from tests.examples.jobs import EXAMPLES
+
+SEED, COUNT = 1, 300
+
+
+def stored() -> str:
+    """What the example's file of changes holds."""
+    return "".join(json.dumps(event) + "\n" for event in events(SEED, COUNT))
+
+
+def test_the_stored_events_are_those_of_the_generator() -> None:
+    """The file of changes beside the job is what `python -m tests.examples` writes."""
+    assert (EXAMPLES / "nexmark" / "changes.jsonl").read_text() == stored()
+
+
+def test_no_rank_over_the_events_has_ties() -> None:
+    """Times are all different, and so are the prices of bids on one auction, whatever the seed."""
+    for seed in range(5):
+        rows = [event["row"] for event in events(seed, 400)]
+        bids = Counter((row["auction"], row["price"]) for row in rows if "bidder" in row)
+        assert len({row["dateTime"] for row in rows}) == len(rows)
+        assert max(bids.values()) == 1

@@ -1,0 +1,100 @@
+"""Every query of every example, in memory: over its own changes and over random ones, against DuckDB."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from operators.changes import Changes
+from service.job.model import Job
+from service.plan.physical import Scan, Sink, walk
+from service.plan.pipeline import plan
+from service.run.memory import Fold, MemoryEngine
+from tests.examples.auctions import events
+from tests.examples.jobs import Batch, InDuckDB, Inputs, bag, batches, every_query, example, stored_lines
+from tests.plan.changelogs import World
+from tests.plan.traits import SinkOrder, Traits
+
+QUERIES = every_query()
+NAMED = [f"{name}-{sink}" for name, sink in QUERIES]
+
+
+class Check:
+    """One query of a job, run batch by batch and held against DuckDB after each."""
+
+    def __init__(self, job: Job, sink: Sink) -> None:
+        self._sink = sink
+        self._traits, self._order = Traits(), SinkOrder(sink)
+        self._engine = MemoryEngine(sink, unmatched, self._traits.watch)
+        self._fold = Fold(keyed=sink.mode == "upsert")
+        self._duckdb = InDuckDB(job)
+        self.rows: Counter[str] = Counter()
+
+    def batch(self, number: int, rows: Batch, tables: dict[str, pa.Table]) -> None:
+        """One more batch, and the tables as they stand after it."""
+        changes = self._engine.batch(rows, now=number)
+        self._traits.check()
+        self._order.check(changes)
+        self._fold.apply(changes)
+        self._duckdb.show(tables)
+        self.rows = bag(self._sink.value, pa.array(self._fold.payloads, pa.binary()))
+        assert self.rows == self._duckdb.rows(self._sink.name, self._sink.value), f"batch {number}"
+
+
+def unmatched(node: str, changes: Changes) -> None:
+    """The examples take back nothing that is not there."""
+    raise AssertionError(f"{node}: {len(changes)} unmatched of kinds {changes.kind.tolist()}")
+
+
+@pytest.mark.parametrize(("name", "sink"), QUERIES, ids=NAMED)
+def test_an_example_gives_what_duckdb_gives_after_every_batch(name: str, sink: str) -> None:
+    """Over the changes that lie beside the job, in batches of 7 lines, of 40, and in one; rows are left in the end."""
+    job = example(name)
+    planned = plan(job, sink)
+    lines = stored_lines(name)
+    for rows in (7, 40, len(lines)):
+        check, inputs = Check(job, planned), Inputs(job)
+        for number, batch in enumerate(batches(job, lines, rows)):
+            inputs.apply(batch)
+            check.batch(number, batch, inputs.tables)
+        assert check.rows
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("name", "sink"), [each for each in QUERIES if each[0] != "nexmark"])
+def test_random_changes_give_what_duckdb_gives(name: str, sink: str, seed: int) -> None:
+    """Over random changes of the tables that the query reads, with times that are all different."""
+    print(f"seed {seed}")
+    job = example(name)
+    planned = plan(job, sink)
+    world = World.of(job, _tables(planned), seed, distinct_times=True)
+    check, others = Check(job, planned), Inputs(job).tables
+    for number, (batch, tables) in enumerate(world.batches(20)):
+        check.batch(number, batch, others | tables)
+
+
+@pytest.mark.parametrize("seed", [2])
+@pytest.mark.parametrize("sink", example("nexmark").sinks)
+def test_other_auctions_give_what_duckdb_gives(sink: str, seed: int) -> None:
+    """Nexmark's queries over other events than the stored ones, in an order that splits them at random."""
+    print(f"seed {seed}")
+    job = example("nexmark")
+    rng = random.Random(seed)
+    lines = [json.dumps(event) for event in events(seed, 240)]
+    rng.shuffle(lines)
+    check, inputs = Check(job, plan(job, sink)), Inputs(job)
+    for number, batch in enumerate(batches(job, lines, rng.choice((9, 31)))):
+        inputs.apply(batch)
+        check.batch(number, batch, inputs.tables)
+
+
+def _tables(sink: Sink) -> dict[str, bool]:
+    """The tables of a plan, and whether each may leave out the -U of updates."""
+    scans = [node for node in walk(sink) if isinstance(node, Scan)]
+    return {
+        scan.table: all(not each.traits.needs_before for each in scans if each.table == scan.table) for scan in scans
+    }
