@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from avro.registry import FolderRegistry
+from operators.changes import Block
 from service.dev.broker import Broker
 from service.kafka.offsets import lag
 from service.kafka.sink import SINK, KafkaSink
@@ -75,3 +76,30 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
     written = f'rowkind_rows_out_total{{sink="{sink.spec.sink}",kind="+I"}}'
     assert sum(report["counters"][written] for report in reports) == 81
     assert sum(report["counters"]['rowkind_rows_in_total{table="orders",kind="+I"}'] for report in reports) == 81
+
+
+def test_a_query_that_speaks_of_empty_topics_has_one_batch_of_them(
+    spark: SparkSession,
+    broker: Broker,
+    new_topic: Callable[..., str],
+    schemas: FolderRegistry,
+    tmp_path: Path,
+) -> None:
+    """A block without changes comes through Spark once, and not again in a second run."""
+    spec = Topic(new_topic(2), broker, schemas).spec(opens=True)
+    spark.dataSource.register(KafkaSource)
+    batches: list[list[int]] = []
+
+    def collect(frame: DataFrame, number: int) -> None:
+        assert number == len(batches)
+        batches.append([len(Block.from_bytes(bytes(row["block"])).changes) for row in frame.collect()])
+
+    for _ in range(2):
+        source = spark.readStream.format(SOURCE).option(OPTION, to_option(spec)).load()
+        writer = source.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+    assert batches == [[0]]

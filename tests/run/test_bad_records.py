@@ -164,11 +164,11 @@ def test_a_bad_record_is_a_dead_letter_with_its_origin(story: Story, wrong: str)
 
 
 def test_a_retraction_that_finds_nothing_is_a_dead_letter_with_its_origin(story: Story) -> None:
-    """It is read well and found to be wrong by the join, which knows where it came from."""
+    """It is read well and found to be wrong where old rows are looked up, which knows where it came from."""
     said = _text(story.letter("unmatched"))
     assert said["__connect.errors.exception.class.name"] == "UnmatchedRetraction"
     assert "-D of a row that is not there" in said["__connect.errors.exception.message"]
-    assert json.loads(story.letter("unmatched").value()) == {"payment_id": 9}
+    assert json.loads(story.letter("unmatched").value()) == {"payment_id": 9, "order_id": 9}
 
 
 def test_every_bad_record_has_one_dead_letter(story: Story) -> None:
