@@ -22,10 +22,9 @@ from service.plan.logical import (
     Scan,
     Side,
     Union,
-    reads,
     with_inputs,
 )
-from service.plan.unique_keys import in_order, unique_keys
+from service.plan.unique_keys import in_order, keeps_key, unique_keys
 
 
 def normalize_inputs(query: Query) -> Query:
@@ -61,15 +60,9 @@ def _side(side: Side, reason: str, *, counted: bool) -> Side:
 
 
 def _join_side(join: Join, side: Side) -> Side:
-    if not _incomplete(side.input) or _stable(join, side):
+    if not _incomplete(side.input) or keeps_key(join, side):
         return side
     return replace(side, input=_normalized(side.input, "an update may change the key of the join"))
-
-
-def _stable(join: Join, side: Side) -> bool:
-    """Whether no update of a row moves it to another key of the join."""
-    stable = frozenset[str]().union(*unique_keys(side.input))
-    return all(reads(key.left if side is join.left else key.right) <= stable for key in join.keys)
 
 
 def _incomplete(node: Node) -> bool:

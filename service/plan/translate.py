@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from avro.schema import Field, Record, Type
+from avro.schema import Record, Type
 from operators.semi_join import HAS_NULL, NOT_EMPTY
-from service.plan import physical, types
+from service.plan import physical
+from service.plan.calcs import Edge, calc, record_of
 from service.plan.changelog_modes import base, produced
 from service.plan.logical import (
     Aggregate,
@@ -33,20 +34,18 @@ from service.plan.logical import (
     Union,
     Window,
     columns,
-    reads,
-    substitute,
 )
 from service.plan.partitioning import already_partitioned, normalize_key, together
-from service.plan.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved, show
+from service.plan.scalars import Columns, compile_condition, resolved, show
 from service.plan.types import BIGINT, INT
-from service.plan.unique_keys import in_order, unique_keys
+from service.plan.unique_keys import in_order, keeps_key, unique_keys
 
 
 def translate(query: Query) -> physical.Sink:
     """The physical plan. Raises Refusal for an expression that cannot be translated."""
     sink, result = query.sink, columns(query.root)
-    key_record = _record(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
-    edge = _Edge(
+    key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
+    edge = Edge(
         types=result,
         key=tuple((resolved(name), result[name], True) for name in sink.key),
         key_record=key_record if sink.key else None,
@@ -67,33 +66,13 @@ def translate(query: Query) -> physical.Sink:
     )
 
 
-@dataclass(frozen=True)
-class _Edge:
-    """What the consumer of a node asks of the node's calc; all names and expressions are over the node's columns.
-
-    `types` are the columns that are carried, with the types that the consumer knows them by. `key` holds expressions,
-    the type that each is compared as, and whether NULL equals NULL in it. `sub` are columns, and how each sorts:
-    descending, and with NULLs first.
-    """
-
-    types: Mapping[str, Type]
-    key: tuple[tuple[exp.Expr, Type, bool], ...] = ()
-    sub: tuple[tuple[str, bool, bool], ...] = ()
-    drop_null: bool = False
-    padded: bool = False
-    side: int = 0
-    key_record: Record | None = None
-    constant: bytes | None = None
-    needs_before: bool = True
-
-
 @dataclass
 class _Translator:
     """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own."""
 
     _names: Counter[str] = field(default_factory=Counter)
 
-    def node(self, top: Node, edge: _Edge, record: str = "Row") -> physical.Node:
+    def node(self, top: Node, edge: Edge, record: str = "Row") -> physical.Node:
         """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
         match base(top):
             case Scan() as scan:
@@ -116,7 +95,7 @@ class _Translator:
         self._names[word] += 1
         return f"{word}_{self._names[word]}"
 
-    def _scan(self, scan: Scan, top: Node, edge: _Edge, record: str) -> physical.Scan:
+    def _scan(self, scan: Scan, top: Node, edge: Edge, record: str) -> physical.Scan:
         source = scan.source
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
@@ -130,7 +109,7 @@ class _Translator:
             mode=source.mode,
             declared=source.declared,
             primary_key=source.primary_key,
-            calc=_calc(top, edge, input_, below, record, upsert=source.mode == "upsert", nets=not source.replaces),
+            calc=calc(top, edge, input_, below, record, upsert=source.mode == "upsert", nets=not source.replaces),
             key_record=source.declared.select(source.primary_key) if source.mode == "upsert" else None,
             row_kind=source.row_kind,
             start=source.start,
@@ -139,7 +118,7 @@ class _Translator:
             traits=_traits(top, (), needs_before),
         )
 
-    def _join(self, join: Join, top: Node, edge: _Edge, record: str) -> physical.Join:
+    def _join(self, join: Join, top: Node, edge: Edge, record: str) -> physical.Join:
         left = self._join_side(join, join.left, 0)
         right = self._join_side(join, join.right, 1)
         facts = self._facts(join) if join.kind == "not in" else ()
@@ -154,20 +133,20 @@ class _Translator:
             right_input=_input(join.right),
             schema=schema,
             condition=compile_condition(join.condition, _named(both)),
-            calc=_calc(top, edge, schema, _named(schema), record),
+            calc=calc(top, edge, schema, _named(schema), record),
             facts=facts,
             traits=_traits(top, _shown(key.left if join.kind != "right" else key.right for key in join.keys), edge),
         )
 
     def _join_side(self, join: Join, side: Side, number: int) -> physical.Node:
-        edge = _Edge(
+        edge = Edge(
             types=_carried(side),
             key=tuple((key.left if number == 0 else key.right, key.type, key.null_safe) for key in join.keys),
             sub=tuple((name, False, True) for name in side.sub),
             drop_null=not (join.pads_left or join.kind in ("anti", "not in") if number == 0 else join.pads_right),
             padded=join.pads_right if number == 0 else join.pads_left,
             side=number,
-            needs_before=not _stable(join, side),
+            needs_before=not keeps_key(join, side),
         )
         return self._input(side, edge)
 
@@ -184,13 +163,13 @@ class _Translator:
         at = exp.Count(this=exp.Star())
         count = Aggregate(Side(node), (), {"rows": Call("count", (), BIGINT, at)}, is_global=True, at=at)
         some = exp.GT(this=resolved("rows"), expression=exp.Literal.number(0))
-        return self.node(Filter(count, (some,)), _Edge(types={}, side=2, constant=fact))
+        return self.node(Filter(count, (some,)), Edge(types={}, side=2, constant=fact))
 
-    def _aggregate(self, aggregate: Aggregate, top: Node, edge: _Edge, record: str) -> physical.Aggregate:
+    def _aggregate(self, aggregate: Aggregate, top: Node, edge: Edge, record: str) -> physical.Aggregate:
         side, below = aggregate.input, columns(aggregate.input.input)
         key = tuple((resolved(name), below[name], True) for name in aggregate.group)
-        node = self._input(side, _Edge(types=_carried(side), key=key))
-        output = _record("Row", columns(aggregate))
+        node = self._input(side, Edge(types=_carried(side), key=key))
+        output = record_of("Row", columns(aggregate))
         calls = tuple(
             physical.AggregateCall(
                 name, call.function, call.type, call.arguments, call.filter, call.distinct, _written(call)
@@ -210,20 +189,20 @@ class _Translator:
             node=self._name("aggregate"),
             input=_summed(node, aggregation),
             aggregation=aggregation,
-            calc=_calc(top, edge, output, _named(output), record),
+            calc=calc(top, edge, output, _named(output), record),
             traits=_traits(top, _shown(map(resolved, aggregate.group)), edge),
         )
 
-    def _rank(self, rank: Rank, top: Node, edge: _Edge, record: str) -> physical.Rank:
+    def _rank(self, rank: Rank, top: Node, edge: Edge, record: str) -> physical.Rank:
         side, below = rank.input, columns(rank.input.input)
-        given = _Edge(
+        given = Edge(
             types=_carried(side),
             key=tuple((resolved(name), below[name], True) for name in rank.partition),
             sub=tuple((each.column, each.descending, each.nulls_first) for each in rank.order if each.column),
         )
         node = self._input(side, given)
         number = {} if rank.number is None else {rank.number: INT}
-        schema = node.calc.output.concat(_record("Row", number))
+        schema = node.calc.output.concat(record_of("Row", number))
         scan = base(side.input)
         plain = rank.function == "row_number" and rank.first == rank.last == 1
         return physical.Rank(
@@ -241,14 +220,14 @@ class _Translator:
             partition=_shown(map(resolved, rank.partition)),
             order=tuple(map(_ordered, rank.order)),
             schema=schema,
-            calc=_calc(top, edge, schema, _named(schema), record),
+            calc=calc(top, edge, schema, _named(schema), record),
             traits=_traits(top, _shown(map(resolved, rank.partition)), edge),
         )
 
-    def _normalize(self, normalize: Normalize, top: Node, edge: _Edge, record: str) -> physical.Normalize:
+    def _normalize(self, normalize: Normalize, top: Node, edge: Edge, record: str) -> physical.Normalize:
         side, below = normalize.input, columns(normalize.input.input)
         key = normalize_key(normalize)
-        given = _Edge(
+        given = Edge(
             types=_carried(side),
             key=tuple((resolved(name), below[name], True) for name in key),
             needs_before=False,
@@ -260,11 +239,11 @@ class _Translator:
             input=node,
             state=physical.Input(side.layout, side.ttl_ms, by_seq=bool(normalize.key)),
             reason=normalize.reason,
-            calc=_calc(top, edge, schema, _named(schema), record),
+            calc=calc(top, edge, schema, _named(schema), record),
             traits=_traits(top, _shown(map(resolved, key)), edge),
         )
 
-    def _input(self, side: Side, edge: _Edge) -> physical.Node:
+    def _input(self, side: Side, edge: Edge) -> physical.Node:
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
         node = self.node(side.input, edge)
         if isinstance(node, physical.Operator):
@@ -291,67 +270,6 @@ def _summed(node: physical.Node, aggregation: physical.Aggregation) -> physical.
     return replace(node, calc=replace(node.calc, partial=aggregation))
 
 
-def _calc(
-    top: Node, edge: _Edge, input_: Record, below: Columns, record: str, *, upsert: bool = False, nets: bool = True
-) -> physical.Calc:
-    """The calc of a scan or operator whose filters and projections reach up to `top`."""
-    conditions, meanings = _merged(top, below)
-
-    def meaning(expression: exp.Expr) -> exp.Expr:
-        return substitute(expression, meanings)
-
-    output = _record(record, edge.types)
-    parts = tuple(_key_part(meaning(part), below, type_, edge) for part, type_, _ in edge.key)
-    return physical.Calc(
-        input=input_,
-        output=output.nullable() if edge.padded else output,
-        columns=tuple(compile_scalar(meanings[name], below) for name in edge.types),
-        key=physical.Key(
-            parts,
-            tuple(null_safe for *_, null_safe in edge.key),
-            edge.drop_null and bool(parts),
-            edge.key_record,
-            edge.constant,
-        ),
-        sub=tuple(
-            physical.Order(compile_scalar(meanings[name], below), descending, nulls_first)
-            for name, descending, nulls_first in edge.sub
-        ),
-        predicate=compile_condition(conditions, below),
-        side=edge.side,
-        upsert=upsert,
-        nets=nets,
-    )
-
-
-def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: _Edge) -> physical.Expression:
-    plain = compile_scalar(part, below)
-    # Key bytes widen by themselves, except where values of two types have to become the same ones first.
-    families = types.family(plain.type), types.family(type_)
-    if edge.key_record is not None or (families[0] == families[1] and families[0] != "decimal"):
-        return plain
-    return compile_cast(part, below, type_)
-
-
-def _merged(node: Node, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str, exp.Expr]]:
-    """The conditions above a scan or operator and what the columns on top mean, both in terms of the columns below."""
-    match node:
-        case Filter():
-            conditions, meanings = _merged(node.input, below)
-            return [*conditions, *(substitute(each, meanings) for each in node.conjuncts)], meanings
-        case Project():
-            conditions, meanings = _merged(node.input, below)
-            return conditions, {name: substitute(output, meanings) for name, output in node.outputs.items()}
-        case _:
-            return [], {name: resolved(name) for name in below}
-
-
-def _record(name: str, fields: Mapping[str, Type]) -> Record:
-    return Record(
-        name, tuple(Field(column, type_, "null" if type_.nullable else None) for column, type_ in fields.items())
-    )
-
-
 def _identifier(name: str) -> str:
     """A sink's name as the name of an Avro record."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
@@ -372,13 +290,7 @@ def _input(side: Side) -> physical.Input:
     return physical.Input(side.layout, side.ttl_ms, by_seq=isinstance(scan, Scan) and scan.source.replaces)
 
 
-def _stable(join: Join, side: Side) -> bool:
-    """Whether no update of a row moves it to another key of the join."""
-    unique = frozenset[str]().union(*unique_keys(side.input))
-    return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
-
-
-def _traits(node: Node, partition_key: tuple[str, ...], asked: _Edge | bool) -> physical.Traits:
+def _traits(node: Node, partition_key: tuple[str, ...], asked: Edge | bool) -> physical.Traits:
     keys = in_order(unique_keys(node), node)
     needs_before = asked if isinstance(asked, bool) else asked.needs_before
     return physical.Traits(produced(node), keys, keys[0] if keys else (), partition_key, needs_before)

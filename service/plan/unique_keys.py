@@ -34,6 +34,7 @@ from service.plan.logical import (
     Union,
     Window,
     columns,
+    reads,
 )
 
 UniqueKey = frozenset[str]
@@ -90,6 +91,12 @@ def key_columns(join: Join, side: Side) -> UniqueKey:
 def matches_one(join: Join, side: Side) -> bool:
     """Whether a key of the join finds at most one row on this side."""
     return any(unique <= key_columns(join, side) for unique in unique_keys(side.input))
+
+
+def keeps_key(join: Join, side: Side) -> bool:
+    """Whether no update of a row, as known by its unique key, moves it to another key of the join."""
+    unique = frozenset[str]().union(*unique_keys(side.input))
+    return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
 
 
 def _projected(node: Project) -> frozenset[UniqueKey]:
