@@ -1,0 +1,94 @@
+"""Calcs: the filters and projections above a scan or operator, and the way to its consumer, as one step over columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from avro.schema import Field, Record, Type
+from service.plan import physical, types
+from service.plan.logical import Filter, Node, Project, substitute
+from service.plan.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What the consumer of a node asks of the node's calc; all names and expressions are over the node's columns.
+
+    `types` are the columns that are carried, with the types that the consumer knows them by. `key` holds expressions,
+    the type that each is compared as, and whether NULL equals NULL in it. `sub` are columns, and how each sorts:
+    descending, and with NULLs first.
+    """
+
+    types: Mapping[str, Type]
+    key: tuple[tuple[exp.Expr, Type, bool], ...] = ()
+    sub: tuple[tuple[str, bool, bool], ...] = ()
+    drop_null: bool = False
+    padded: bool = False
+    side: int = 0
+    key_record: Record | None = None
+    constant: bytes | None = None
+    needs_before: bool = True
+
+
+def calc(
+    top: Node, edge: Edge, input_: Record, below: Columns, record: str, *, upsert: bool = False, nets: bool = True
+) -> physical.Calc:
+    """The calc of a scan or operator whose filters and projections reach up to `top`."""
+    conditions, meanings = _merged(top, below)
+
+    def meaning(expression: exp.Expr) -> exp.Expr:
+        return substitute(expression, meanings)
+
+    output = record_of(record, edge.types)
+    parts = tuple(_key_part(meaning(part), below, type_, edge) for part, type_, _ in edge.key)
+    return physical.Calc(
+        input=input_,
+        output=output.nullable() if edge.padded else output,
+        columns=tuple(compile_scalar(meanings[name], below) for name in edge.types),
+        key=physical.Key(
+            parts,
+            tuple(null_safe for *_, null_safe in edge.key),
+            edge.drop_null and bool(parts),
+            edge.key_record,
+            edge.constant,
+        ),
+        sub=tuple(
+            physical.Order(compile_scalar(meanings[name], below), descending, nulls_first)
+            for name, descending, nulls_first in edge.sub
+        ),
+        predicate=compile_condition(conditions, below),
+        side=edge.side,
+        upsert=upsert,
+        nets=nets,
+    )
+
+
+def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> physical.Expression:
+    plain = compile_scalar(part, below)
+    # Key bytes widen by themselves, except where values of two types have to become the same ones first.
+    families = types.family(plain.type), types.family(type_)
+    if edge.key_record is not None or (families[0] == families[1] and families[0] != "decimal"):
+        return plain
+    return compile_cast(part, below, type_)
+
+
+def _merged(node: Node, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str, exp.Expr]]:
+    """The conditions above a scan or operator and what the columns on top mean, both in terms of the columns below."""
+    match node:
+        case Filter():
+            conditions, meanings = _merged(node.input, below)
+            return [*conditions, *(substitute(each, meanings) for each in node.conjuncts)], meanings
+        case Project():
+            conditions, meanings = _merged(node.input, below)
+            return conditions, {name: substitute(output, meanings) for name, output in node.outputs.items()}
+        case _:
+            return [], {name: resolved(name) for name in below}
+
+
+def record_of(name: str, fields: Mapping[str, Type]) -> Record:
+    return Record(
+        name, tuple(Field(column, type_, "null" if type_.nullable else None) for column, type_ in fields.items())
+    )
