@@ -25,7 +25,7 @@ from tests.plan.traits import SinkOrder, Traits
 
 CASES = cases()
 RUN = [case for case in CASES if not case.expected.startswith("refused:")]
-SEEDS = range(3)
+SEEDS = range(2)
 BATCHES = 25
 
 
