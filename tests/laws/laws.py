@@ -91,6 +91,14 @@ def stop_and_resume_changes_nothing(subject: Subject, batches: Batches, world: W
         assert output.state == expected.state
 
 
+def another_split_after_a_stop_changes_nothing(subject: Subject, batches: Batches, world: World) -> None:
+    """Stopped in the middle and gone on with in single changes, a changelog gives the same result in the end."""
+    half = len(batches) // 2
+    split = [*batches[:half], *subject.in_single_changes(batches[half:])]
+    whole, stopped = world.play(subject, batches), world.play(subject, split, stopping=True)
+    assert [Counter(), *views(stopped.outputs)][-1] == [Counter(), *views(whole.outputs)][-1]
+
+
 def exactly(output: Output) -> tuple[Counter[tuple[int, int, bytes]], Counter[int]]:
     """The rows put out with kind, seq and payload, and the seqs of the unmatched retractions, in no order."""
     rows = output.rows
@@ -105,4 +113,5 @@ LAWS = (
     one_batch_equals_many,
     order_in_a_batch_does_not_matter,
     stop_and_resume_changes_nothing,
+    another_split_after_a_stop_changes_nothing,
 )

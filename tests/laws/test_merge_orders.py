@@ -1,0 +1,125 @@
+"""Whatever is merged, cancelled or expired first, an operator puts out the same, and leaves nothing in the end.
+
+One after the other, in every order: two rows of one key come, then one of them goes, the time of all that has been
+written so far runs out, and all runs are merged into one. What comes out must be what comes out where nothing is ever
+merged.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from operators import merging
+from operators.aggregate import Aggregate
+from operators.changes import RowKind
+from operators.deduplicate import Deduplicate
+from operators.join import Join
+from operators.manifest import Manifest
+from operators.normalize import Normalize
+from operators.operator import Operator
+from operators.rank import Rank
+from operators.semi_join import SemiJoin
+from operators.store import MANIFEST, MemoryStore
+from tests.changelogs import Change
+from tests.laws.cases import ALL
+from tests.laws.laws import exactly
+from tests.laws.subjects import Subject
+
+TTL = 10
+EVENTS = ("a row comes", "another comes", "the first goes", "time runs out", "all is merged")
+FEW = 2
+NEVER = 1000
+
+NAMES = (
+    "left join of unique key by seq, multiset by seq",
+    "semi join of multiset, unique key",
+    "anti join of unique key, multiset",
+    "null-aware anti join of unique key, multiset",
+    "row_number of append",
+    "row_number with its number of retract",
+    "rank of retract",
+    "row_number of improving",
+    "deduplicate, first by time of append",
+    "deduplicate, last by arrival of retract",
+    "distinct rows, one phase",
+    "sums, one phase",
+    "extremes, two phases",
+    "normalize of one row per key",
+)
+SUBJECTS = [one for one in ALL if one.name in NAMES]
+
+
+def with_ttl(operator: Operator) -> Operator:
+    """The operator with a TTL on every input that may have one."""
+    match operator:
+        case Join(spec):
+            left, right = (replace(side, ttl_ms=TTL) for side in (spec.left, spec.right))
+            return Join(replace(spec, left=left, right=right))
+        case SemiJoin(spec):
+            left = replace(spec.left, ttl_ms=TTL)
+            right = spec.right if spec.kind == "null-aware anti" else replace(spec.right, ttl_ms=TTL)
+            return SemiJoin(replace(spec, left=left, right=right))
+        case Normalize(side):
+            return Normalize(replace(side, ttl_ms=TTL))
+        case Rank(spec):
+            return Rank(replace(spec, ttl_ms=TTL))
+        case Deduplicate(spec):
+            return Deduplicate(replace(spec, ttl_ms=TTL))
+        case Aggregate(spec):
+            return Aggregate(replace(spec, ttl_ms=TTL))
+    raise AssertionError(f"{operator} is not known here")
+
+
+def happens(subject: Subject, order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What each of these events puts out, on every side at once."""
+    operator = with_ttl(subject.operator)
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    steps = {
+        "a row comes": (RowKind.INSERT, (1, 1, 1)),
+        "another comes": (RowKind.INSERT, (2, 1, 1)),
+        "the first goes": (RowKind.DELETE, (1, 1, 1)),
+    }
+    outputs, now = [], 0
+    for event in order:
+        now += TTL if event == "time runs out" else 0
+        batch = []
+        if event in steps:
+            kind, row = steps[event]
+            seq = 2 * EVENTS.index(event)
+            batch = [Change(side, kind, row, seq + side) for side in range(len(subject.inputs))]
+        merges = event == "all is merged"
+        monkeypatch.setattr(merging, "FACTOR", 2 if merges else NEVER)
+        output = exactly(operator.process(subject.columns(batch), stores, now))
+        if merges:
+            assert not any(output), "a merge puts nothing out"
+            blobs = [store.get(MANIFEST) for store in stores.values()]
+            assert all(len(Manifest.from_blob(blob, "rows").runs) < FEW for blob in blobs if blob is not None)
+        else:
+            outputs.append(output)
+    operator.process(subject.columns([]), stores, now + 2 * TTL)
+    left = {name for name, store in stores.items() if list(store)}
+    assert left <= ({"right", "facts"} if "null-aware" in subject.name else set()), "blobs are left of expired rows"
+    return outputs
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+def test_merges_change_nothing_whenever_they_happen(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each order of events the output is that of an operator that merges nothing."""
+    monkeypatch.setattr(merging, "SMALL_RUN", 1 << 20)
+    plain: dict[tuple[str, ...], list[Any]] = {}
+    for order in itertools.permutations(EVENTS):
+        if order.index("a row comes") < order.index("the first goes"):
+            unmerged = tuple(event for event in order if event != "all is merged")
+            if unmerged not in plain:
+                plain[unmerged] = happens(subject, unmerged, monkeypatch)
+            assert happens(subject, order, monkeypatch) == plain[unmerged], order
+
+
+def test_every_operator_is_among_these() -> None:
+    """Of every one that keeps state there is a subject."""
+    assert len(SUBJECTS) == len(NAMES)
+    assert {type(one.operator) for one in SUBJECTS} == {type(one.operator) for one in ALL}
