@@ -51,7 +51,8 @@ def _parse(file: Path) -> CommentedMap:
         mark = error.problem_mark
         line = mark.line + 1 if mark else 0
         raise JobError(str(file), [Problem(line, "", f"this is not YAML: {_first_line(error)}")]) from None
-    except YAMLError as error:
+    except (YAMLError, NotImplementedError, ValueError, AttributeError, LookupError, TypeError) as error:
+        # The parser also gives up in other ways than its own on some texts that are no YAML.
         raise JobError(str(file), [Problem(0, "", f"this is not YAML: {error}")]) from None
     if not isinstance(document, CommentedMap):
         raise JobError(str(file), [Problem(1, "", "expected a mapping with job, tables and sinks")])

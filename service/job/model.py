@@ -43,7 +43,7 @@ def _one_or_more(value: Any) -> Any:
 
 def _settings(value: Any, check: ValidatorFunctionWrapHandler) -> Settings:
     if isinstance(value, dict):
-        value = {name: str(entry).lower() if isinstance(entry, bool) else entry for name, entry in value.items()}
+        value = {str(name): str(entry).lower() if isinstance(entry, bool) else entry for name, entry in value.items()}
     checked = check(value)
     # What pydantic gives back is plain text: secrets have to be told from it again.
     return Settings({name: value[name] if isinstance(value[name], str) else text for name, text in checked.items()})

@@ -1,0 +1,40 @@
+"""`python -m tests.fuzz 500` looks at so many seeds of each kind, and prints what fails and what was planned."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from pathlib import Path
+
+from tests.examples.jobs import EXAMPLES
+from tests.fuzz.job_texts import changed, torn
+from tests.fuzz.sql_texts import Grammar, broken
+from tests.fuzz.test_refusals import check_file, check_sql, valid
+from tests.plan.cases import TABLES
+
+first, last = (0, int(sys.argv[1])) if len(sys.argv) == 2 else (int(sys.argv[1]), int(sys.argv[2]))
+outcomes: Counter[str] = Counter()
+seen: set[str] = set()
+with tempfile.TemporaryDirectory() as folder:
+    for seed in range(first, last):
+        rng = random.Random(seed)
+        made = [("grammar", Grammar(random.Random(seed)).query()), ("broken", broken(rng, *rng.choices(valid(), k=2)))]
+        jobs = [(EXAMPLES / "orders-payments" / "job.yaml").read_text(), TABLES.read_text()]
+        made += [("changed", changed(rng, rng.choice(jobs))), ("torn", torn(rng, rng.choice(jobs)))]
+        for kind, text in made:
+            try:
+                if kind in ("grammar", "broken"):
+                    outcomes[f"{kind}: {'planned' if check_sql(text, seed) else 'refused'}"] += 1
+                else:
+                    check_file(text, Path(folder) / "job.yaml")
+            except Exception as error:  # noqa: BLE001 -- what it looks for
+                outcomes[f"{kind}: failed"] += 1
+                where = "\n".join(traceback.format_exc().splitlines()[-7:])
+                known = f"{type(error).__name__} {where.splitlines()[-3]}"
+                if known not in seen:
+                    seen.add(known)
+                    print(f"\n==== {kind}, seed {seed}\n{text if kind in ('grammar', 'broken') else ''}\n{where}")
+print(dict(outcomes))
