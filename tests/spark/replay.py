@@ -121,7 +121,7 @@ def _left(spark: SparkSession, folder: Path, runs: int) -> Counter[int]:
     """How many entries the state store holds for each run."""
     left: Counter[int] = Counter()
     for arrangement in Replay().arrangements:
-        reader = spark.read.format("statestore").option("stateVarName", arrangement)
+        reader = spark.read.format("statestore").option("stateVarName", f"replay.{arrangement}")
         entries = reader.load(str(folder / "checkpoint"))
         for row in entries.groupBy("key.shard").count().collect():
             left[row["shard"] % runs] += row["count"]

@@ -22,7 +22,7 @@ def changelog(subject: Subject) -> Batches:
     """A small random changelog; it is the same for all laws, so that they share runs."""
     seed = f"{subject}, on RocksDB"
     print(f"seed '{seed}'")
-    return subject.batches(seed, batches=3, changes=8)
+    return subject.batches(seed, batches=3, changes=6)
 
 
 @pytest.fixture(scope="module")
