@@ -1,7 +1,7 @@
 """Where the embedded broker's jars come from: Ivy, which ships inside pyspark, fetches them once per user.
 
-The cache is a folder per Kafka version below `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). It appears under its name
-only when it is complete, and a file lock makes a second process wait for the first one's download.
+The cache is a folder per product and version below `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). It appears under
+its name only when it is complete, and a file lock makes a second process wait for the first one's download.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 KAFKA = "4.1.0"
-_MODULE = ("org.apache.kafka", "kafka_2.13", KAFKA)
+Module = tuple[str, str, str]
+"""A module of Maven Central: organisation, name, revision."""
+
+_MODULE: Module = ("org.apache.kafka", "kafka_2.13", KAFKA)
 _DOWNLOAD_SECONDS = 900
 
 log = logging.getLogger("rowkind.dev")
@@ -66,12 +69,20 @@ def cache() -> Path:
 
 def kafka_jars() -> Path:
     """A folder with the jars of a Kafka broker, fetched on the first call."""
-    folder = cache() / f"kafka-{KAFKA}"
+    return fetched(f"Kafka {KAFKA}", [_MODULE])
+
+
+def fetched(product: str, modules: Sequence[Module]) -> Path:
+    """A folder with the jars of these modules and of all that they need, fetched on the first call.
+
+    `product` is what people call it, with its version: it names the folder.
+    """
+    folder = cache() / product.lower().replace(" ", "-")
     if folder.is_dir():
         return folder
     with _lock(folder.with_suffix(".lock")):
         if not folder.is_dir():
-            _fetch(folder)
+            _fetch(folder, product, modules)
     return folder
 
 
@@ -88,22 +99,13 @@ def _lock(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _fetch(folder: Path) -> None:
-    log.info("fetching Kafka %s, 43 MB, into %s (once)", KAFKA, folder)
-    organisation, module, version = _MODULE
+def _fetch(folder: Path, product: str, modules: Sequence[Module]) -> None:
+    log.info("fetching %s into %s (once)", product, folder)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as staging:
-        jars = Path(staging, "jars")
-        command = [
-            java(),
-            "-jar",
-            str(_ivy()),
-            "-m2compatible",
-            "-confs",
-            "default",
-            "-cache",
-            str(Path(staging, "ivy")),
-        ]
-        command += ["-dependency", organisation, module, version]
+        jars, wanted = Path(staging, "jars"), Path(staging, "ivy.xml")
+        wanted.write_text(_wanted(modules))
+        command = [java(), "-jar", str(_ivy()), "-m2compatible", "-ivy", str(wanted), "-confs", "default"]
+        command += ["-cache", str(Path(staging, "ivy"))]
         command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
         try:
             done = subprocess.run(  # noqa: S603 - our own command line
@@ -115,34 +117,51 @@ def _fetch(folder: Path) -> None:
                 stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
-            raise DownloadError(_advice(folder, f"gave up after {_DOWNLOAD_SECONDS} s")) from None
-        if done.returncode or not any(jars.glob(f"{module}-*.jar")):
+            raise DownloadError(_advice(folder, product, f"gave up after {_DOWNLOAD_SECONDS} s")) from None
+        if done.returncode or not all(any(jars.glob(f"{name}-*.jar")) for _, name, _ in modules):
             reasons = [line.strip() for line in done.stdout.splitlines() if "WARN" in line or "ERROR" in line]
-            raise DownloadError(_advice(folder, "\n".join(reasons[:12]) or done.stderr[-1000:]))
+            raise DownloadError(_advice(folder, product, "\n".join(reasons[:12]) or done.stderr[-1000:]))
         jars.rename(folder)
 
 
-def _advice(folder: Path, reason: str) -> str:
+def _wanted(modules: Sequence[Module]) -> str:
+    """The modules as Ivy's own file names them; each with the jars that it needs to run."""
+    dependencies = "".join(
+        f'<dependency org="{organisation}" name="{name}" rev="{revision}"/>' for organisation, name, revision in modules
+    )
     return (
-        f"Kafka {KAFKA} could not be fetched from Maven Central:\n{reason}\n"
-        f"Check the network and its proxy (JAVA_TOOL_OPTIONS passes settings to Java), or copy the jars of a Kafka "
-        f"{KAFKA} distribution (its libs folder) to {folder}."
+        '<ivy-module version="2.0"><info organisation="rowkind" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f'<dependencies defaultconfmapping="default->default">{dependencies}</dependencies></ivy-module>'
+    )
+
+
+def _advice(folder: Path, product: str, reason: str) -> str:
+    return (
+        f"{product} could not be fetched from Maven Central:\n{reason}\n"
+        f"Check the network and its proxy (JAVA_TOOL_OPTIONS passes settings to Java), or copy the jars of a {product} "
+        f"distribution (its lib or libs folder) to {folder}."
     )
 
 
 def class_path() -> str:
     """The broker's class path: its own jars, and before them the logging that pyspark ships, which they lack."""
-    logging_jars = [str(path) for name in ("slf4j-api", "log4j-*") for path in _spark_jars(f"{name}-*.jar")]
-    return os.pathsep.join([*logging_jars, f"{kafka_jars()}/*"])
+    return os.pathsep.join([*logging_jars(), f"{kafka_jars()}/*"])
+
+
+def logging_jars() -> list[str]:
+    """The jars that let a Java program log."""
+    return [str(path) for name in ("slf4j-api", "log4j-*") for path in spark_jars(f"{name}-*.jar")]
 
 
 def _ivy() -> Path:
-    found = _spark_jars("ivy-*.jar")
+    found = spark_jars("ivy-*.jar")
     if not found:
         raise DownloadError("pyspark, whose Ivy fetches the broker, is not installed whole: reinstall it.")
     return found[-1]
 
 
-def _spark_jars(pattern: str) -> list[Path]:
+def spark_jars(pattern: str) -> list[Path]:
+    """The jars of these names that ship with pyspark."""
     spark = importlib.util.find_spec("pyspark")
     return sorted(Path(spark.origin).parent.glob(f"jars/{pattern}")) if spark and spark.origin else []

@@ -5,9 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("operators", "operator_join", "operator_rank", "operator_aggregate", "state_store", "kafka_join")
+COMMANDS = (
+    ["operator_join"],
+    ["operator_rank"],
+    ["operator_aggregate"],
+    ["state_store"],
+    ["compare", "--engines", "rowkind", "--only", "throughput"],
+)
 
 if __name__ == "__main__":
-    for module in MODULES:
+    for module, *arguments in COMMANDS:
         print(f"\n== {module}", flush=True)
-        subprocess.run([sys.executable, "-m", f"tests.bench.{module}"], check=True)
+        subprocess.run([sys.executable, "-m", f"tests.bench.{module}", *arguments], check=True)

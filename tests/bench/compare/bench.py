@@ -1,0 +1,126 @@
+"""One run of one query on one system, as the sections of the comparison need it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from avro.registry import FolderRegistry
+from avro.schema import Record
+from tests.bench.compare.engine import Engine, Running, Setting
+from tests.bench.compare.measure import Span, span, watch
+from tests.bench.compare.queries import Query
+from tests.bench.compare.result import difference, expect, fold
+from tests.bench.compare.workload import Changes, Variant, create_topic, fill, generate
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A span, and what was wrong with the result; `load` is the load average at its start."""
+
+    span: Span
+    wrong: str
+    load: float
+
+
+@dataclass
+class Bench:
+    """A broker, the topics that have been filled on it, and the number of this run's names."""
+
+    servers: str
+    folder: Path
+    options: dict[str, str]
+    _filled: dict[tuple[Variant, int], tuple[dict[str, str], tuple[Changes, Changes]]] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def registry(self) -> FolderRegistry:
+        """The schemas of all topics."""
+        return FolderRegistry(self.folder / "schemas")
+
+    def filled(self, variant: Variant, rows: int) -> tuple[dict[str, str], tuple[Changes, Changes]]:
+        """Topics with so many changes to each table, and the changes: filled once, read by every system."""
+        if (variant, rows) not in self._filled:
+            topics = self.topics(variant)
+            changes = generate(variant, rows, rows)
+            fill(self.servers, self.registry, topics, variant, *changes)
+            self._filled[variant, rows] = (topics, changes)
+        return self._filled[variant, rows]
+
+    def topics(self, label: str) -> dict[str, str]:
+        """New topics, one for each table, with names like `label`."""
+        number = next(self._numbers)
+        names = {table: f"{label}-{number}-{table}" for table in ("orders", "payments")}
+        for topic in names.values():
+            create_topic(self.servers, topic)
+        return names
+
+    @contextmanager
+    def running(
+        self,
+        engine: Engine,
+        query: Query,
+        variant: Variant,
+        topics: dict[str, str],
+        *,
+        parallelism: int = 2,
+        quick: bool = False,
+    ) -> Iterator[tuple[Setting, Running]]:
+        """The query, with a result topic and a folder of its own."""
+        words = f"{query.name} {engine.name}".lower().replace(",", "").replace(" ", "-")
+        with tempfile.TemporaryDirectory(prefix="run-", dir=self.folder) as name:
+            setting = Setting(
+                self.servers,
+                self.folder / "schemas",
+                Path(name),
+                query,
+                variant,
+                topics,
+                f"{words}-{next(self._numbers)}",
+                parallelism,
+                quick,
+                self.options,
+            )
+            with engine.run(setting) as running:
+                yield setting, running
+
+    def throughput(
+        self, engine: Engine, query: Query, variant: Variant, rows: int, *, parallelism: int = 2
+    ) -> Measured:
+        """Take in the topics from their start; the first third of the rows is warm-up. Check the result."""
+        topics, changes = self.filled(variant, rows)
+        load = os.getloadavg()[0]
+        total = rows * len(query.tables)
+        with self.running(engine, query, variant, topics, parallelism=parallelism) as (setting, running):
+            samples = watch(self.servers, setting.sink, running, total)
+            measured = span(samples, total // 3, running.state_bytes())
+        return Measured(measured, self.wrong(engine, setting, changes), load)
+
+    def wrong(self, engine: Engine, setting: Setting, changes: Sequence[Changes]) -> str:
+        """What is wrong with a result, or nothing."""
+        record = Record.of(setting.query.columns)
+        if engine.framed:
+            record = self.registry.latest(f"{setting.sink}-value")
+        got = fold(self.servers, setting.sink, record, framed=engine.framed)
+        return difference(setting.query, expect(engine.sql(setting.query), changes), got)
+
+    def over_state(self, engine: Engine, query: Query, keys: int, rows: int, warm_up: int = 300_000) -> Measured:
+        """What changes cost on a state of so many orders: orders and some payments first, then payments at once."""
+        orders, payments = generate("append", keys, warm_up + rows)
+        topics = self.topics("state")
+        load = os.getloadavg()[0]
+        with self.running(engine, query, "append", topics) as (setting, running):
+            first = payments.slice(0, warm_up)
+            fill(self.servers, self.registry, topics, "append", orders, first)
+            before = keys + warm_up
+            samples = watch(self.servers, setting.sink, running, before)
+            fill(self.servers, self.registry, topics, "append", payments.slice(warm_up, warm_up + rows))
+            # The clock starts here: the second part has just become visible, all at once.
+            samples = watch(self.servers, setting.sink, running, before + rows)
+            measured = span(samples, 0, running.state_bytes())
+        return Measured(measured, self.wrong(engine, setting, (orders, payments)), load)

@@ -1,0 +1,223 @@
+"""Flink SQL as it comes: a cluster in one JVM, RocksDB with incremental checkpoints, stock connectors.
+
+The jars come from Maven Central into a cache (`service.dev.jars`); the JVM is driven through py4j, which is part of
+pyspark, so that there is no code in Java. Flink has no registry client on Maven Central: that a value begins with the
+five bytes of Confluent's frame is told to it as five BOOLEAN columns before the table's own, one byte each, which it
+reads as cheaply as a registry's format does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+from service.dev.jars import Module, fetched, java, logging_jars, spark_jars
+from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Setting
+from tests.bench.compare.queries import Query
+from tests.bench.compare.workload import TABLES, create_topic
+
+VERSION = "2.2.0"
+_MODULES: tuple[Module, ...] = (
+    *(
+        ("org.apache.flink", name, VERSION)
+        for name in (
+            "flink-clients",
+            "flink-table-api-java-bridge",
+            "flink-table-runtime",
+            "flink-table-planner-loader",
+            "flink-connector-base",
+            "flink-statebackend-rocksdb",
+            "flink-avro",
+        )
+    ),
+    ("org.apache.flink", "flink-connector-kafka", "5.0.0-2.2"),
+)
+_OPENED = "lang net io nio text time util util.concurrent util.concurrent.atomic util.concurrent.locks"
+_HEAP = "-Xmx4g"
+_FRAME = [f"frame_{number} BOOLEAN NOT NULL" for number in range(5)]
+
+
+class Flink:
+    """See `tests.bench.compare.engine.Engine`."""
+
+    def __init__(self, *, transactional: bool = False) -> None:
+        self.framed = False
+        self.transactional = transactional
+        self.name = "Flink, exactly once" if transactional else "Flink"
+
+    def sql(self, query: Query) -> str:
+        """As it is, or Flink's own form of it."""
+        return query.flink_sql or query.sql
+
+    @contextmanager
+    def run(self, setting: Setting) -> Iterator[RunningFlink]:
+        """Start a JVM with a cluster and the query; end the JVM."""
+        create_topic(setting.servers, setting.sink, SINK_PARTITIONS)
+        path = os.pathsep.join([*logging_jars(), f"{fetched(f'Flink {VERSION}', _MODULES)}/*"])
+        log = setting.folder / "log4j2.properties"
+        log.write_text("rootLogger.level = off\n")
+        opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED.split()]
+        port, process = launch_gateway(
+            classpath=path,
+            jarpath=str(spark_jars("py4j-*.jar")[0]),
+            java_path=java(),
+            javaopts=[_HEAP, "-XX:+UseG1GC", f"-Dlog4j.configurationFile={log}", *opened],
+            die_on_exit=True,
+            return_proc=True,
+            redirect_stdout=subprocess.DEVNULL,
+            redirect_stderr=subprocess.DEVNULL,
+        )
+        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+        try:
+            yield RunningFlink(
+                gateway.jvm, process.pid, self.sql(setting.query), setting, transactional=self.transactional
+            )
+        except Py4JJavaError as error:
+            raise EngineError(f"Flink refuses: {error}") from None
+        finally:
+            gateway.close()
+            process.kill()
+            process.wait()
+
+
+class RunningFlink:
+    """See `tests.bench.compare.engine.Running`: what the REST interface of the cluster says."""
+
+    def __init__(self, jvm: Any, pid: int, sql: str, setting: Setting, *, transactional: bool) -> None:
+        self._pid = pid
+        settings = _settings(setting)
+        flink = jvm.org.apache.flink
+        conf = flink.configuration.Configuration()
+        for name, value in settings.items():
+            conf.setString(name, value)
+        cluster = flink.runtime.minicluster
+        builder = cluster.MiniClusterConfiguration.Builder().setConfiguration(conf)
+        self._cluster = cluster.MiniCluster(
+            builder.setNumTaskManagers(1).setNumSlotsPerTaskManager(setting.parallelism).build()
+        )
+        self._cluster.start()
+        address = self._cluster.getRestAddress().get()
+        for name, value in (
+            ("execution.target", "remote"),
+            ("rest.address", address.getHost()),
+            ("rest.port", str(address.getPort())),
+        ):
+            conf.setString(name, value)
+        choice = flink.table.api.EnvironmentSettings.newInstance().inStreamingMode().withConfiguration(conf)
+        environment = flink.table.api.TableEnvironment.create(choice.build())
+        for table in setting.query.tables:
+            environment.executeSql(_source(setting, table))
+        environment.executeSql(_sink(setting, transactional=transactional))
+        result = environment.executeSql(f"INSERT INTO `result` {sql}")
+        self._job = result.getJobClient().get().getJobID()
+        self._url = f"{address}/jobs/{self._job}"
+
+    @property
+    def pid(self) -> int:
+        """The JVM."""
+        return self._pid
+
+    def rows_read(self) -> int:
+        """Rows that left the sources."""
+        answer = self._get("")
+        if answer["state"] not in {"CREATED", "RUNNING"}:
+            raise EngineError(f"Flink's job is {answer['state']}:\n{self._get('/exceptions')}"[:3000])
+        sources = (vertex for vertex in answer["vertices"] if vertex["name"].startswith("Source"))
+        return sum(vertex["metrics"]["write-records"] for vertex in sources)
+
+    def state_bytes(self) -> int:
+        """The size of a checkpoint made now, of which increments share parts with those before."""
+        self._cluster.triggerCheckpoint(self._job).get()
+        return int(self._get("/checkpoints")["latest"]["completed"]["state_size"])
+
+    def stage_seconds(self) -> dict[str, float]:
+        """Nothing: Flink pipelines rows through all stages."""
+        return {}
+
+    def batches(self) -> tuple[int, float]:
+        """No batches."""
+        return 0, 0.0
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self._url}{path}") as answer:
+            return json.load(answer)
+
+
+def _settings(setting: Setting) -> dict[str, str]:
+    checkpoints = Path(setting.folder, "checkpoints").as_uri()
+    return {
+        "parallelism.default": str(setting.parallelism),
+        "pipeline.object-reuse": "true",
+        "state.backend.type": "rocksdb",
+        "execution.checkpointing.interval": "1 s" if setting.quick else "10 s",
+        "execution.checkpointing.incremental": "true",
+        "execution.checkpointing.dir": checkpoints,
+        "taskmanager.memory.managed.size": "1024m",
+        "taskmanager.memory.network.min": "128m",
+        "taskmanager.memory.network.max": "128m",
+        "restart-strategy.type": "disable",
+        "metrics.fetcher.update-interval": "200",
+        "rest.bind-port": "0",
+        "rest.port": "0",
+        "io.tmp.dirs": str(setting.folder),
+        "table.local-time-zone": "UTC",
+        **setting.options,
+    }
+
+
+def _source(setting: Setting, table: str) -> str:
+    key, *_ = TABLES[table]
+    keyed = setting.variant == "changelog"
+    rows = [*_FRAME, *(f"`{name}` {_type(sql)}" for name, sql in TABLES[table].items())]
+    if keyed:
+        rows.append(f"PRIMARY KEY ({key}) NOT ENFORCED")
+    if setting.query.event_time:
+        rows.append("WATERMARK FOR ts AS ts")
+    options = {
+        "topic": setting.topics[table],
+        "properties.bootstrap.servers": setting.servers,
+        "properties.isolation.level": "read_committed",
+    }
+    if keyed:
+        options |= {"connector": "upsert-kafka", "key.format": "avro", "value.format": "avro"}
+    else:
+        options |= {"connector": "kafka", "scan.startup.mode": "earliest-offset", "format": "avro"}
+    return f"CREATE TEMPORARY TABLE {table} ({', '.join(rows)}) WITH ({_options(options)})"
+
+
+def _sink(setting: Setting, *, transactional: bool) -> str:
+    rows = [f"`{name}` {_type(sql)}" for name, sql in setting.query.columns.items()]
+    rows.append(f"PRIMARY KEY ({', '.join(setting.query.key)}) NOT ENFORCED")
+    options = {
+        "connector": "upsert-kafka",
+        "topic": setting.sink,
+        "properties.bootstrap.servers": setting.servers,
+        "properties.linger.ms": "5" if setting.quick else "50",
+        "properties.batch.size": "262144",
+        "key.format": "avro",
+        "value.format": "avro",
+    }
+    if transactional:
+        options |= {
+            "sink.delivery-guarantee": "exactly-once",
+            "sink.transactional-id-prefix": setting.sink,
+            "properties.transaction.timeout.ms": "600000",
+        }
+    return f"CREATE TEMPORARY TABLE `result` ({', '.join(rows)}) WITH ({_options(options)})"
+
+
+def _type(sql: str) -> str:
+    return sql.replace("STRING", "VARCHAR(2147483647)")
+
+
+def _options(options: dict[str, str]) -> str:
+    return ", ".join(f"'{name}' = '{value}'" for name, value in options.items())

@@ -1,0 +1,163 @@
+"""How long after a change was sent a consumer of committed records sees what follows from it, at a fixed rate.
+
+Half of the changes are orders, half payments, each for a random order that was sent before it. A result row is traced
+to its payment, which is the later one of its parents; the record's own timestamp, which the sender sets, is when that
+payment was sent. Counted is the first result row of each payment that was sent after the warm-up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.bench.compare.bench import Bench
+from tests.bench.compare.engine import SINK_PARTITIONS, Engine, EngineError
+from tests.bench.compare.queries import Query
+from tests.bench.compare.workload import Changes, Sent, generate, records
+
+_TICK_SECONDS = 0.01
+_DRAIN_SECONDS = 30.0
+_QUIET_SECONDS = 10.0
+_FRAME_BYTES = 5
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds from a payment to its first result row.
+
+    - `sent`: how many payments were sent after the warm-up; `seen`: for how many of them a row came at all. A payment
+      that was never among the top three has none.
+    - `rate`: changes a second that were really sent.
+    """
+
+    rate: float
+    sent: int
+    seen: int
+    p50: float
+    p99: float
+    worst: float
+
+
+def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: float, seconds: float) -> Latency:
+    """Send `rate` changes a second for both periods together; measure over the second one."""
+    count = round(rate * (warm_up + seconds) / 2)
+    orders, payments = _trailing(count)
+    topics = bench.topics("latency")
+    sent_at = np.full(count, np.nan)
+    seen_at = np.full(count, np.nan)
+    ended = threading.Event()
+    with bench.running(engine, query, "append", topics, quick=True) as (setting, running):
+        # The result topic is there, and the query runs, before the first change is sent.
+        running.rows_read()
+        watcher = threading.Thread(target=_watch, args=(setting.servers, setting.sink, engine.framed, seen_at, ended))
+        watcher.start()
+        try:
+            queues = (
+                (topics["orders"], records(bench.registry, topics["orders"], "append", orders)),
+                (topics["payments"], records(bench.registry, topics["payments"], "append", payments)),
+            )
+            took = _send(setting.servers, queues, rate / 2, sent_at)
+            _drain(seen_at)
+        finally:
+            ended.set()
+            watcher.join()
+    measured = np.arange(count) >= round(rate * warm_up / 2)
+    times = 1000 * (seen_at - sent_at)[measured & ~np.isnan(seen_at)]
+    if not len(times):
+        raise EngineError("no result row was seen")
+    p50, p99 = np.percentile(times, [50, 99])
+    return Latency(2 * count / took, int(measured.sum()), len(times), float(p50), float(p99), float(times.max()))
+
+
+def _trailing(count: int) -> tuple[Changes, Changes]:
+    """Orders 0, 1, 2 … and for the n-th of them a payment of one of the orders up to it."""
+    orders, payments = generate("append", count, count)
+    rng = np.random.default_rng(7)
+    places = np.arange(count)
+    orders.columns["order_id"] = pa.array(places)
+    payments.columns["order_id"] = pa.array((rng.random(count) * (places + 1)).astype(np.int64))
+    return orders, payments
+
+
+def _send(
+    servers: str,
+    queues: tuple[tuple[str, Iterator[Sent]], tuple[str, Iterator[Sent]]],
+    rate: float,
+    sent_at: npt.NDArray[np.float64],
+) -> float:
+    """Send from both at `rate` records a second each, in ticks; note when each payment went. Returns the seconds."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
+    (orders_topic, orders), (payments_topic, payments) = queues
+    started = time.monotonic()
+    done, count = 0, len(sent_at)
+    while done < count:
+        due = min(count, int((time.monotonic() - started) * rate) + 1)
+        for _ in range(due - done):
+            _, value, _, partition = next(orders)
+            producer.produce(orders_topic, value, partition=partition)
+        for number in range(done, due):
+            _, value, _, partition = next(payments)
+            now = time.time()
+            sent_at[number] = now
+            producer.produce(payments_topic, value, partition=partition, timestamp=int(now * 1000))
+        done = due
+        producer.poll(0)
+        time.sleep(_TICK_SECONDS)
+    took = time.monotonic() - started
+    producer.flush()
+    return took
+
+
+def _watch(servers: str, topic: str, framed: bool, seen_at: npt.NDArray[np.float64], ended: threading.Event) -> None:
+    """Note when the first row of each payment came."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "latency",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(SINK_PARTITIONS)])
+    skipped = _FRAME_BYTES if framed else 0
+    while not ended.is_set():
+        messages = consumer.consume(1000, 0.01)
+        now = time.time()
+        for message in messages:
+            key = message.key()
+            if message.error() is None and message.value() is not None and key is not None:
+                payment = _long(key, skipped)  # type: ignore[arg-type] # bytes, without a deserializer
+                if np.isnan(seen_at[payment]):
+                    seen_at[payment] = now
+    consumer.close()
+
+
+def _long(data: bytes, at: int) -> int:
+    """The Avro long that begins there."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1)
+        shift += 7
+        at += 1
+
+
+def _drain(seen_at: npt.NDArray[np.float64]) -> None:
+    """Wait until no further rows come."""
+    deadline = time.monotonic() + _DRAIN_SECONDS
+    seen, changed = -1, time.monotonic()
+    while time.monotonic() < min(deadline, changed + _QUIET_SECONDS):
+        now = int((~np.isnan(seen_at)).sum())
+        if now != seen:
+            seen, changed = now, time.monotonic()
+        time.sleep(0.1)

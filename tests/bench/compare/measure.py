@@ -1,0 +1,130 @@
+"""Watching a system until it has taken in all rows and its result has come to rest.
+
+The warm-up ends with the first sample at which so many rows had been read as the caller says; what is measured begins
+there, and ends when the result topic grew for the last time, or when the system said that it had read everything,
+whichever is later.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Running
+from tests.bench.compare.process import cpu_seconds, memory_bytes
+
+_SAMPLE_SECONDS = 0.2
+_MEMORY_SECONDS = 1.0
+_REST_SECONDS = 4.0
+_STALLED_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A running query at a time; seconds, CPU seconds and bytes."""
+
+    at: float
+    rows: int
+    written: int
+    cpu: float
+    memory: int
+    stages: dict[str, float]
+    batches: tuple[int, float]
+
+
+@dataclass(frozen=True)
+class Span:
+    """What was measured between two samples.
+
+    - `stages`: seconds of tasks per million rows by stage. `batches`: the seconds of each batch.
+    - `memory`: the most bytes at any time, warm-up included. `state`: bytes at the end.
+    """
+
+    rows: int
+    seconds: float
+    cpu: float
+    memory: int
+    state: int
+    stages: dict[str, float]
+    batches: list[float]
+
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds
+
+    @property
+    def cpu_per_million(self) -> float:
+        """CPU seconds per million rows."""
+        return self.cpu / self.rows * 1e6
+
+
+def watch(servers: str, topic: str, running: Running, rows: int) -> list[Sample]:
+    """Samples until `rows` have been read, since it was started, and the result is at rest."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 4})
+    samples: list[Sample] = []
+    changed = time.monotonic()
+    while True:
+        before = samples[-1] if samples else None
+        now = time.monotonic()
+        measure_memory = before is None or int(now / _MEMORY_SECONDS) != int(before.at / _MEMORY_SECONDS)
+        sample = Sample(
+            now,
+            running.rows_read(),
+            _end(admin, topic),
+            cpu_seconds(running.pid),
+            memory_bytes(running.pid) if measure_memory else 0,
+            running.stage_seconds(),
+            running.batches(),
+        )
+        samples.append(sample)
+        if before is None or (sample.rows, sample.written) != (before.rows, before.written):
+            changed = now
+        if sample.rows >= rows and now - changed > _REST_SECONDS:
+            return samples
+        if now - changed > _STALLED_SECONDS:
+            raise EngineError(f"nothing has happened for {_STALLED_SECONDS:.0f} s: {sample.rows:,} of {rows:,} rows")
+        time.sleep(_SAMPLE_SECONDS)
+
+
+def span(samples: Sequence[Sample], warm_up: int, state: int) -> Span:
+    """What happened after the first `warm_up` rows."""
+    first = next(sample for sample in samples if sample.rows >= warm_up)
+    last = _rest(samples)
+    rows = last.rows - first.rows
+    if rows <= 0:
+        raise EngineError("all rows were read before the warm-up was seen to end: take more --rows")
+    stages = {
+        stage: (seconds - first.stages.get(stage, 0.0)) / rows * 1e6 for stage, seconds in sorted(last.stages.items())
+    }
+    memory = max(sample.memory for sample in samples)
+    return Span(rows, last.at - first.at, last.cpu - first.cpu, memory, state, stages, _batches(samples, first, last))
+
+
+def _rest(samples: Sequence[Sample]) -> Sample:
+    """The first sample at which everything was as in the end."""
+    end = samples[-1]
+    return next(sample for sample in samples if (sample.rows, sample.written) == (end.rows, end.written))
+
+
+def _batches(samples: Sequence[Sample], first: Sample, last: Sample) -> list[float]:
+    """The seconds of each batch; of batches between the same two samples, their mean."""
+    seconds: list[float] = []
+    between = [sample for sample in samples if first.at <= sample.at <= last.at]
+    for before, after in itertools.pairwise(between):
+        count = after.batches[0] - before.batches[0]
+        if count:
+            seconds += [(after.batches[1] - before.batches[1]) / count] * count
+    return seconds
+
+
+def _end(admin: AdminClient, topic: str) -> int:
+    """How many offsets of the result a consumer of committed records may read."""
+    asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(SINK_PARTITIONS)}
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+    return sum(answer.result().offset for answer in answers.values())

@@ -1,0 +1,57 @@
+"""Tables for people: on the terminal, and in README.md between the marks of their section."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "README.md"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a title, and a line about how they came to be."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str
+
+    def text(self) -> str:
+        """Markdown, which reads well on a terminal too."""
+        widths = [max(len(row[at]) for row in (self.head, *self.rows)) for at in range(len(self.head))]
+        lines = [_line(self.head, widths), _line([("-" if at == 0 else "-:") for at in range(len(widths))], widths)]
+        lines += [_line(row, widths) for row in self.rows]
+        return "\n".join([f"### {self.title}", "", *lines, "", self.note])
+
+
+def write(section: str, tables: Sequence[Table]) -> None:
+    """Put tables in the place of those that the page has for this section."""
+    text = PAGE.read_text("utf-8")
+    inner = "\n\n".join(table.text() for table in tables)
+    pattern = re.compile(rf"(<!-- {section} -->\n).*?(<!-- end of {section} -->)", re.DOTALL)
+    assert pattern.search(text), f"{PAGE.name} has no place for {section}"
+    PAGE.write_text(pattern.sub(lambda found: f"{found[1]}\n{inner}\n\n{found[2]}", text), "utf-8")
+
+
+def machine() -> str:
+    """When, and on what."""
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores of {models[0] if models else platform.machine()}, "
+        f"{memory:.0f} GiB, the broker on the same machine"
+    )
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = (
+        (cell.ljust if at == 0 else cell.rjust)(width, "-" if cell in {"-", "-:"} else " ")
+        for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return f"| {' | '.join([first, *others])} |"

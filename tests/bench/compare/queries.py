@@ -1,0 +1,133 @@
+"""The queries, in SQL that both systems take.
+
+But for the left join: no upsert topic may have a NULL in its key, as orders without payments would. So Flink is told to
+put -1 in its place, and Rowkind to write a retract topic, which may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+_JOINED = "p.payment_id, o.order_id, o.customer_id, o.amount, p.paid, p.`method`"
+_LEFT = "FROM orders o LEFT JOIN payments p ON p.order_id = o.order_id"
+_BUCKETS = "SELECT MOD(order_id, CAST(50000 AS BIGINT)) AS bucket, payment_id, order_id, paid, `method` FROM payments"
+_PAYMENT = {
+    "payment_id": "BIGINT NOT NULL",
+    "order_id": "BIGINT NOT NULL",
+    "paid": "DOUBLE",
+    "method": "STRING",
+}
+_PAYMENT_OF_ORDER = {
+    "payment_id": "BIGINT NOT NULL",
+    "order_id": "BIGINT NOT NULL",
+    "customer_id": "BIGINT NOT NULL",
+    "amount": "DOUBLE",
+    "paid": "DOUBLE",
+    "method": "STRING",
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query whose result is kept in a topic.
+
+    - `tables`: what it reads; `columns` and `key`: of its result.
+    - `flink_sql`: what Flink is told instead. `mode`: of Rowkind's sink; that of Flink is always upsert.
+    - `compared`: the columns by which results are compared where not all are determined, because NULLs tie in ranks.
+    - `event_time`: the payments' time is an event time, which Flink has to be told.
+    - `appended`: only on topics to which rows are appended: which row arrived last is not asked of changing ones.
+    """
+
+    name: str
+    sql: str
+    tables: tuple[str, ...]
+    columns: dict[str, str]
+    key: tuple[str, ...]
+    flink_sql: str = ""
+    mode: Literal["upsert", "retract"] = "upsert"
+    compared: tuple[str, ...] = ()
+    event_time: bool = False
+    appended: bool = False
+
+
+def _top(rows: str, partition: str, columns: str) -> str:
+    numbered = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {partition} ORDER BY paid DESC) AS rn FROM ({rows})"
+    return f"SELECT {columns} FROM ({numbered}) WHERE rn <= 3"
+
+
+def _last(order: str) -> str:
+    numbered = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY order_id ORDER BY {order} DESC) AS rn FROM payments"
+    return f"SELECT order_id, payment_id, paid, `method` FROM ({numbered}) WHERE rn = 1"
+
+
+QUERIES = (
+    Query(
+        "inner join",
+        f"SELECT {_JOINED} FROM payments p JOIN orders o ON p.order_id = o.order_id",
+        ("orders", "payments"),
+        _PAYMENT_OF_ORDER,
+        ("payment_id",),
+    ),
+    Query(
+        "left join",
+        f"SELECT {_JOINED} {_LEFT}",
+        ("orders", "payments"),
+        _PAYMENT_OF_ORDER,
+        ("order_id", "payment_id"),
+        flink_sql=f"SELECT COALESCE(p.payment_id, CAST(-1 AS BIGINT)) AS {_JOINED.removeprefix('p.')} {_LEFT}",
+        mode="retract",
+    ),
+    Query(
+        "top 3",
+        _top(_BUCKETS, "bucket", "bucket, payment_id, order_id, paid, `method`"),
+        ("payments",),
+        {"bucket": "BIGINT NOT NULL", **_PAYMENT},
+        ("payment_id",),
+        compared=("bucket", "paid"),
+    ),
+    Query(
+        "top 3 with number",
+        _top(_BUCKETS, "bucket", "bucket, rn, payment_id, order_id, paid, `method`"),
+        ("payments",),
+        {"bucket": "BIGINT NOT NULL", "rn": "BIGINT NOT NULL", **_PAYMENT},
+        ("bucket", "rn"),
+        compared=("bucket", "rn", "paid"),
+    ),
+    Query(
+        "keep last by arrival",
+        _last("PROCTIME()"),
+        ("payments",),
+        {"order_id": "BIGINT NOT NULL", **_PAYMENT},
+        ("order_id",),
+        appended=True,
+    ),
+    Query(
+        "keep last by time",
+        _last("ts"),
+        ("payments",),
+        {"order_id": "BIGINT NOT NULL", **_PAYMENT},
+        ("order_id",),
+        event_time=True,
+        appended=True,
+    ),
+    Query(
+        "aggregate",
+        "SELECT order_id, COUNT(*) AS n, SUM(paid) AS s, MAX(paid) AS mx FROM payments GROUP BY order_id",
+        ("payments",),
+        {"order_id": "BIGINT NOT NULL", "n": "BIGINT NOT NULL", "s": "DOUBLE", "mx": "DOUBLE"},
+        ("order_id",),
+    ),
+    Query(
+        "join, top 3",
+        _top(
+            f"SELECT {_JOINED} FROM payments p JOIN orders o ON p.order_id = o.order_id",
+            "customer_id",
+            "payment_id, order_id, customer_id, amount, paid, `method`",
+        ),
+        ("orders", "payments"),
+        _PAYMENT_OF_ORDER,
+        ("payment_id",),
+        compared=("customer_id", "paid"),
+    ),
+)

@@ -1,0 +1,93 @@
+"""Whether a result topic holds what the query says: folded as any consumer would, against DuckDB over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from confluent_kafka import Consumer, TopicPartition
+
+from avro.codec import read
+from avro.framing import split
+from avro.schema import Record
+from tests.bench.compare.queries import Query
+from tests.bench.compare.workload import Changes
+
+_TAKEN_BACK = ([("op", b"-U")], [("op", b"-D")])
+
+
+def difference(query: Query, expected: pa.Table, got: pa.Table) -> str:
+    """What is wrong with `got`, or nothing. DOUBLEs count to six places: the order of a sum is not determined."""
+    names = list(query.compared or query.columns)
+    expected, got = (_sorted(table.select(names)) for table in (expected, got))
+    if len(expected) != len(got):
+        return f"{len(got):,} rows, expected {len(expected):,}"
+    for name in names:
+        differs = pc.not_equal(expected[name], got[name].cast(expected[name].type)).fill_null(fill_value=False)
+        differs = pc.or_(differs, pc.xor(expected[name].is_null(), got[name].is_null()))
+        if count := pc.sum(differs).as_py():
+            return f"{count:,} of {len(got):,} rows differ in {name}"
+    return ""
+
+
+def expect(sql: str, tables: Sequence[Changes]) -> pa.Table:
+    """The rows of a query over what the changes amount to."""
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 2")
+        for changes in tables:
+            connection.register(changes.table, _latest(changes))
+        (spelled,) = sqlglot.transpile(sql.replace("PROCTIME()", "arrival"), read="spark", write="duckdb")
+        return connection.sql(spelled).to_arrow_table()
+
+
+def fold(servers: str, topic: str, record: Record, *, framed: bool) -> pa.Table:
+    """The rows that a topic stands for: by key, where null or a row kind of -U or -D takes the row away."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "bench",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    partitions = range(len(consumer.list_topics(topic).topics[topic].partitions))
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    rows: dict[bytes, bytes] = {}
+    ended: set[int | None] = set()
+    while len(ended) < len(partitions):
+        for message in consumer.consume(10_000, 1.0):
+            key, value = message.key(), message.value()
+            if message.error():
+                ended.add(message.partition())
+            elif value is None or message.headers() in _TAKEN_BACK:
+                rows.pop(key, None)  # type: ignore[arg-type] # an upsert topic's records have keys, of bytes
+            else:
+                rows[key] = value  # type: ignore[index,assignment]
+    consumer.close()
+    payloads = pa.array(rows.values(), pa.binary())
+    decoded = read(record, split(payloads).payload if framed else payloads)
+    assert not decoded.bad.any(), f"{topic}: {decoded.reason(int(np.flatnonzero(decoded.bad)[0]))}"
+    return pa.table({name: decoded.column(name) for name in record.names})
+
+
+def _latest(changes: Changes) -> pa.Table:
+    """The last row of every key that is not deleted; `arrival` is its place."""
+    keys = changes.columns[changes.key].to_numpy()
+    reversed_places = np.unique(keys[::-1], return_index=True)[1]
+    places = len(keys) - 1 - reversed_places
+    places = np.sort(places[~changes.deleted[places]])
+    table = pa.table(changes.columns).append_column("arrival", pa.array(np.arange(len(keys))))
+    return table.take(pa.array(places))
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    for at, column in enumerate(table.schema):
+        if pa.types.is_floating(column.type):
+            digits = pc.round(table[column.name], 6)
+            table = table.set_column(at, column.name, digits)
+    return table.sort_by([(name, "ascending") for name in table.column_names])

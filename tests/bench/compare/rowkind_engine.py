@@ -1,0 +1,149 @@
+"""Rowkind as users run it: `rowkind run job.yaml`, exactly once, state on RocksDB."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Setting
+from tests.bench.compare.queries import Query
+from tests.bench.compare.workload import TABLES, Variant
+
+_JOB = """
+job: bench
+kafka: {{bootstrap.servers: "{servers}"}}
+registry: {{folder: {schemas}}}
+checkpoint: {folder}/checkpoint
+parallelism: {parallelism}
+tables:
+{tables}
+sinks:
+  result:
+    topic: {sink}
+    mode: {mode}
+    key: [{key}]
+    partitions: {partitions}
+    sql: >-
+      {sql}
+"""
+_MODES: dict[Variant, str] = {
+    "append": "mode: append, row_kind: {missing: insert}",
+    "skewed": "mode: append, row_kind: {missing: insert}",
+    "changelog": "mode: upsert",
+}
+
+
+class Rowkind:
+    """See `tests.bench.compare.engine.Engine`."""
+
+    name = "Rowkind"
+    transactional = True
+    framed = True
+
+    def sql(self, query: Query) -> str:
+        """As it is."""
+        return query.sql
+
+    @contextmanager
+    def run(self, setting: Setting) -> Iterator[RunningRowkind]:
+        """Start the job, and end it with SIGTERM."""
+        job = setting.folder / "job.yaml"
+        job.write_text(job_file(setting))
+        command = [sys.executable, "-m", "service.cli", "run", str(job), "--port", "0"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            yield RunningRowkind(process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def job_file(setting: Setting) -> str:
+    """The job of a setting."""
+    tables = []
+    for name in setting.query.tables:
+        columns = ", ".join(f'{column}: "{sql}"' for column, sql in TABLES[name].items())
+        key = next(iter(TABLES[name]))
+        tables.append(
+            f"  {name}: {{topic: {setting.topics[name]}, {_MODES[setting.variant]}, primary_key: [{key}], "
+            f"columns: {{{columns}}}}}"
+        )
+    return _JOB.format(
+        servers=setting.servers,
+        schemas=setting.schemas,
+        folder=setting.folder,
+        parallelism=setting.parallelism,
+        tables="\n".join(tables),
+        sink=setting.sink,
+        mode=setting.query.mode,
+        key=", ".join(setting.query.key),
+        partitions=SINK_PARTITIONS,
+        sql=setting.query.sql,
+    )
+
+
+class RunningRowkind:
+    """See `tests.bench.compare.engine.Running`: what the metrics of the job say, which count committed batches."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        self._process = process
+        log: list[str] = []
+        for line in process.stderr:
+            log.append(line)
+            if "metrics and health on port" in line:
+                break
+        else:
+            raise EngineError("the job did not start:\n" + "".join(log[-12:]))
+        self._port = int(line.split()[-1])
+        self._log = log
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The driver of the job."""
+        return self._process.pid
+
+    def rows_read(self) -> int:
+        """Rows of committed batches."""
+        return int(self._sum("rowkind_rows_in_total"))
+
+    def state_bytes(self) -> int:
+        """What the operators keep, as stored."""
+        return int(self._sum("rowkind_state_bytes"))
+
+    def stage_seconds(self) -> dict[str, float]:
+        """Seconds of tasks, such as `read decode`; all operators of the query together."""
+        stages = defaultdict[str, float](float)
+        for family in self._metrics():
+            for sample in family.samples:
+                if sample.name.endswith("_seconds_total"):
+                    stages[f"{sample.name.split('_')[1]} {sample.labels['stage']}"] += sample.value
+        return stages
+
+    def batches(self) -> tuple[int, float]:
+        """Batches with rows."""
+        return int(self._sum("rowkind_batch_duration_seconds_count")), self._sum("rowkind_batch_duration_seconds_sum")
+
+    def _sum(self, name: str) -> float:
+        return sum(sample.value for family in self._metrics() for sample in family.samples if sample.name == name)
+
+    def _metrics(self) -> list[Metric]:
+        if self._process.poll() is not None:
+            raise EngineError("the job has ended:\n" + "".join(self._log[-12:]))
+        with urllib.request.urlopen(f"http://localhost:{self._port}/metrics") as answer:
+            return list(text_string_to_metric_families(answer.read().decode()))
+
+    def _listen(self) -> None:
+        """Take the log, so that the job is never held up by a full pipe."""
+        assert self._process.stderr is not None
+        self._log.extend(self._process.stderr)

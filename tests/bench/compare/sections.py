@@ -1,0 +1,221 @@
+"""The sections of the comparison: what is run for each, and its tables."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.bench.compare import page
+from tests.bench.compare.bench import Bench, Measured
+from tests.bench.compare.engine import Engine, EngineError
+from tests.bench.compare.flink_engine import Flink
+from tests.bench.compare.latency import latency
+from tests.bench.compare.measure import Span
+from tests.bench.compare.page import Table
+from tests.bench.compare.queries import Query
+from tests.bench.compare.workload import Variant
+
+_RATES = (1_000, 5_000, 20_000)
+_OF_LATENCY = ("inner join", "join, top 3")
+_OF_STATE = ("inner join",)
+_OF_SCALING = ("inner join", "join, top 3")
+_OF_SKEW = ("inner join", "top 3", "aggregate", "join, top 3")
+_LATENCY_WARM_UP_SECONDS = 20.0
+_SMALLEST_STATE = 100_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was asked for.
+
+    - `rows`: changes to each table. `keys`: orders in the largest state. `seconds`: for which latency is measured.
+    - `runs`: how often throughput is measured; the run with the median rate counts.
+    """
+
+    bench: Bench
+    engines: Sequence[Engine]
+    queries: Sequence[Query]
+    rows: int
+    runs: int
+    keys: int
+    seconds: float
+
+    def chosen(self, names: Sequence[str] = ()) -> list[Query]:
+        """The queries of a section that were asked for."""
+        return [query for query in self.queries if not names or query.name in names]
+
+    def measure(self, engine: Engine, query: Query, variant: Variant, parallelism: int = 2) -> Measured:
+        """The run with the median rate; if a result is wrong, that run."""
+        runs = [
+            self.bench.throughput(engine, query, variant, self.rows, parallelism=parallelism) for _ in range(self.runs)
+        ]
+        runs.sort(key=lambda run: run.span.rate)
+        return next((run for run in runs if run.wrong), runs[len(runs) // 2])
+
+    def note(self, text: str) -> str:
+        """A line under a table."""
+        options = ", ".join(f"{name}={value}" for name, value in self.bench.options.items())
+        return f"{text}{f' Flink with {options}.' if options else ''} {page.machine()}."
+
+
+def throughput(comparison: Comparison) -> Iterator[Table]:
+    """Rates, CPU time, memory and state of every query, and where Rowkind's time goes."""
+    yield from _rates(comparison, "append", comparison.chosen(), "Append topics")
+
+
+def changelog(comparison: Comparison) -> Iterator[Table]:
+    """The same over keyed topics with updates and deletes."""
+    queries = [query for query in comparison.chosen() if not query.appended]
+    yield from _rates(comparison, "changelog", queries, "Upsert topics: 60 % new rows, 30 % updates, 10 % deletes")
+
+
+def skewed(comparison: Comparison) -> Iterator[Table]:
+    """The same with few orders that get many payments."""
+    title = "Append topics, orders of payments by Zipf's law with exponent 1.1"
+    yield from _rates(comparison, "skewed", comparison.chosen(_OF_SKEW), title)
+
+
+def scaling(comparison: Comparison) -> Iterator[Table]:
+    """One task against two."""
+    head = ("query", "system", "rows/s, 1 task", "2 tasks", "speed-up", "CPU s/M rows, 1 task", "2 tasks", "result")
+    rows = []
+    for query in comparison.chosen(_OF_SCALING):
+        for engine in comparison.engines:
+
+            def cells(engine: Engine = engine, query: Query = query) -> list[str]:
+                one, two = (comparison.measure(engine, query, "append", parallelism) for parallelism in (1, 2))
+                return [
+                    f"{one.span.rate:,.0f}",
+                    f"{two.span.rate:,.0f}",
+                    f"{two.span.rate / one.span.rate:.2f}",
+                    f"{one.span.cpu_per_million:.1f}",
+                    f"{two.span.cpu_per_million:.1f}",
+                    _verdict(one, two),
+                ]
+
+            rows.append(_row(head, (query.name, engine.name), cells))
+    yield Table("Parallelism", head, rows, comparison.note(f"{comparison.rows:,} changes to each table."))
+
+
+def state(comparison: Comparison) -> Iterator[Table]:
+    """What a change costs on states of different sizes."""
+    head = ("query", "orders", "system", "rows/s", "CPU s/M", "peak MB", "state MB", "batch s: median, p99", "result")
+    rows = []
+    for query in comparison.chosen(_OF_STATE):
+        keys = _SMALLEST_STATE
+        while keys <= comparison.keys:
+            for engine in comparison.engines:
+
+                def cells(engine: Engine = engine, query: Query = query, keys: int = keys) -> list[str]:
+                    measured = comparison.bench.over_state(engine, query, keys, comparison.rows)
+                    return [*_figures(measured.span), _batch_seconds(measured.span), _verdict(measured)]
+
+                rows.append(_row(head, (query.name, f"{keys:,}", engine.name), cells))
+            keys *= 10
+    note = (
+        f"{comparison.rows:,} payments of uniformly drawn orders, after all orders and 300,000 payments were taken in."
+    )
+    yield Table("What a change costs on a growing state", head, rows, comparison.note(note))
+
+
+def latencies(comparison: Comparison) -> Iterator[Table]:
+    """End to end, at fixed rates, Flink with a checkpoint every second."""
+    head = ("query", "changes/s", "system", "really sent/s", "p50 ms", "p99 ms", "worst ms", "payments seen")
+    engines = list(comparison.engines)
+    if any(isinstance(engine, Flink) for engine in engines):
+        engines.append(Flink(transactional=True))
+    rows = []
+    for query in comparison.chosen(_OF_LATENCY):
+        for rate in _RATES:
+            for engine in engines:
+
+                def cells(engine: Engine = engine, query: Query = query, rate: int = rate) -> list[str]:
+                    warm_up, seconds = _LATENCY_WARM_UP_SECONDS, comparison.seconds
+                    found = latency(comparison.bench, engine, query, rate, warm_up=warm_up, seconds=seconds)
+                    times = (found.rate, found.p50, found.p99, found.worst)
+                    return [*(f"{each:,.0f}" for each in times), f"{found.seen / found.sent:.0%}"]
+
+                name = engine.name if engine.transactional else f"{engine.name}, at least once"
+                rows.append(_row(head, (query.name, f"{rate:,}", name), cells))
+    note = (
+        f"{comparison.seconds:.0f} s after {_LATENCY_WARM_UP_SECONDS:.0f} s of warm-up; from the sender's timestamp of "
+        "a payment to the first row of the result that a consumer of committed records sees for it. Flink makes a "
+        "checkpoint every second; at exactly once its rows become visible with it."
+    )
+    yield Table("Latency", head, rows, comparison.note(note))
+
+
+SECTIONS: dict[str, Callable[[Comparison], Iterator[Table]]] = {
+    "throughput": throughput,
+    "changelog": changelog,
+    "skewed": skewed,
+    "scaling": scaling,
+    "state": state,
+    "latency": latencies,
+}
+
+
+def _rates(comparison: Comparison, variant: Variant, queries: Sequence[Query], title: str) -> Iterator[Table]:
+    head = ("query", "system", "rows/s", "CPU s/M", "peak MB", "state MB", "Rowkind : Flink", "load", "result")
+    rows: list[list[str]] = []
+    spans: dict[str, Span] = {}
+    for query in queries:
+        rates: dict[str, float] = {}
+        for engine in comparison.engines:
+
+            def cells(engine: Engine = engine, query: Query = query, rates: dict[str, float] = rates) -> list[str]:
+                measured = comparison.measure(engine, query, variant)
+                rates[engine.name] = measured.span.rate
+                if measured.span.stages:
+                    spans[query.name] = measured.span
+                ratio = f"{rates['Rowkind'] / rates['Flink']:.2f}" if len(rates) > 1 else ""
+                return [*_figures(measured.span), ratio, f"{measured.load:.1f}", _verdict(measured)]
+
+            rows.append(_row(head, (query.name, engine.name), cells))
+    note = (
+        f"{comparison.rows:,} changes to each table; the first third of the rows is warm-up. Rowkind writes exactly "
+        f"once, Flink at least once with a checkpoint every 10 s. Median of {comparison.runs}."
+    )
+    yield Table(title, head, rows, comparison.note(note))
+    if spans:
+        yield _stages(spans, title)
+
+
+def _stages(spans: dict[str, Span], title: str) -> Table:
+    """Task seconds by stage, a line for each stage."""
+    names = sorted({name for span in spans.values() for name in span.stages})
+    rows = [[name, *(f"{span.stages.get(name, 0.0):.2f}" for span in spans.values())] for name in names]
+    rows.append(["all CPU of the job", *(f"{span.cpu_per_million:.2f}" for span in spans.values())])
+    note = "Seconds of tasks per million rows. What is in no stage is Spark's: shuffle, planning, commits."
+    return Table(f"{title}: where Rowkind's time goes", ("stage", *spans), rows, note)
+
+
+def _row(head: Sequence[str], labels: Sequence[str], cells: Callable[[], list[str]]) -> list[str]:
+    """A row, also for what could not be measured; shown as soon as it is there."""
+    try:
+        row = [*labels, *cells()]
+    except EngineError as error:
+        print(f"{', '.join(labels)}: {error}", flush=True)
+        row = [*labels, *[""] * (len(head) - len(labels) - 1), "FAILED"]
+    print("  ".join(row), flush=True)
+    return row
+
+
+def _figures(span: Span) -> list[str]:
+    return [
+        f"{span.rate:,.0f}",
+        f"{span.cpu_per_million:.1f}",
+        f"{span.memory / 1e6:,.0f}",
+        f"{span.state / 1e6:,.0f}",
+    ]
+
+
+def _batch_seconds(span: Span) -> str:
+    if len(span.batches) < 2:
+        return ""
+    return f"{statistics.median(span.batches):.2f}, {statistics.quantiles(span.batches, n=100)[-1]:.2f}"
+
+
+def _verdict(*runs: Measured) -> str:
+    return next((f"WRONG: {run.wrong}" for run in runs if run.wrong), "right")
