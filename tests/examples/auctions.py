@@ -18,7 +18,7 @@ _START = datetime(2026, 3, 1, 5, tzinfo=UTC)
 _CITIES = (("Phoenix", "AZ"), ("San Francisco", "CA"), ("Boise", "ID"), ("Portland", "OR"), ("Bend", "OR"))
 _FIRST, _LAST = ("Peter", "Paul", "Kate", "Sarah", "Vicky"), ("Shultz", "Abrams", "Spencer", "Smith", "Noris")
 _CHANNELS = ("Google", "Facebook", "Baidu", "Apple", "channel-17", "channel-23")
-_FIRST_ID = 1000
+_FIRST_ID = 1100
 
 
 def events(seed: int, count: int) -> Iterator[Event]:

@@ -38,7 +38,7 @@ _WORDS = """
     PARTITION ROWS RANGE QUALIFY WINDOW LATERAL VIEW EXPLODE PIVOT VALUES CAST INTERVAL DATE TIMESTAMP TRUE FALSE ANY
     ( ) ( ) , , . * + - / % || = == <> != < <= > >= <=> :: [ ] -> ; ? @ 0 1 -1 1.5 1e3 99999999999999999999 'a' '' `b`
     ROW_NUMBER() RANK() COUNT(*) SUM MAX COALESCE PROCTIME() NOW() RAND() nobody x.y.z orders o order_id é /*+ */ --
-""".split()
+"""
 
 
 class Grammar:
@@ -212,9 +212,9 @@ def broken(rng: random.Random, text: str, other: str) -> str:
             case 2:
                 words[at], words[to] = words[to], words[at]
             case 3:
-                words[at] = rng.choice(_WORDS)
+                words[at] = rng.choice(_WORDS.split())
             case 4:
-                words.insert(at, rng.choice(_WORDS))
+                words.insert(at, rng.choice(_WORDS.split()))
             case 5:
                 words[at] = words[to]
             case 6:
