@@ -8,7 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from service.kafka.agreement import Agreement
 from service.kafka.cluster import Cluster, Topics
 from service.kafka.errors import LostOffsetsError, ReplacedTopicError
 from service.kafka.offsets import At, Offset, Range, admit, divide
@@ -34,13 +36,21 @@ class Planner:
         self._spec = spec
         self._cluster = cluster
         self._clock = clock
-        self._starts: Mapping[str, Start] = {scan.topic: scan.start for scan in spec.scans}
+        own = {scan.topic: scan.start for scan in spec.scans}
+        self._own = frozenset(own)
+        self._starts: Mapping[str, Start] = own | dict(spec.starts)
+        self._agreement = Agreement(Path(spec.agreement), spec.scans[0].node) if spec.agreement is not None else None
         self._view: _View | None = None
         self._target: Mapping[At, int] | None = None
         self._ends: Mapping[At, int] = {}
 
     def initial(self) -> Offset:
         """Where a source without a checkpoint begins."""
+        if self._agreement is None:
+            return self._initial()
+        return Offset.from_json(self._agreement.once("initial", lambda: self._initial().to_json()))
+
+    def _initial(self) -> Offset:
         view = self._look(afresh=True)
         at: dict[At, int] = {}
         for name, start in self._starts.items():
@@ -54,6 +64,14 @@ class Planner:
 
         Raises LostOffsetsError, ReplacedTopicError or MissingTopicError.
         """
+        if self._agreement is None:
+            return self._end(start, rows)
+        end = Offset.from_json(self._agreement.each_round(lambda: self._end(start, rows).to_json()))
+        return start if end == start else end
+
+    def _end(self, start: Offset, rows: int | None) -> Offset:
+        if self._spec.drain_file is not None and Path(self._spec.drain_file).exists():
+            return start
         view = self._look()
         begin = self._begin(start, view)
         ends = self._ends = self._cluster.ends(view.topics.partitions)
@@ -69,7 +87,11 @@ class Planner:
 
     def stop_at_now(self) -> None:
         """From now on, no batch goes beyond the present ends."""
-        self._target = self._cluster.ends(self._look(afresh=True).topics.partitions)
+        topics = self._look(afresh=True).topics
+        now = Offset(self._cluster.ends(topics.partitions), topics.ids)
+        if self._agreement is not None:
+            now = Offset.from_json(self._agreement.once("target", now.to_json))
+        self._target = now.at
 
     def latest(self, start: Offset | None = None) -> Offset | None:
         """The ends as they were last seen, for the report of the lag."""
@@ -80,10 +102,11 @@ class Planner:
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
         """What each read task of a batch reads. Raises LostOffsetsError where a replay finds its records gone."""
         begin = end.begin or start.at
-        if any(end.at[at] > begin.get(at, 0) for at in end.at):
+        own = {at: offset for at, offset in end.at.items() if at[0] in self._own}
+        if any(offset > begin.get(at, 0) for at, offset in own.items()):
             view = self._look(afresh=True)
             begin = self._begin(replace(start, at=begin, ids=end.ids), view)
-        tasks = divide(begin, end.at, self._spec.tasks, self._spec.rows_per_task)
+        tasks = divide(begin, own, self._spec.tasks, self._spec.rows_per_task)
         return [()] if not tasks and self._opens_with(start) else tasks
 
     def _opens_with(self, start: Offset) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -67,8 +66,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch, or `start` where there is nothing new."""
-        if self._spec.drain_file is not None and Path(self._spec.drain_file).exists():
-            return start
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         self._start = Offset.from_json(start)
         end = self._planner.end(self._start, rows)

@@ -14,7 +14,7 @@ from typing import Any
 
 from avro.registry import Registry
 from operators.emission import Form
-from service.plan.physical import RowKindHeader, Scan
+from service.plan.physical import RowKindHeader, Scan, Start
 from service.route import Route
 
 OPTION = "secret.spec"
@@ -32,6 +32,8 @@ class SourceSpec:
     - `tolerate`: records that are no rows become dead letters; else they fail the query.
     - `opens`: the query has something to say of empty topics too. The source has a first batch then even if there is
       nothing to read, and each of its tasks sends a block, perhaps an empty one.
+    - `starts`: all topics of the query, with where each is read from; those of the scans if not given.
+    - `agreement`: a folder on the driver in which the sources of the query agree on each batch; None for a single one.
     - `drain_file`: a file on the driver; from when it exists the source offers nothing new, so that a job can end
       between two batches.
     """
@@ -46,6 +48,8 @@ class SourceSpec:
     rows_per_batch: int = 200_000
     tolerate: bool = False
     opens: bool = False
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    agreement: str | None = None
     drain_file: str | None = None
 
     @property

@@ -4,7 +4,7 @@
     stages below it ────────────────────────┴▶ shuffle by shard ─▶ operators + calcs ─▶ … ─▶ [shuffle] ─▶ Kafka sink
 
 Every edge is the pair (shard, block). All scans that feed one stage are one source, so that a stage of their own is
-all they cost. Where a stage has one shard, whoever feeds it knows no other label.
+all they cost; several sources agree on each batch (`service.kafka.agreement`). Where a stage has one shard, whoever feeds it knows no other label.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.kafka.sink import SINK, KafkaSink
 from service.kafka.source import SOURCE, KafkaSource
 from service.kafka.spec import OPTION, SinkSpec, SourceSpec, to_option
 from service.kafka.topics import SchemaIds, progress_name
-from service.plan.physical import Scan, Sink
+from service.plan.physical import Scan, Sink, walk
 from service.route import Route
 from service.run.operators import operator
 from service.run.stages import Inflow, Stage, always_runs, shard_without_key, stage, stateful, without_unions
@@ -60,8 +60,7 @@ def register(spark: SparkSession) -> None:
 
 def start(spark: SparkSession, sink: Sink, ids: SchemaIds, checkpoint: str, at: Deployment) -> StreamingQuery:
     """Start the query of one sink; it runs until it is stopped or fails."""
-    opens = any(map(always_runs, stateful(sink)))
-    blocks = assemble(sink, at.job, partial(_source, spark, at, opens))
+    blocks = assemble(sink, at.job, partial(_source, spark, sink, at))
     writer = blocks.writeStream.format(SINK).option(OPTION, to_option(_sink_spec(sink, ids, at)))
     return writer.queryName(sink.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
@@ -111,8 +110,9 @@ def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: 
 
 
 def _source(
-    spark: SparkSession, at: Deployment, opens: bool, scans: Sequence[Inflow], labels: Sequence[int]
+    spark: SparkSession, sink: Sink, at: Deployment, scans: Sequence[Inflow], labels: Sequence[int]
 ) -> DataFrame:
+    every = [node for node in walk(sink) if isinstance(node, Scan)]
     spec = SourceSpec(
         scans=tuple(each.node for each in scans if isinstance(each.node, Scan)),
         members=tuple(each.member for each in scans),
@@ -122,7 +122,9 @@ def _source(
         tasks=at.job.parallelism,
         rows_per_batch=at.job.batch.max_rows,
         tolerate=at.job.dead_letters.tolerance == "all",
-        opens=opens,
+        opens=any(map(always_runs, stateful(sink))),
+        starts={scan.topic: scan.start for scan in every},
+        agreement=str(at.drain.with_name("agreements") / sink.name) if len(every) > len(scans) else None,
         drain_file=str(at.drain),
     )
     return spark.readStream.format(SOURCE).option(OPTION, to_option(spec)).load()

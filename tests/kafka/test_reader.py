@@ -358,3 +358,40 @@ def test_an_outage_of_the_broker_is_waited_for(tmp_path: Path) -> None:
     with Broker(tmp_path / "data", port=first.port):
         waiting.join(60)
         assert read(spec, plan.tasks(start, ends[0])).ids() == [0, 1, 2, 3, 4]
+
+
+def test_sources_of_one_query_agree_on_each_batch(
+    broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, tmp_path: Path
+) -> None:
+    """What arrives after the first source was asked is in the next batch of all of them, also of other topics."""
+    one, other = Topic(new_topic(1), broker, schemas), Topic(new_topic(1), broker, schemas)
+    starts = {one.name: Start(), other.name: Start()}
+    drain = tmp_path / "drain"
+    both, single = (
+        planner(
+            one.spec(*scans, starts=starts, agreement=str(tmp_path / "agreement"), drain_file=str(drain)),
+        )
+        for scans in (
+            (replace(scan(one.name), node="first"), scan(other.name)),
+            (replace(scan(one.name), node="second"),),
+        )
+    )
+    one.send((b"+I", order(1)))
+    begin = both.initial()
+    one.send((b"+I", order(2)))
+    assert single.initial() == begin
+    first = both.end(begin, 100)
+    one.send((b"+I", order(3)))
+    other.send((b"+I", order(4)))
+    assert single.end(begin, 100) == first
+    # Whoever is asked first decides.
+    second = single.end(first, 100)
+    one.send((b"+I", order(5)))
+    assert both.end(first, 100) == second != first
+    assert [len(each) for ranges in single.tasks(first, second) for each in ranges] == [1]
+    assert sum(len(each) for ranges in both.tasks(first, second) for each in ranges) == 2
+    third = both.end(second, 100)
+    drain.touch()
+    assert single.end(second, 100) == third != second
+    one.send((b"+I", order(6)))
+    assert single.end(third, 100) == both.end(third, 100) == third
