@@ -1,4 +1,4 @@
-"""Calcs: the filters and projections above a scan or operator, and the way to its consumer, as one step over columns."""
+"""Calcs: the filters and projections above a scan or operator, and the way to its consumer, as one step."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ def _merged(node: Node, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str
 
 
 def record_of(name: str, fields: Mapping[str, Type]) -> Record:
+    """The record of an edge; columns that may be NULL have the default NULL."""
     return Record(
         name, tuple(Field(column, type_, "null" if type_.nullable else None) for column, type_ in fields.items())
     )
