@@ -26,6 +26,8 @@ def read_hints(tree: exp.Select) -> tuple[dict[str, TtlHint], exp.Expr | None]:
             if each.expressions:
                 raise Refusal("the hint SPLIT_DISTINCT is written without arguments", each)
             split = each
+        elif not isinstance(each, exp.Expr):
+            raise Refusal(f"the hint {each!s} is not understood; {_KNOWN}", hints)
         else:
             raise Refusal(f"the hint {each.sql('spark')} is not supported; {_KNOWN}", each)
     return times, split

@@ -37,6 +37,9 @@ def normalize_inputs(query: Query) -> Query:
 def _visit(node: Node) -> Node:
     node = with_inputs(node, _visit)
     match node:
+        case Join(kind="not in"):
+            right = _side(node.right, "NOT IN counts rows and NULLs", counted=True)
+            return replace(node, left=_join_side(node, node.left), right=right)
         case Join():
             return replace(node, left=_join_side(node, node.left), right=_join_side(node, node.right))
         case Aggregate():
