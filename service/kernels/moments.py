@@ -21,9 +21,10 @@ MACROS = (
     "spark_day_number(t) AS (CAST(year(t) AS BIGINT) * 12 + month(t)) * 32 + day(t)",
     # Whole months from a to b: a later day or time of the day in a makes the last one short.
     (
-        "spark_months_passed(a, b) AS (spark_day_number(b) - spark_day_number(a) + CASE "
+        "spark_months_passed(a, b) AS (spark_day_number(CAST(b AS DATE) + CASE "
         "WHEN CAST(b AS DATE) > CAST(a AS DATE) AND CAST(b AS TIME) < CAST(a AS TIME) THEN -1 "
-        "WHEN CAST(b AS DATE) < CAST(a AS DATE) AND CAST(b AS TIME) > CAST(a AS TIME) THEN 1 ELSE 0 END) // 32"
+        "WHEN CAST(b AS DATE) < CAST(a AS DATE) AND CAST(b AS TIME) > CAST(a AS TIME) THEN 1 ELSE 0 END) "
+        "- spark_day_number(a)) // 32"
     ),
     "spark_zoned(t, a, b) AS make_timestamp(spark_shifted(epoch_us(CAST(t AS TIMESTAMP)), a, b))",
     "spark_months(a, b, r) AS spark_months_apart(epoch_us(CAST(a AS TIMESTAMP)), epoch_us(CAST(b AS TIMESTAMP)), r)",

@@ -12,6 +12,11 @@ import numpy as np
 from service.kernels.kernel import Kernel, each, whole
 
 MACROS = (
+    # What is too large for 32 bits is infinite.
+    (
+        "spark_float(x) AS CASE WHEN isfinite(x) AND abs(x) >= 3.4028235677973366e38 "
+        "THEN CAST(sign(x) * CAST('inf' AS DOUBLE) AS REAL) ELSE CAST(x AS REAL) END"
+    ),
     "spark_floor_div(n, d) AS (n - ((n % d) + d) % d) // d",
     # |n| / |d| rounded half up, with the sign of the quotient; a zero divisor is an error.
     (
@@ -24,7 +29,7 @@ _WIDE = Context(prec=800)
 
 def _round(mode: str) -> Any:
     def rounded(value: float, digits: int) -> float:
-        if not math.isfinite(value) or value == 0:
+        if not math.isfinite(value):
             return value
         found = Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), rounding=mode, context=_WIDE)
         return float(found) if found else math.copysign(0.0, 1.0)

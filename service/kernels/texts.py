@@ -19,23 +19,27 @@ MACROS = (
         "ELSE spark_scientific(CAST(x AS VARCHAR)) END"
     ),
     (
-        "spark_float_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3::REAL AND abs(x) < 1e7::REAL THEN CAST(x AS VARCHAR) "
-        "ELSE spark_scientific(CAST(x AS VARCHAR)) END"
+        "spark_float_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3::REAL AND abs(x) < 1e7::REAL "
+        "THEN CAST(x AS VARCHAR) ELSE spark_scientific(CAST(x AS VARCHAR)) END"
     ),
-    "spark_slice(s, b, n) AS substring(s, greatest(b, 0) + 1, greatest(b + n - greatest(b, 0), 0))",
+    "spark_count(n) AS CASE WHEN n < 0 THEN 0 ELSE n END",
+    "spark_slice(s, b, n) AS substring(s, spark_count(b) + 1, spark_count(b + n - spark_count(b)))",
     (
         "spark_substring(s, p, n) AS spark_slice(s, CAST(CASE WHEN p > 0 THEN p - 1 WHEN p < 0 THEN length(s) + p "
-        "ELSE 0 END AS BIGINT), CAST(n AS BIGINT))"
+        "WHEN p = 0 THEN 0 END AS BIGINT), CAST(n AS BIGINT))"
     ),
     # Letters outside of ASCII may become several letters.
     "spark_upper(s) AS CASE WHEN strlen(s) = length(s) THEN upper(s) ELSE spark_full_upper(s) END",
     "spark_lower(s) AS CASE WHEN strlen(s) = length(s) THEN lower(s) ELSE spark_full_lower(s) END",
     # Where to start is a position of a letter, 1 for the first; an empty text is found at 1.
     (
-        "spark_locate(t, s, p) AS CASE WHEN p < 1 THEN 0 WHEN t = '' THEN 1 WHEN instr(substring(s, p), t) = 0 THEN 0 "
-        "ELSE instr(substring(s, p), t) + p - 1 END"
+        "spark_locate(t, s, p) AS CASE WHEN t IS NULL OR s IS NULL THEN NULL WHEN p < 1 THEN 0 WHEN t = '' THEN 1 "
+        "WHEN instr(substring(s, p), t) = 0 THEN 0 ELSE instr(substring(s, p), t) + p - 1 END"
     ),
-    "spark_pad(n, p) AS CASE WHEN n <= 0 OR p = '' THEN '' ELSE left(repeat(p, n // length(p) + 1), n) END",
+    (
+        "spark_pad(n, p) AS CASE WHEN p IS NULL THEN NULL WHEN n <= 0 OR p = '' THEN '' "
+        "ELSE left(repeat(p, n // length(p) + 1), n) END"
+    ),
 )
 
 
@@ -52,7 +56,7 @@ def _scientific(text: str) -> str:
 
 
 def _capitals(text: str) -> str:
-    return " ".join(word[:1].title() + word[1:] for word in text.lower().split(" "))
+    return " ".join(word[:1].title() + word[1:].lower() for word in text.split(" "))
 
 
 def _distance(left: str, right: str) -> int:
@@ -73,8 +77,8 @@ def _soundex(text: str) -> str:
     if not text or not (text[0].isascii() and text[0].isalpha()):
         return text
     code, last = text[0].upper(), _SOUNDS[text[0].upper()]
-    for letter in text[1:].upper():
-        sound = _SOUNDS.get(letter) if letter.isascii() else None
+    for letter in text[1:]:
+        sound = _SOUNDS.get(letter.upper()) if letter.isascii() else None
         if sound is None:
             last = "0"
         elif sound != "7":
@@ -135,9 +139,16 @@ def _url_decode(text: str) -> str:
     return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "replace")
 
 
+_WHOLE = 1e17
+"""Doubles from here on are whole numbers, of more digits than they are written with."""
+
+
 def _grouped(number: float | Decimal, digits: int) -> str:
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "-∞" if number < 0 else "∞"
+    if abs(float(number)) >= _WHOLE:
+        # Behind the digits that are written of a double, Java puts zeros.
+        number = Decimal(str(number))
     return format(number, f",.{digits}f")
 
 

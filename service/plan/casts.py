@@ -34,6 +34,8 @@ def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None
             return casts_of_text.cast(sql, to, strict=strict)
         case (_, "string"):
             return _to_text(sql, source)
+        case ("float", "float") if to.sql == "FLOAT":
+            return f"spark_float({sql})"
         case ((("integer" | "float"), "float") | ("integer", ("integer" | "decimal"))) | ("decimal", "decimal"):
             # Both round decimals half away from zero.
             return f"{word}({sql} AS {name})"

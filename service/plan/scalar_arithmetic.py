@@ -58,7 +58,13 @@ def calculated(sign: str, left: Typed, right: Typed, *, strict: bool = True) -> 
     if sign in ("/", "%") and (not strict or family(type_) == "float"):
         # DuckDB refuses to divide whole numbers by zero by itself.
         zero = _by_zero(a, sign) if strict else "NULL"
-        return Typed(f"(CASE WHEN {b} = 0 THEN {zero} ELSE {a} {sign} {b} END)", _lossy(result, strict=strict))
+        opposite = f"WHEN {b} = -1 THEN 0 * {a} " if family(type_) == "integer" else ""
+        return Typed(
+            f"(CASE WHEN {b} = 0 THEN {zero} {opposite}ELSE {a} {sign} {b} END)", _lossy(result, strict=strict)
+        )
+    if sign == "%":
+        # The least number has no opposite, so that DuckDB refuses to divide it by -1.
+        return Typed(f"(CASE WHEN {b} = -1 THEN 0 * {a} ELSE {a} % {b} END)", result)
     if not strict and family(type_) == "integer":
         wide = f"CAST({a} AS HUGEINT) {sign} {b}"
         return Typed(f"TRY_CAST({wide} AS {types.duckdb(type_)})", result.as_nullable())

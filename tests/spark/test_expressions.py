@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from service.expressions import ExpressionError, evaluate
+from service.plan.dialect import RowkindSql
 from service.plan.errors import Refusal
 from service.plan.physical import Expression
 from service.plan.scalars import compile_scalar, resolved
@@ -59,7 +60,7 @@ def test_random_expressions_mean_what_spark_means(spark: SparkSession, seed: int
 
 def compiled(text: str) -> Expression | None:
     """The expression, None if it is refused."""
-    tree = sqlglot.parse_one(text, read="spark")
+    tree = sqlglot.parse_one(f"SELECT {text}", read=RowkindSql).expressions[0].unalias()
     tree = tree.transform(lambda node: resolved(node.name) if isinstance(node, exp.Column) else node)
     try:
         return compile_scalar(tree, {field.name: (field.name, field.type) for field in COLUMNS.fields})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.plan.functions import conditions, encodings, nested, numbers, patterns, text, times, types_as_functions
+from service.plan.functions import conditions, encodings, nested, numbers, text, times, types_as_functions
 from service.plan.functions.function import Function
+from service.plan.functions.patterns import FUNCTIONS as PATTERNS
 from service.plan.functions.refused import REFUSED
 
 __all__ = ["FAMILIES", "FUNCTIONS", "REFUSED", "Function"]
@@ -14,7 +15,7 @@ FAMILIES: Mapping[str, tuple[Function, ...]] = {
     "Conditions": conditions.FUNCTIONS,
     "Numbers": numbers.FUNCTIONS,
     "Text": text.FUNCTIONS,
-    "Patterns": patterns.FUNCTIONS,
+    "Patterns": PATTERNS,
     "Dates and times": times.FUNCTIONS,
     "Checksums and encodings": encodings.FUNCTIONS,
     "Casts": types_as_functions.FUNCTIONS,

@@ -62,6 +62,11 @@ def _decode(arguments: Sequence[Typed]) -> str:
     return f"(CASE {whens} ELSE {results[-1].sql if default else f'CAST(NULL AS {types.duckdb(type_)})'} END)"
 
 
+def _first(arguments: Sequence[Typed]) -> Type:
+    """The type of the argument, or NULL."""
+    return maybe(arguments[0].type)
+
+
 def _zero(arguments: Sequence[Typed]) -> Type:
     return _united([*arguments, Typed("0", INT)])
 
@@ -76,7 +81,7 @@ FUNCTIONS = (
         "GREATEST", "any, any...", _all_null, _of_all("greatest"), "Leaves out NULLs, unlike Flink.", keeps_null=False
     ),
     Function("LEAST", "any, any...", _all_null, _of_all("least"), "Leaves out NULLs, unlike Flink.", keeps_null=False),
-    Function("NULLIFZERO", "number", lambda given: maybe(given[0].type), "(CASE WHEN {0} = 0 THEN NULL ELSE {0} END)"),
+    Function("NULLIFZERO", "number", _first, "(CASE WHEN {0} = 0 THEN NULL ELSE {0} END)"),
     Function(
         "ZEROIFNULL", "number", _zero, lambda given: _of_all("COALESCE")([*given, Typed("0", INT)]), keeps_null=False
     ),

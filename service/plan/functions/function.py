@@ -152,7 +152,8 @@ KINDS: Mapping[str, Kind] = {
     "binary": Kind("bytes", _of(BINARY, "binary")),
     "date": Kind("a date", _of(DATE, "date", "timestamp", "local"), ": write CAST(… AS DATE)"),
     "timestamp": Kind("a timestamp", _of(TIMESTAMP, "date", "timestamp", "local"), ": write CAST(… AS TIMESTAMP)"),
-    "instant": Kind("a TIMESTAMP", _of(TIMESTAMP, "timestamp"), ": write CAST(… AS TIMESTAMP)"),
+    "instant": Kind("a TIMESTAMP", _of(TIMESTAMP, "timestamp", "local"), ": write CAST(… AS TIMESTAMP)"),
+    "day": Kind("a DATE", _of(DATE, "date"), ": write CAST(… AS DATE)"),
     "local": Kind("a TIMESTAMP_NTZ", _of(LOCAL, "local")),
     "moment": Kind("a date or timestamp", _keep(TIMESTAMP, "date", "timestamp", "local")),
     "any": Kind("a value", _any),
@@ -198,7 +199,7 @@ def signature(function: Function) -> str:
 
 
 def widest(arguments: Sequence[Typed]) -> Type:
-    """The type of the first argument, not null."""
+    """The type of the first argument."""
     return arguments[0].type.required
 
 

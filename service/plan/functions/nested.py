@@ -12,6 +12,7 @@ from service.plan.types import BIGINT, BOOLEAN, INT, STRING, canonical, family
 
 
 def _element(arguments: Sequence[Typed]) -> Type:
+    """The type of the elements, or NULL."""
     found = arguments[0].type.element
     return maybe(found if family(found) is None else canonical(found))
 
@@ -62,7 +63,9 @@ def _joined(arguments: Sequence[Typed]) -> str:
         array = f"list_transform({array}, lambda each: COALESCE(each, {instead[0]}))"
     else:
         array = f"list_filter({array}, lambda each: each IS NOT NULL)"
-    return f"(CASE WHEN len({array}) = 0 THEN '' ELSE array_to_string({array}, {between}) END)"
+    unknown = " OR ".join(f"{each} IS NULL" for each in (between, *instead))
+    whole = f"list_reduce({array}, lambda a, b: a || {between} || b)"
+    return f"(CASE WHEN {unknown} THEN NULL WHEN len({array}) = 0 THEN '' ELSE {whole} END)"
 
 
 def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:

@@ -18,7 +18,7 @@ _LAST = "The last digit may differ from Spark's."
 
 
 def _scaled(arguments: Sequence[Typed]) -> Type:
-    """Spark's type of ROUND and its kin."""
+    """The argument's type; a decimal with as many digits behind the point as are left."""
     value = arguments[0].type
     if family(value) != "decimal":
         return value.required
@@ -57,7 +57,7 @@ def _rounding(word: str) -> Callable[[Sequence[Typed]], str]:
 
 
 def _whole(arguments: Sequence[Typed]) -> Type:
-    """Spark's type of CEIL and FLOOR."""
+    """BIGINT, or a decimal without digits behind the point."""
     value = arguments[0].type
     return _decimal(value.precision - value.scale + 1, 0) if family(value) == "decimal" else BIGINT
 
@@ -84,8 +84,13 @@ def _of_two(sign: str, *, strict: bool) -> Callable[[Sequence[Typed]], Typed]:
 
 
 def _remainder_type(arguments: Sequence[Typed]) -> Type:
-    """As for %."""
+    """The common type, or a decimal with the digits it needs."""
     return calculated("%", *arguments).type
+
+
+def _tried(arguments: Sequence[Typed]) -> Type:
+    """The type that the operator gives, or NULL."""
+    return maybe(calculated("+", *arguments).type)
 
 
 def _positive_remainder(arguments: Sequence[Typed]) -> Typed:
@@ -117,9 +122,7 @@ FUNCTIONS = (
     ),
     Function("PMOD", "float, float", _remainder_type, _positive_remainder),
     *(
-        Function(
-            name, "number, number", maybe(DOUBLE), _of_two(sign, strict=False), f"As {sign}, NULL where that fails."
-        )
+        Function(name, "number, number", _tried, _of_two(sign, strict=False), f"As {sign}, NULL where that fails.")
         for name, sign in (
             ("TRY_ADD", "+"),
             ("TRY_SUBTRACT", "-"),

@@ -126,7 +126,7 @@ def _counted(arguments: Sequence[Typed]) -> str:
 def _first(arguments: Sequence[Typed]) -> str:
     text, pattern = arguments
     found = _checked(pattern)
-    return f"(CASE WHEN regexp_matches({text.sql}, {found}) THEN regexp_extract({text.sql}, {found}) END)"
+    return f"nullif(regexp_extract({text.sql}, {found}), '')"
 
 
 _STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\['([^'\"\\]+)'\]")
@@ -151,7 +151,13 @@ FUNCTIONS = (
     Function("REGEXP_EXTRACT", "text, 'text', 'int'", STRING, _extracted, "The group of this number, 0 for all."),
     Function("REGEXP_SUBSTR", "text, 'text'", maybe(STRING), _first, _END),
     Function("REGEXP_COUNT", "text, 'text'", INT, _counted, _END),
-    Function("GET_JSON_OBJECT", "text, 'text'", maybe(STRING), _json, "Strict JSON; paths without *."),
+    Function(
+        "GET_JSON_OBJECT",
+        "text, 'text'",
+        maybe(STRING),
+        _json,
+        "Strict JSON, but NaN and Infinity are read too; paths without *.",
+    ),
     Function(
         "JSON_ARRAY_LENGTH",
         "text",

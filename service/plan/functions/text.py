@@ -28,14 +28,14 @@ def _substring(arguments: Sequence[Typed]) -> str:
     numbers = [str(each.literal) for each in (start, *length)]
     if all(number.isdigit() for number in numbers):
         return f"substring({', '.join([text.sql, str(max(int(numbers[0]), 1)), *numbers[1:]])})"
-    return f"spark_substring({text.sql}, {start.sql}, {length[0].sql if length else 2**31})"
+    return f"spark_substring({text.sql}, {start.sql}, {length[0].sql if length else 2**31 - 1})"
 
 
 def _overlaid(arguments: Sequence[Typed]) -> str:
     text, other, start, *length = (argument.sql for argument in arguments)
     taken = f"(CASE WHEN {length[0]} < 0 THEN length({other}) ELSE {length[0]} END)" if length else f"length({other})"
-    before = f"left({text}, greatest({start} - 1, 0))"
-    return f"({before} || {other} || spark_substring({text}, CAST({start} AS BIGINT) + {taken}, {2**31}))"
+    before = f"left({text}, spark_count(CAST({start} AS BIGINT) - 1))"
+    return f"({before} || {other} || spark_substring({text}, CAST({start} AS BIGINT) + {taken}, {2**31 - 1}))"
 
 
 def _grouped(arguments: Sequence[Typed]) -> str:
@@ -74,23 +74,23 @@ FUNCTIONS = (
     Function("RTRIM", "text, text", STRING, "rtrim({1}, {0})", _SPARK_ORDER),
     Function("SUBSTRING SUBSTR", "text, int", STRING, _substring, "0 is the first character too, -1 the last."),
     Function("SUBSTRING SUBSTR", "text, int, int", STRING, _substring, "Also SUBSTRING(s FROM i FOR n)."),
-    Function("LEFT", "text, int", STRING, "left({0}, greatest({1}, 0))"),
-    Function("RIGHT", "text, int", STRING, "right({0}, greatest({1}, 0))"),
+    Function("LEFT", "text, int", STRING, "left({0}, spark_count({1}))"),
+    Function("RIGHT", "text, int", STRING, "right({0}, spark_count({1}))"),
     Function("CONCAT", "binary...", BINARY, lambda given: f"({' || '.join(each.sql for each in given)})"),
     Function("CONCAT", "any...", STRING, _concatenated, "Also ||. NULL if one is."),
     Function("CONCAT_WS", "text, any...", STRING, _joined, "Leaves out NULLs; not of arrays."),
-    Function("REPEAT", "text, int", STRING, "repeat({0}, greatest({1}, 0))"),
-    Function("SPACE", "int", STRING, "repeat(' ', greatest({0}, 0))"),
+    Function("REPEAT", "text, int", STRING, "repeat({0}, spark_count({1}))"),
+    Function("SPACE", "int", STRING, "repeat(' ', spark_count({0}))"),
     Function("REPLACE", "text, text", STRING, "replace({0}, {1}, '')"),
     Function("REPLACE", "text, text, text", STRING, "replace({0}, {1}, {2})"),
     Function("TRANSLATE", "text, text, text", STRING, "translate({0}, {1}, {2})"),
     Function("OVERLAY", "text, text, int", STRING, _overlaid, "Also OVERLAY(s PLACING t FROM i)."),
     Function("OVERLAY", "text, text, int, int", STRING, _overlaid, "Also OVERLAY(s PLACING t FROM i FOR n)."),
     Function("REVERSE", "text", STRING, "spark_reverse({0})"),
-    Function("LPAD", "text, int", STRING, "(spark_pad({1} - length({0}), ' ') || left({0}, greatest({1}, 0)))"),
-    Function("RPAD", "text, int", STRING, "(left({0}, greatest({1}, 0)) || spark_pad({1} - length({0}), ' '))"),
-    Function("LPAD", "text, int, text", STRING, "(spark_pad({1} - length({0}), {2}) || left({0}, greatest({1}, 0)))"),
-    Function("RPAD", "text, int, text", STRING, "(left({0}, greatest({1}, 0)) || spark_pad({1} - length({0}), {2}))"),
+    Function("LPAD", "text, int", STRING, "(spark_pad({1} - length({0}), ' ') || left({0}, spark_count({1})))"),
+    Function("RPAD", "text, int", STRING, "(left({0}, spark_count({1})) || spark_pad({1} - length({0}), ' '))"),
+    Function("LPAD", "text, int, text", STRING, "(spark_pad({1} - length({0}), {2}) || left({0}, spark_count({1})))"),
+    Function("RPAD", "text, int, text", STRING, "(left({0}, spark_count({1})) || spark_pad({1} - length({0}), {2}))"),
     Function("INSTR", "text, text", INT, "CAST(instr({0}, {1}) AS INTEGER)"),
     Function("LOCATE POSITION", "text, text", INT, "CAST(instr({1}, {0}) AS INTEGER)", "Also POSITION(t IN s)."),
     Function(
@@ -119,7 +119,8 @@ FUNCTIONS = (
         "LEVENSHTEIN",
         "text, text, int",
         INT,
-        "(CASE WHEN spark_distance({0}, {1}) <= {2} THEN spark_distance({0}, {1}) ELSE -1 END)",
+        "(CASE WHEN spark_distance({0}, {1}) <= {2} THEN spark_distance({0}, {1}) "
+        "WHEN spark_distance({0}, {1}) > {2} THEN -1 END)",
     ),
     Function("FORMAT_NUMBER", "number, 'int'", maybe(STRING), _grouped, "Rounds half to even."),
     Function("SOUNDEX", "text", STRING, "spark_soundex({0})"),

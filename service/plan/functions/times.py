@@ -64,6 +64,7 @@ def _part(template: str) -> Callable[[Sequence[Typed]], str]:
 
 
 def _field_type(arguments: Sequence[Typed]) -> Type:
+    """INT; DECIMAL(8,6) for SECOND."""
     seconds = decimal(8, 6)
     assert seconds is not None, "it has few digits"
     return seconds if str(arguments[0].literal).upper() in _SECONDS else INT
@@ -82,6 +83,7 @@ def _days_added(sign: str) -> Callable[[Sequence[Typed]], str]:
 
 
 def _added_type(arguments: Sequence[Typed]) -> Type:
+    """TIMESTAMP, or TIMESTAMP_NTZ."""
     return LOCAL if family(arguments[2].type) == "local" else TIMESTAMP
 
 
@@ -194,10 +196,10 @@ FUNCTIONS = (
         _parsed("TIMESTAMP", after="spark_floor_div(epoch_us({}), 1000000)"),
         _READS,
     ),
-    Function("UNIX_DATE", "date", INT, "CAST({0} - DATE '1970-01-01' AS INTEGER)"),
-    Function("UNIX_SECONDS", "timestamp", BIGINT, f"spark_floor_div({_MICROS}, 1000000)"),
-    Function("UNIX_MILLIS", "timestamp", BIGINT, f"spark_floor_div({_MICROS}, 1000)"),
-    Function("UNIX_MICROS", "timestamp", BIGINT, _MICROS),
+    Function("UNIX_DATE", "day", INT, "CAST({0} - DATE '1970-01-01' AS INTEGER)"),
+    Function("UNIX_SECONDS", "instant", BIGINT, f"spark_floor_div({_MICROS}, 1000000)"),
+    Function("UNIX_MILLIS", "instant", BIGINT, f"spark_floor_div({_MICROS}, 1000)"),
+    Function("UNIX_MICROS", "instant", BIGINT, _MICROS),
     Function("DATE_FROM_UNIX_DATE", "int", DATE, "(DATE '1970-01-01' + {0})"),
     Function("TIMESTAMP_SECONDS", "number", TIMESTAMP, lambda given: str(cast(given[0].sql, given[0].type, TIMESTAMP))),
     Function("TIMESTAMP_MILLIS", "bigint", TIMESTAMP, "CAST(make_timestamp({0} * 1000) AS TIMESTAMPTZ)"),

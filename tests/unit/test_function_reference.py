@@ -1,0 +1,24 @@
+"""The reference of functions."""
+
+from __future__ import annotations
+
+from service.plan.functions import FUNCTIONS
+from service.plan.functions.function import KINDS
+from service.plan.functions.reference import PAGE, page
+
+
+def test_the_reference_is_up_to_date() -> None:
+    """The page is what `python -m service.plan.functions.reference` writes."""
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_there_are_many_functions() -> None:
+    """The reference lists at least 150 names, each in capitals."""
+    assert len(FUNCTIONS) >= 150
+    assert all(name == name.upper() for name in FUNCTIONS)
+
+
+def test_every_kind_of_parameter_is_known() -> None:
+    """No function takes what no argument can be."""
+    kinds = {kind.removesuffix("...") for known in FUNCTIONS.values() for each in known for kind in each.kinds}
+    assert kinds <= set(KINDS)
