@@ -23,6 +23,7 @@ from tests.bench.compare.queries import Query
 from tests.bench.compare.workload import Changes, Sent, generate, records
 
 _TICK_SECONDS = 0.01
+_START_SECONDS = 180.0
 _DRAIN_SECONDS = 30.0
 _QUIET_SECONDS = 10.0
 _FRAME_BYTES = 5
@@ -54,8 +55,7 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
     seen_at = np.full(count, np.nan)
     ended = threading.Event()
     with bench.running(engine, query, "append", topics, quick=True) as (setting, running):
-        # The result topic is there, and the query runs, before the first change is sent.
-        running.rows_read()
+        running.rows_read()  # raises if it could not start
         watcher = threading.Thread(target=_watch, args=(setting.servers, setting.sink, engine.framed, seen_at, ended))
         watcher.start()
         try:
@@ -63,7 +63,10 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
                 (topics["orders"], records(bench.registry, topics["orders"], "append", orders)),
                 (topics["payments"], records(bench.registry, topics["payments"], "append", payments)),
             )
-            took = _send(setting.servers, queues, rate / 2, sent_at)
+            producer = Producer({"bootstrap.servers": setting.servers, "linger.ms": 5})
+            _send(producer, queues, rate / 2, sent_at[:1])
+            _await_first(seen_at)
+            took = _send(producer, queues, rate / 2, sent_at[1:])
             _drain(seen_at)
         finally:
             ended.set()
@@ -87,13 +90,12 @@ def _trailing(count: int) -> tuple[Changes, Changes]:
 
 
 def _send(
-    servers: str,
+    producer: Producer,
     queues: tuple[tuple[str, Iterator[Sent]], tuple[str, Iterator[Sent]]],
     rate: float,
     sent_at: npt.NDArray[np.float64],
 ) -> float:
     """Send from both at `rate` records a second each, in ticks; note when each payment went. Returns the seconds."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
     (orders_topic, orders), (payments_topic, payments) = queues
     started = time.monotonic()
     done, count = 0, len(sent_at)
@@ -150,6 +152,15 @@ def _long(data: bytes, at: int) -> int:
             return (value >> 1) ^ -(value & 1)
         shift += 7
         at += 1
+
+
+def _await_first(seen_at: npt.NDArray[np.float64]) -> None:
+    """Wait until the query runs."""
+    deadline = time.monotonic() + _START_SECONDS
+    while np.isnan(seen_at[0]):
+        if time.monotonic() > deadline:
+            raise EngineError(f"no result in {_START_SECONDS:.0f} s")
+        time.sleep(0.1)
 
 
 def _drain(seen_at: npt.NDArray[np.float64]) -> None:
