@@ -18,6 +18,7 @@ COLUMNS = Record.of(
         "l": "BIGINT",
         "d": "DECIMAL(10,2)",
         "e": "DECIMAL(8,1)",
+        "w": "DECIMAL(38,12)",
         "f": "FLOAT",
         "x": "DOUBLE",
         "y": "DOUBLE",
@@ -36,6 +37,7 @@ _CHOICES: Mapping[str, Callable[[random.Random], Any]] = {
     "l": lambda rng: rng.choice([0, 1, -5, 10**12]),
     "d": lambda rng: Decimal(rng.choice([0, 5, -5, 149, 150, -150, 12345, 99999])).scaleb(-2),
     "e": lambda rng: Decimal(rng.choice([0, 5, -5, 15, 123])).scaleb(-1),
+    "w": lambda rng: Decimal(rng.choice([0, 1, -7, 10**12, 25 * 10**11, 10**20])).scaleb(-12),
     "f": lambda rng: rng.choice([0.0, 1.5, -2.5, 0.1]),
     "x": lambda rng: rng.choice([0.0, -0.0, 1.5, -1.5, 2.5, math.nan, math.inf, 1e20, 0.1]),
     "y": lambda rng: rng.choice([0.0, 1.5, 3.0]),
@@ -60,16 +62,16 @@ def random_value(rng: random.Random, column: str) -> Any:
 
 
 def random_expression(rng: random.Random, depth: int) -> str:
-    """A number, a text or a condition."""
-    return rng.choice([_number, _text, _condition])(rng, depth)
+    """A number, a text, a condition, or a date or timestamp."""
+    return rng.choice([_number, _number, _text, _condition, _moment])(rng, depth)
 
 
 def _number(rng: random.Random, depth: int) -> str:
     if depth <= 0 or rng.random() < 0.4:
         literals = ["1", "2.5", "-3", "0.10", "1e1", "CAST(NULL AS INT)"]
-        return rng.choice(["i", "j", "l", "d", "e", "f", "x", "y", *literals])
+        return rng.choice(["i", "j", "l", "d", "e", "w", "f", "x", "y", *literals])
     a, b = _number(rng, depth - 1), _number(rng, depth - 1)
-    match rng.randrange(7):
+    match rng.randrange(14):
         case 0 | 1:
             return f"({a} {rng.choice('+-*')} {b})"
         case 2:
@@ -77,36 +79,91 @@ def _number(rng: random.Random, depth: int) -> str:
         case 3:
             return f"CASE WHEN {_condition(rng, depth - 1)} THEN {a} ELSE {b} END"
         case 4:
-            types = ["INT", "BIGINT", "DOUBLE", "DECIMAL(12,1)", "DECIMAL(20,4)", "FLOAT"]
-            return f"CAST({a} AS {rng.choice(types)})"
+            types = ["INT", "BIGINT", "DOUBLE", "DECIMAL(12,1)", "DECIMAL(20,4)", "FLOAT", "DECIMAL(38,18)"]
+            return f"{rng.choice(['CAST', 'TRY_CAST'])}({a} AS {rng.choice(types)})"
         case 5:
-            return f"LENGTH({_text(rng, depth - 1)})"
-        case _:
+            return f"{rng.choice(['LENGTH', 'ASCII', 'OCTET_LENGTH'])}({_text(rng, depth - 1)})"
+        case 6:
             return f"NULLIF({a}, {b})"
+        case 7:
+            return f"({a} {rng.choice(['/', '%', 'DIV'])} {b})"
+        case 8:
+            functions = ["TRY_DIVIDE", "TRY_MOD", "TRY_ADD", "TRY_MULTIPLY", "GREATEST", "LEAST", "NVL"]
+            return f"{rng.choice(functions)}({a}, {b})"
+        case 9:
+            return f"{rng.choice(['ABS', 'CEIL', 'FLOOR', 'ROUND', 'BROUND', 'SIGN', 'NEGATIVE'])}({a})"
+        case 10:
+            return f"ROUND({a}, {rng.choice([-1, 0, 1, 3])})"
+        case 11:
+            whole = rng.choice(["INT", "BIGINT", "DOUBLE", "DECIMAL(6,2)"])
+            return f"{rng.choice(['CAST', 'TRY_CAST'])}({_text(rng, depth - 1)} AS {whole})"
+        case 12:
+            return f"(i {rng.choice(['&', '|', '^', '<<', '>>'])} j)"
+        case _:
+            part = rng.choice(["YEAR", "MONTH", "DAYOFWEEK", "DAYOFYEAR", "WEEKOFYEAR", "QUARTER", "HOUR", "SECOND"])
+            return rng.choice([f"{part}({_moment(rng, depth - 1)})", f"DATEDIFF({_day(rng, depth - 1)}, day)"])
+
+
+def _day(rng: random.Random, depth: int) -> str:
+    if depth <= 0 or rng.random() < 0.4:
+        return rng.choice(["day", "CAST(ts AS DATE)", "DATE '2024-02-29'", "LAST_DAY(day)"])
+    return rng.choice(
+        [
+            f"DATE_ADD({_day(rng, depth - 1)}, j)",
+            f"ADD_MONTHS({_day(rng, depth - 1)}, j)",
+            f"({_day(rng, depth - 1)} - INTERVAL {rng.randint(1, 40)} {rng.choice(['DAY', 'MONTH', 'YEAR'])})",
+            f"TRUNC({_day(rng, depth - 1)}, '{rng.choice(['MM', 'YEAR', 'WEEK', 'QUARTER'])}')",
+            f"({_day(rng, depth - 1)} + 3)",
+        ]
+    )
+
+
+def _moment(rng: random.Random, depth: int) -> str:
+    if depth <= 0 or rng.random() < 0.3:
+        return rng.choice(["ts", "nt", "day", "TIMESTAMP '2024-02-29 23:59:59.5'"])
+    inner = _moment(rng, depth - 1)
+    unit = rng.choice(["SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR"])
+    return rng.choice(
+        [
+            f"DATE_TRUNC('{unit}', {inner})",
+            f"TIMESTAMPADD({unit}, j, {inner})",
+            f"({rng.choice(['ts', 'nt'])} + INTERVAL '1 02:03:04.5' DAY TO SECOND)",
+            f"({inner} - INTERVAL {rng.randint(1, 40)} {unit})",
+            _day(rng, depth - 1),
+        ]
+    )
 
 
 def _text(rng: random.Random, depth: int) -> str:
     if depth <= 0 or rng.random() < 0.4:
-        return rng.choice(["s", "t", "'a'", "'%x'", "''", r"'it\'s'"])
+        return rng.choice(["s", "t", "'a'", "'%x'", "''", r"'it\'s'", "' 12 '", "'-1.5'"])
     a, b = _text(rng, depth - 1), _text(rng, depth - 1)
-    match rng.randrange(6):
+    match rng.randrange(10):
         case 0:
-            return f"{rng.choice(['UPPER', 'LOWER', 'TRIM'])}({a})"
+            return f"{rng.choice(['UPPER', 'LOWER', 'TRIM', 'REVERSE', 'INITCAP', 'MD5', 'HEX'])}({a})"
         case 1:
-            return f"SUBSTRING({a}, {rng.randint(0, 3)}{rng.choice(['', ', 2', ', 0'])})"
+            return f"SUBSTRING({a}, {rng.randint(-3, 3)}{rng.choice(['', ', 2', ', 0'])})"
         case 2:
             return f"({a} || {b})"
         case 3:
-            return f"CONCAT({a}, {rng.choice(['i', 'd', 'b', 'day', 'ts', 'nt', 'l', b])})"
+            return f"CONCAT({a}, {rng.choice(['i', 'd', 'b', 'day', 'ts', 'nt', 'l', 'x', 'w', b])})"
         case 4:
-            return f"CAST({rng.choice(['i', 'l', 'd', 'e', 'b', 'day', 'ts', 'nt'])} AS STRING)"
+            return f"CAST({rng.choice(['i', 'l', 'd', 'e', 'w', 'x', 'b', 'day', 'ts', 'nt'])} AS STRING)"
+        case 5:
+            return f"REPLACE({a}, {b}, 'z')"
+        case 6:
+            return f"{rng.choice(['LPAD', 'RPAD'])}({a}, j, {b})"
+        case 7:
+            return f"DATE_FORMAT({_moment(rng, depth - 1)}, 'yyyy-MM-dd EEE HH:mm')"
+        case 8:
+            return rf"REGEXP_REPLACE({a}, '[a-c]+', '<$0>')" if rng.random() < 0.5 else f"CONCAT_WS({b}, {a}, i)"
         case _:
             return f"IF({_condition(rng, depth - 1)}, {a}, {b})"
 
 
 def _when(rng: random.Random) -> str:
     literals = ["DATE '2024-01-15'", "TIMESTAMP '2024-01-02 12:00:00'", "'2024-01-03'"]
-    return rng.choice(["day", "ts", "nt", "CAST(ts AS DATE)", "CAST(day AS TIMESTAMP)", *literals])
+    return rng.choice(["day", "ts", "nt", "CAST(ts AS DATE)", "CAST(day AS TIMESTAMP)", _moment(rng, 1), *literals])
 
 
 def _condition(rng: random.Random, depth: int) -> str:
@@ -114,7 +171,7 @@ def _condition(rng: random.Random, depth: int) -> str:
         return rng.choice(["b", "c", "TRUE", "FALSE", "(b IS NULL)"])
     operator = rng.choice(["=", "<>", "<", "<=", ">", ">=", "<=>"])
     not_ = rng.choice(["", "NOT "])
-    match rng.randrange(9):
+    match rng.randrange(11):
         case 0:
             return f"({_condition(rng, depth - 1)} {rng.choice(['AND', 'OR'])} {_condition(rng, depth - 1)})"
         case 1:
@@ -130,6 +187,12 @@ def _condition(rng: random.Random, depth: int) -> str:
         case 6:
             return f"({_number(rng, depth - 1)} {not_}BETWEEN {_number(rng, 0)} AND {_number(rng, 0)})"
         case 7:
-            return f"({_text(rng, depth - 1)} {not_}LIKE {rng.choice(['a%', '_b%', '%', 'a'])!r})"
+            pattern = rng.choice(["a%", "_B%", "%", "a"])
+            return f"({_text(rng, depth - 1)} {not_}{rng.choice(['LIKE', 'ILIKE'])} '{pattern}')"
+        case 8:
+            return rf"({_text(rng, depth - 1)} {not_}RLIKE {rng.choice(['^a', '[b-z]$', '.b?', '(x|a)+'])!r})"
+        case 9:
+            function = rng.choice(["STARTSWITH", "ENDSWITH", "CONTAINS", "EQUAL_NULL"])
+            return f"{function}({_text(rng, depth - 1)}, {_text(rng, 0)})"
         case _:
             return f"({_condition(rng, depth - 1)} IS {not_}{rng.choice(['TRUE', 'FALSE', 'NULL'])})"

@@ -1,62 +1,32 @@
-"""Spark SQL is the oracle of every function in the tables: same types, same values, failures in the same rows."""
+"""Spark SQL is the oracle of every function in the tables."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import pyarrow as pa
 import pytest
-import sqlglot
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from sqlglot import exp
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
-from service.expressions import ExpressionError, evaluate
-from service.plan.dialect import RowkindSql
-from service.plan.errors import Refusal
 from service.plan.functions import FAMILIES, FUNCTIONS
-from service.plan.physical import Expression
-from service.plan.scalars import compile_scalar, resolved
-from tests.spark.calls import COLUMNS, ROWS, calls, functions, values
+from tests.spark.calls import COLUMNS, calls, functions, values
+from tests.spark.sql_oracle import compiled, differences, frame_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SEED = 1
-AT_ONCE = 40
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_function_means_what_it_means_in_spark(spark: SparkSession, family: str) -> None:
     """Over empty, negative, extreme, unicode, NaN, -0.0 and NULL values, each name gives Spark's type and values."""
     print(f"seed {SEED}")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
     columns = values(SEED)
-    frame = spark.createDataFrame(
-        list(zip(range(ROWS), *columns.values(), strict=True)),
-        "row INT, " + ", ".join(f"{field.name} {field.type.sql}" for field in COLUMNS.fields),
-    )
+    frame = frame_of(spark, COLUMNS, columns)
     texts = {text: function.close for function in FAMILIES[family] for text in calls(function)}
-    expressions = {text: known for text in texts if (known := compiled(text)) is not None}
+    expressions = {text: known for text in texts if (known := compiled(text, COLUMNS)) is not None}
     for text in texts.keys() - expressions.keys():
         with pytest.raises(AnalysisException):
             frame.selectExpr(text)
-    ours = {text: evaluated(expression, columns) for text, expression in expressions.items()}
-    found = theirs(frame, {text: rows for text, (_, rows) in ours.items()})
-    wrong = []
-    for text, (type_, column) in found.items():
-        expected, failed = ours[text]
-        if expressions[text].type.sql != type_:
-            wrong.append(f"{text} is {expressions[text].type}, in Spark {type_}")
-        for row in range(ROWS):
-            if row not in failed and not same(expected[row], column[row], close=texts[text]):
-                given = {name: columns[name][row] for name in expressions[text].columns}
-                wrong.append(f"{text} with {given} gives {expected[row]!r}, in Spark {column[row]!r}")
-    for text, (_, failed) in ours.items():
-        for row in sorted(failed)[:1]:
-            if not fails(frame, text, row):
-                given = {name: columns[name][row] for name in expressions[text].columns}
-                wrong.append(f"{text} with {given} fails, but not in Spark")
+    wrong = differences(frame, COLUMNS, columns, expressions, [text for text, close in texts.items() if close])
     assert not wrong, "\n".join(wrong)
 
 
@@ -64,104 +34,3 @@ def test_every_function_is_called() -> None:
     """No name is left out of the comparison, and the calls of each are those of one that exists."""
     called = {text.partition("(")[0] for function in functions() for text in calls(function)}
     assert called == set(FUNCTIONS)
-
-
-def compiled(text: str) -> Expression | None:
-    """The expression, None if it is refused."""
-    tree = sqlglot.parse_one(f"SELECT {text}", read=RowkindSql).expressions[0].unalias()
-    tree = tree.transform(lambda node: resolved(node.name) if isinstance(node, exp.Column) else node)
-    try:
-        return compile_scalar(tree, {field.name: (field.name, field.type) for field in COLUMNS.fields})
-    except Refusal:
-        return None
-
-
-def evaluated(expression: Expression, columns: dict[str, list[Any]]) -> tuple[list[Any], set[int]]:
-    """The value in each row, and the rows in which there is none because the evaluation fails."""
-    arrays = {name: pa.array(columns[name], COLUMNS.type(name).arrow) for name in expression.columns}
-    try:
-        return evaluate([expression], arrays, ROWS)[expression].to_pylist(), set()
-    except ExpressionError:
-        pass
-    return _halved(expression, arrays, 0, ROWS)
-
-
-def _halved(expression: Expression, arrays: dict[str, pa.Array], begin: int, end: int) -> tuple[list[Any], set[int]]:
-    """The same of some rows, looking for those that fail in one half and then the other."""
-    if end - begin == 1:
-        try:
-            return evaluate_slice(expression, arrays, begin, end), set()
-        except ExpressionError:
-            return [None], {begin}
-    found: list[Any] = []
-    failed: set[int] = set()
-    middle = (begin + end) // 2
-    for first, last in ((begin, middle), (middle, end)):
-        try:
-            found += evaluate_slice(expression, arrays, first, last)
-        except ExpressionError:
-            values, rows = _halved(expression, arrays, first, last)
-            found += values
-            failed |= rows
-    return found, failed
-
-
-def evaluate_slice(expression: Expression, arrays: dict[str, pa.Array], begin: int, end: int) -> list[Any]:
-    """The values in the rows from `begin` to before `end`. Raises ExpressionError."""
-    part = {name: array.slice(begin, end - begin) for name, array in arrays.items()}
-    values: list[Any] = evaluate([expression], part, end - begin)[expression].to_pylist()
-    return values
-
-
-def theirs(frame: DataFrame, failing: dict[str, set[int]]) -> dict[str, tuple[str, list[Any]]]:
-    """Spark's type and values of each text, outside of the rows that are known to fail."""
-    texts = list(failing)
-    found = {}
-    for begin in range(0, len(texts), AT_ONCE):
-        group = texts[begin : begin + AT_ONCE]
-        try:
-            found |= _collected(frame, {text: failing[text] for text in group})
-        except PySparkException:  # one of them fails in Spark
-            for text in group:
-                try:
-                    found |= _collected(frame, {text: failing[text]})
-                except PySparkException as error:
-                    pytest.fail(f"{text}: {str(error)[:400]}")
-    return found
-
-
-def _collected(frame: DataFrame, failing: dict[str, set[int]]) -> dict[str, tuple[str, list[Any]]]:
-    guarded = [
-        f"CASE WHEN row IN ({', '.join(map(str, sorted(rows)))}) THEN NULL ELSE {text} END" if rows else text
-        for text, rows in failing.items()
-    ]
-    result = frame.selectExpr(*(f"{text} AS c{number}" for number, text in enumerate(guarded)))
-    columns = zip(*result.collect(), strict=True)
-    return {
-        text: (field.dataType.simpleString().upper(), list(column))
-        for text, field, column in zip(failing, result.schema.fields, columns, strict=True)
-    }
-
-
-def fails(frame: DataFrame, text: str, row: int) -> bool:
-    """Whether Spark cannot evaluate a text in a row."""
-    try:
-        frame.where(f"row = {row}").selectExpr(text).collect()
-    except PySparkException:  # any of the many that Spark has
-        return True
-    return False
-
-
-def same(ours: Any, theirs: Any, *, close: bool) -> bool:
-    """Whether two values are the same one; NaN is NaN, 0.0 is not -0.0, times are those of UTC."""
-    if isinstance(ours, float) and isinstance(theirs, float):
-        if math.isnan(ours) or math.isnan(theirs):
-            return math.isnan(ours) and math.isnan(theirs)
-        if close:
-            return math.isclose(ours, theirs, rel_tol=1e-13, abs_tol=1e-300)
-        return ours == theirs and math.copysign(1, ours) == math.copysign(1, theirs)
-    if hasattr(ours, "tzinfo") and hasattr(theirs, "tzinfo"):
-        return bool(ours.replace(tzinfo=None) == theirs.replace(tzinfo=None))
-    return bool(ours == theirs and type(ours) is type(theirs)) or (
-        isinstance(theirs, bytes | bytearray) and isinstance(ours, bytes) and ours == bytes(theirs)
-    )
