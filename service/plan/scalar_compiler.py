@@ -44,6 +44,8 @@ class Compiler:
             return self.value(node.this)
         if isinstance(node, exp.Column):
             name, type_ = self.columns[node.name]
+            if any(inner.logical == "decimal" and family(inner) is None for inner in type_.walk()):
+                raise Refusal(f"a {type_.sql} can be selected as it is, but not be computed with or compared", node)
             return taken(quoted(name), type_)
         rule = self._rules.get(type(node))
         if rule is None:

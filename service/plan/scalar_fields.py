@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -14,10 +14,18 @@ from service.plan.typed import Typed, text_literal
 from service.plan.types import with_null
 
 
-def field_of(column: exp.Expr, names: list[exp.Identifier]) -> exp.Expr:
-    """The expression for a field of a field … of a column, outermost first."""
-    for name in names:
-        column = exp.Dot(this=column, expression=name)
+def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[exp.Column, list[exp.Identifier]]:
+    """A name with dots as a column and the fields behind it. As in Spark, a table goes before a column."""
+    parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
+    count = 2 if len(parts) > 1 and is_table(parts[0].name) else 1
+    bare = exp.Column(this=parts[count - 1].copy(), table=parts[0].copy() if count > 1 else None)
+    return bare, [part.copy() for part in parts[count:]]
+
+
+def field_of(column: exp.Expr, fields: Sequence[exp.Identifier]) -> exp.Expr:
+    """A field of a field … of a column, the outermost first."""
+    for field in fields:
+        column = exp.Dot(this=column, expression=field)
     return column
 
 

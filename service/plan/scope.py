@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from service.plan.errors import Refusal
+from service.plan.scalar_fields import field_of, with_fields
 from service.plan.scalars import resolved
 
 
@@ -86,13 +87,13 @@ class Scope:
         return column.name.lower() in {name.lower() for name in (*names, *self.merged)}
 
     def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
-        if column.args.get("db"):
-            raise Refusal(
-                f"{column.sql('spark')}: fields of a STRUCT, and names of databases, are not supported yet",
-                column,
-            )
         if isinstance(column.this, exp.Star):
             raise Refusal("* stands only in the SELECT list", column)
+        bare, fields = with_fields(column, self._is_table)
+        if fields and (self.knows(bare) or bare.table or (self.outer is not None and self._is_outer(bare))):
+            return field_of(self._column(bare, outer=outer), fields)
+        if len(fields) > 1:
+            raise Refusal(f"there is no table or column {bare.name} in FROM{near(bare.name, self._names())}", column)
         if not column.table:
             for spelled, meaning in self.merged.items():
                 if spelled.lower() == column.name.lower():
@@ -114,6 +115,16 @@ class Scope:
         if not own:
             raise Refusal(self._unknown(column, relations), column)
         return resolved(own[0][1], like=column)
+
+    def _is_table(self, name: str) -> bool:
+        """Whether a table is called so, here or in a query around this one."""
+        here = [relation.alias for relation in self.relations] + list(self.spent)
+        known = name.lower() in map(str.lower, here)
+        return known or (self.outer is not None and self.outer._is_table(name))  # noqa: SLF001 -- as above
+
+    def _names(self) -> list[str]:
+        aliases = [relation.alias for relation in self.relations]
+        return aliases + [spelled for relation in self.relations for spelled in relation.columns]
 
     def _is_outer(self, column: exp.Column) -> bool:
         """Whether only the query around this one has such a column."""
