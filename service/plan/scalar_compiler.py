@@ -20,6 +20,9 @@ from service.plan.types import BOOLEAN, INT, STRING, family, with_null
 Columns = Mapping[str, tuple[str, Type]]
 """What each column of the plan is called in the input of a calc, and its type there."""
 
+_LONGEST = 200_000
+"""Characters of DuckDB SQL for one expression."""
+
 Rule = tuple[Callable[["Compiler", Any], Typed], tuple[str, ...]]
 """How a kind of node is written in DuckDB, and the parts it may have; another part is a form that is not known."""
 
@@ -54,7 +57,11 @@ class Compiler:
         for name, value in node.args.items():
             if value and name not in parts and name not in _HARMLESS:
                 raise Refusal(f"this form of {_called(node)} is not supported", node)
-        return write(self, node)
+        found = write(self, node)
+        if len(found.sql) > _LONGEST:
+            # Some functions need an argument several times, so that calls inside of calls grow fast.
+            raise Refusal("functions are nested too deeply here: compute the inner ones in a derived table first", node)
+        return found
 
     def condition(self, node: exp.Expr) -> Typed:
         """The node, which must be a condition. Raises Refusal."""

@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from avro.schema import Type
 from service.plan import scalar_arithmetic, scalar_calls, scalar_conditions, scalar_fields, scalar_values
-from service.plan.errors import Refusal
 from service.plan.physical import Expression
 from service.plan.scalar_compiler import Columns, Compiler
 from service.plan.scalar_conditions import joined
@@ -30,9 +29,6 @@ _RULES = {
 }
 
 
-_LONGEST = 400_000
-
-
 def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
     """A scalar expression over `columns`. Raises Refusal."""
     node = node.unnest()
@@ -40,7 +36,6 @@ def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
         name, type_ = columns[node.name]
         return Expression(quoted(name), type_, (name,), show(node), name)
     typed = Compiler(columns, _RULES).value(node)
-    _check_length(typed, node)
     read = dict.fromkeys(columns[column.name][0] for column in node.find_all(exp.Column))
     return Expression(typed.sql, typed.type, tuple(read), show(node))
 
@@ -63,7 +58,6 @@ def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expres
     compiler = Compiler(columns, _RULES)
     typed = [compiler.condition(conjunct) for conjunct in conjuncts]
     whole = joined("AND", list(zip(typed, conjuncts, strict=True)))
-    _check_length(whole, conjuncts[0])
     read = dict.fromkeys(columns[column.name][0] for each in conjuncts for column in each.find_all(exp.Column))
     return Expression(
         whole.sql,
@@ -94,12 +88,6 @@ def show(node: exp.Expr) -> str:
         return each
 
     return str(node.transform(plain).sql("spark", comments=False))
-
-
-def _check_length(typed: Typed, node: exp.Expr) -> None:
-    """Some functions need an argument several times, so that calls inside of calls grow fast."""
-    if len(typed.sql) > _LONGEST:
-        raise Refusal("functions are nested too deeply here: compute the inner ones in a derived table first", node)
 
 
 def _operand(node: exp.Expr) -> str:

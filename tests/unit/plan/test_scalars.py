@@ -1,0 +1,167 @@
+"""What expressions are worth without Spark: nested columns, what is not evaluated, and the words of refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlglot
+
+from avro.schema import Record
+from service.expressions import ExpressionError, evaluate
+from service.plan.dialect import RowkindSql
+from service.plan.errors import Refusal, mark
+from service.plan.physical import Expression
+from service.plan.scalars import compile_condition, compile_scalar
+from service.plan.scope import Relation, Scope
+
+TABLE = Record.of(
+    {
+        "id": "INT NOT NULL",
+        "s": "STRING",
+        "x": "DOUBLE",
+        "ts": "TIMESTAMP",
+        "wide": "DECIMAL(50,2)",
+        "addr": "STRUCT<city: STRING, geo: STRUCT<lat: DOUBLE, tags: ARRAY<STRING>>, at: TIMESTAMP_NTZ(3)>",
+        "items": "ARRAY<STRUCT<sku: STRING, n: INT>>",
+        "stock": "MAP<STRING, BIGINT>",
+    }
+)
+ROWS: dict[str, list[Any]] = {
+    "id": [1, 2, 0],
+    "s": ["12", "no number", None],
+    "x": [0.5, 0.0, None],
+    "addr": [{"city": "Ulm", "geo": {"lat": 1.5, "tags": ["x", None]}, "at": None}, None,
+             {"city": None, "geo": None, "at": None}],
+    "items": [[{"sku": "a", "n": 1}], [], None],
+    "stock": [[("a", 1)], [], None],
+}  # fmt: skip
+
+
+def compiled(text: str) -> Expression:
+    """The expression over the columns of `o`."""
+    sql = f"SELECT {text}"
+    tree = mark(sqlglot.parse_one(sql, read=RowkindSql), "q", sql).expressions[0].unalias()
+    scope = Scope((Relation("o", {name: f"o.{name}" for name in TABLE.names}),), {})
+    columns = {f"o.{field.name}": (field.name, field.type) for field in TABLE.fields}
+    return compile_scalar(scope.resolve(tree), columns)
+
+
+def values(text: str) -> list[Any]:
+    """Its values in three rows."""
+    expression = compiled(text)
+    arrays = {name: pa.array(ROWS[name], TABLE.type(name).arrow) for name in expression.columns}
+    found: list[Any] = evaluate([expression], arrays, 3)[expression].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("o.addr.city", ["Ulm", None, None]),
+        ("UPPER(addr.CITY)", ["ULM", None, None]),
+        ("addr.geo.lat + 1", [2.5, None, None]),
+        ("addr.geo.tags[0]", ["x", None, None]),
+        ("addr.geo", [{"lat": 1.5, "tags": ["x", None]}, None, None]),
+        ("DATE_TRUNC('day', addr.at)", [None, None, None]),
+        ("GET(items, 0).sku", ["a", None, None]),
+        ("SIZE(items)", [1, 0, None]),
+        ("stock['a']", [1, None, None]),
+        ("addr IS NULL", [False, True, False]),
+    ],
+)
+def test_nested_columns_are_looked_into(text: str, expected: list[Any]) -> None:
+    """A field, an element or an entry is NULL where the struct, array or map is, or has none."""
+    assert values(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s RLIKE '^[0-9]+$' AND CAST(s AS INT) > 5", [True, False, None]),
+        ("NOT (s RLIKE '^[0-9]+$') OR CAST(s AS INT) > 5", [True, True, None]),
+        ("CASE WHEN id = 0 THEN NULL ELSE 6 DIV id END", [6, 3, None]),
+        ("IF(x > 0, 1 / x, 0)", [2.0, 0.0, 0.0]),
+        ("COALESCE(x, 1 / id)", [0.5, 0.0, None]),
+    ],
+)
+def test_what_does_not_count_is_not_evaluated(text: str, expected: list[Any]) -> None:
+    """Behind AND, OR, CASE, IF and COALESCE nothing fails in rows where it decides nothing."""
+    if text.startswith("COALESCE"):
+        with pytest.raises(ExpressionError, match="division by zero"):
+            values(text)
+    else:
+        assert values(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("CAST(s AS INT)", "'no number' is not a INT: TRY_CAST makes NULL of such text"),
+        ("1 / x", "division by zero: TRY_DIVIDE makes it NULL"),
+        ("items[0].n", "the array has no element 0: GET and TRY_ELEMENT_AT make NULL of it"),
+    ],
+)
+def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str) -> None:
+    """The query stops with the expression, the value and the function that gives NULL instead."""
+    with pytest.raises(ExpressionError) as caught:
+        values(text)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("NOW()", "the function NOW is not supported: it would give another value when the row is taken back"),
+        ("CURRENT_DATE", "the function CURRENT_DATE is not supported: it would give another value"),
+        ("UNIX_TIMESTAMP()", "the function UNIX_TIMESTAMP is not supported: it would give another value"),
+        ("UUID()", "the function UUID is not supported: it would give another value when the row is taken back"),
+        ("PROCTIME()", "it stands only behind ORDER BY of ROW_NUMBER"),
+        ("FROBNICATE(id)", "the function FROBNICATE is not supported"),
+        ("SPLIT(s, ',')", "write SPLIT_PART(text, delimiter, number)"),
+        ("UPPER(id)", "expected text, but this is INT: write CAST(… AS STRING)"),
+        ("LPAD(s)", "LPAD takes (text, int) or (text, int, text)"),
+        ("HEX(ts)", "HEX takes (text) or (binary) or (bigint), but this is (TIMESTAMP)"),
+        ("id.x", "a INT has no field x"),
+        ("addr.street", "there is no field street; there is city, geo, at"),
+        ("addr = addr", "can be selected as it is, but not be computed with or compared"),
+        ("wide + 1", "a DECIMAL(50,2) can be selected as it is, but not be computed with or compared"),
+        ("s RLIKE '(?=a)'", "looking ahead or behind"),
+        ("s RLIKE '('", "'(' is not a regular expression"),
+        ("TO_DATE(s, 'yyyy-ww')", "ww in the pattern 'yyyy-ww' is not supported"),
+        ("TO_TIMESTAMP(s, 'HH:mm')", "names no whole date"),
+        ("ts - ts", "write DATEDIFF or TIMESTAMPDIFF(SECOND, from, to)"),
+        ("ts + INTERVAL id DAY", "an INTERVAL is written out here"),
+        ("INTERVAL 1 DAY", "an INTERVAL that is not added to a date or timestamp is not supported"),
+        ("EXTRACT(CENTURY FROM ts)", "CENTURY is no unit of EXTRACT"),
+        ("CAST('x' AS INT)", "'x' is not a INT"),
+        ("CAST(ts AS BOOLEAN)", "CAST from TIMESTAMP to BOOLEAN is not supported, as in Spark"),
+        ("x & 1", "bits are those of whole numbers"),
+    ],
+)
+def test_what_is_refused_says_why(text: str, reason: str) -> None:
+    """A function or form that is not known to mean the same is refused when the query is planned."""
+    with pytest.raises(Refusal) as caught:
+        compiled(text)
+    assert reason in caught.value.text
+
+
+def test_a_condition_of_many_parts_stops_where_one_is_false() -> None:
+    """The conjuncts of a WHERE are evaluated from left to right, as far as they count."""
+    parts = [
+        sqlglot.parse_one(f"SELECT {text}", read=RowkindSql).expressions[0] for text in ("id > 1", "1 DIV (id - 1) = 1")
+    ]
+    condition = compile_condition(parts, {"id": ("id", TABLE.type("id"))})
+    assert condition is not None
+    found = evaluate([condition], {"id": pa.array([1, 2, 3], pa.int32())}, 3)[condition].to_pylist()
+    assert found == [False, True, False]
+
+
+def test_calls_inside_of_calls_have_a_limit() -> None:
+    """An expression that would grow without measure is refused, and not handed to the engine."""
+    text = "s"
+    for _ in range(12):
+        text = f"CAST(CAST({text} AS DOUBLE) AS STRING)"
+    with pytest.raises(Refusal, match="nested too deeply"):
+        compiled(text)
