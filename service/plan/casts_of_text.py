@@ -26,7 +26,10 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
     name = types.duckdb(to)
 
     def where(pattern: str, value: str) -> str:
-        return f"WHEN regexp_full_match({text}, '{pattern}') THEN {value} "
+        """The value, of text for {0}. Most text has nothing around it, and taking that off costs much."""
+        return "".join(
+            f"WHEN regexp_full_match({each}, '{pattern}') THEN {value.format(each)} " for each in (sql, text)
+        )
 
     match family(to):
         case "binary":
@@ -36,14 +39,13 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
             low = f"lower({text})"
             return _case(sql, f"WHEN {low} IN ({yes}) THEN TRUE WHEN {low} IN ({no}) THEN FALSE ", bad)
         case "integer":
-            return _case(sql, where(r"[+-]?\d+", f"{word}({text} AS {name})"), bad)
+            return _case(sql, where(r"[+-]?\d+", f"{word}({{0}} AS {name})"), bad)
         case "decimal":
-            return _case(sql, where(NUMBER, f"{word}({text} AS {name})"), bad)
+            return _case(sql, where(NUMBER, f"{word}({{0}} AS {name})"), bad)
         case "float":
             # A letter behind a number says how wide it is, as in Java; too large a number is infinite.
-            digits = f"rtrim({text}, 'dDfF')"
-            large = f"(CASE WHEN starts_with({text}, '-') THEN '-inf' ELSE 'inf' END)"
-            number = f"COALESCE(TRY_CAST({digits} AS {name}), CAST({large} AS {name}))"
+            large = "(CASE WHEN starts_with({0}, '-') THEN '-inf' ELSE 'inf' END)"
+            number = f"COALESCE(TRY_CAST(rtrim({{0}}, 'dDfF') AS {name}), CAST({large} AS {name}))"
             words = "".join(
                 f"WHEN lower({text}) IN ({spelled}) THEN CAST('{value}' AS {name}) "
                 for spelled, value in (
@@ -54,12 +56,12 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
             )
             return _case(sql, where(NUMBER + "[dDfF]?", number) + words, bad)
         case "date":
-            days = where(rf"{_DAY}([ T](.|\n)*)?", f"{word}(regexp_extract({text}, '^[^ T]*') AS DATE)")
-            months = where(r"\d{4}-\d{1,2}", f"{word}({text} || '-1' AS DATE)")
-            return _case(sql, days + months + where(r"\d{4}", f"{word}({text} || '-1-1' AS DATE)"), bad)
+            days = where(rf"{_DAY}([ T](.|\n)*)?", f"{word}(regexp_extract({{0}}, '^[^ T]*') AS DATE)")
+            months = where(r"\d{4}-\d{1,2}", f"{word}({{0}} || '-1' AS DATE)")
+            return _case(sql, days + months + where(r"\d{4}", f"{word}({{0}} || '-1-1' AS DATE)"), bad)
         case "timestamp" | "local":
             other = f"make_timestamp(spark_moment({text}, {'TRUE' if family(to) == 'timestamp' else 'FALSE'}))"
-            plain = where(_MOMENT, f"{word}({text} AS TIMESTAMP)")
+            plain = where(_MOMENT, f"{word}({{0}} AS TIMESTAMP)")
             found = _case(sql, plain, f"COALESCE({other}, {bad})")
             return f"CAST({found} AS {name})"
     return None

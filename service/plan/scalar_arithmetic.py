@@ -86,6 +86,8 @@ def _of_decimals(sign: str, left: Typed, right: Typed, *, strict: bool) -> Typed
     type_ = _bounded(precision, scale)
     result = _lossy(nullable(type_, left, right), strict=strict)
     x, y = converted(left, a).sql, converted(right, b).sql
+    if not strict and sign in ("/", "%"):
+        y = f"CAST(nullif({y}, 0) AS {b.sql})"
     word = "CAST" if strict else "TRY_CAST"
     if type_.scale < scale:
         inner = f"spark_decimal_{_NAMES[sign]}(CAST({x} AS VARCHAR), CAST({y} AS VARCHAR), {type_.scale})"
@@ -98,8 +100,6 @@ def _of_decimals(sign: str, left: Typed, right: Typed, *, strict: bool) -> Typed
     else:
         same = _bounded(max(a.precision - a.scale, b.precision - b.scale) + max(a.scale, b.scale), scale)
         inner = f"CAST({x} AS {same.sql}) {sign} CAST({y} AS {same.sql})"
-    if not strict and sign in ("/", "%"):
-        inner = f"CASE WHEN {y} = 0 THEN NULL ELSE {inner} END"
     return Typed(f"{word}({inner} AS {type_.sql})", result)
 
 
