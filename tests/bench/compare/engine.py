@@ -39,6 +39,21 @@ class EngineError(Exception):
     """A system refuses a query, or has failed; the message is its own."""
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What a system tells of itself.
+
+    - `rows`: how many records of the topics it has taken in.
+    - `stages`: seconds of its tasks by stage, as far as it tells.
+    - `batches`: how many it has done, and `batch_seconds` that they took; 0 for a system without batches.
+    """
+
+    rows: int
+    stages: dict[str, float] = field(default_factory=dict)
+    batches: int = 0
+    batch_seconds: float = 0.0
+
+
 class Running(Protocol):
     """A system that runs a query."""
 
@@ -46,17 +61,11 @@ class Running(Protocol):
     def pid(self) -> int:
         """The process that is it, or the parent of all that are."""
 
-    def rows_read(self) -> int:
-        """How many records of the topics it has taken in."""
+    def progress(self) -> Progress:
+        """How far it is; one question to it. Raises EngineError if it has failed."""
 
     def state_bytes(self) -> int:
         """Bytes of its state as it is stored durably."""
-
-    def stage_seconds(self) -> dict[str, float]:
-        """Seconds of its tasks by stage, as far as it tells."""
-
-    def batches(self) -> tuple[int, float]:
-        """How many batches it has done, and their seconds; 0 for a system without batches."""
 
 
 class Engine(Protocol):

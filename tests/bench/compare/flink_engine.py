@@ -21,7 +21,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from service.dev.jars import Module, fetched, java, logging_jars, spark_jars
-from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Setting
+from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Setting
 from tests.bench.compare.queries import Query
 from tests.bench.compare.workload import TABLES, create_topic
 
@@ -126,26 +126,18 @@ class RunningFlink:
         """The JVM."""
         return self._pid
 
-    def rows_read(self) -> int:
-        """Rows that left the sources."""
+    def progress(self) -> Progress:
+        """Rows that left the sources; there are no batches, and rows go through all stages at once."""
         answer = self._get("")
         if answer["state"] not in {"CREATED", "RUNNING"}:
             raise EngineError(f"Flink's job is {answer['state']}:\n{self._get('/exceptions')}"[:3000])
         sources = (vertex for vertex in answer["vertices"] if vertex["name"].startswith("Source"))
-        return sum(vertex["metrics"]["write-records"] for vertex in sources)
+        return Progress(sum(vertex["metrics"]["write-records"] for vertex in sources))
 
     def state_bytes(self) -> int:
         """The size of a checkpoint made now, of which increments share parts with those before."""
         self._cluster.triggerCheckpoint(self._job).get()
         return int(self._get("/checkpoints")["latest"]["completed"]["state_size"])
-
-    def stage_seconds(self) -> dict[str, float]:
-        """Nothing: Flink pipelines rows through all stages."""
-        return {}
-
-    def batches(self) -> tuple[int, float]:
-        """No batches."""
-        return 0, 0.0
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self._url}{path}") as answer:

@@ -55,7 +55,7 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
     seen_at = np.full(count, np.nan)
     ended = threading.Event()
     with bench.running(engine, query, "append", topics, quick=True) as (setting, running):
-        running.rows_read()  # raises if it could not start
+        running.progress()  # raises if it could not start
         watcher = threading.Thread(target=_watch, args=(setting.servers, setting.sink, engine.framed, seen_at, ended))
         watcher.start()
         try:

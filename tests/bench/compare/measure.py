@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Running
+from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Running
 from tests.bench.compare.process import cpu_seconds, memory_bytes
 
 _SAMPLE_SECONDS = 0.2
@@ -29,12 +29,10 @@ class Sample:
     """A running query at a time; seconds, CPU seconds and bytes."""
 
     at: float
-    rows: int
+    progress: Progress
     written: int
     cpu: float
     memory: int
-    stages: dict[str, float]
-    batches: tuple[int, float]
 
 
 @dataclass(frozen=True)
@@ -75,32 +73,33 @@ def watch(servers: str, topic: str, running: Running, rows: int) -> list[Sample]
         measure_memory = before is None or int(now / _MEMORY_SECONDS) != int(before.at / _MEMORY_SECONDS)
         sample = Sample(
             now,
-            running.rows_read(),
+            running.progress(),
             _end(admin, topic),
             cpu_seconds(running.pid),
             memory_bytes(running.pid) if measure_memory else 0,
-            running.stage_seconds(),
-            running.batches(),
         )
         samples.append(sample)
-        if before is None or (sample.rows, sample.written) != (before.rows, before.written):
+        if before is None or (sample.progress.rows, sample.written) != (before.progress.rows, before.written):
             changed = now
-        if sample.rows >= rows and now - changed > _REST_SECONDS:
+        if sample.progress.rows >= rows and now - changed > _REST_SECONDS:
             return samples
         if now - changed > _STALLED_SECONDS:
-            raise EngineError(f"nothing has happened for {_STALLED_SECONDS:.0f} s: {sample.rows:,} of {rows:,} rows")
+            raise EngineError(
+                f"nothing has happened for {_STALLED_SECONDS:.0f} s: {sample.progress.rows:,} of {rows:,} rows"
+            )
         time.sleep(_SAMPLE_SECONDS)
 
 
 def span(samples: Sequence[Sample], warm_up: int, state: int) -> Span:
     """What happened after the first `warm_up` rows."""
-    first = next(sample for sample in samples if sample.rows >= warm_up)
+    first = next(sample for sample in samples if sample.progress.rows >= warm_up)
     last = _rest(samples)
-    rows = last.rows - first.rows
+    rows = last.progress.rows - first.progress.rows
     if rows <= 0:
         raise EngineError("all rows were read before the warm-up was seen to end: take more --rows")
     stages = {
-        stage: (seconds - first.stages.get(stage, 0.0)) / rows * 1e6 for stage, seconds in sorted(last.stages.items())
+        stage: (seconds - first.progress.stages.get(stage, 0.0)) / rows * 1e6
+        for stage, seconds in sorted(last.progress.stages.items())
     }
     memory = max(sample.memory for sample in samples)
     return Span(rows, last.at - first.at, last.cpu - first.cpu, memory, state, stages, _batches(samples, first, last))
@@ -109,7 +108,9 @@ def span(samples: Sequence[Sample], warm_up: int, state: int) -> Span:
 def _rest(samples: Sequence[Sample]) -> Sample:
     """The first sample at which everything was as in the end."""
     end = samples[-1]
-    return next(sample for sample in samples if (sample.rows, sample.written) == (end.rows, end.written))
+    return next(
+        sample for sample in samples if (sample.progress.rows, sample.written) == (end.progress.rows, end.written)
+    )
 
 
 def _batches(samples: Sequence[Sample], first: Sample, last: Sample) -> list[float]:
@@ -117,9 +118,9 @@ def _batches(samples: Sequence[Sample], first: Sample, last: Sample) -> list[flo
     seconds: list[float] = []
     between = [sample for sample in samples if first.at <= sample.at <= last.at]
     for before, after in itertools.pairwise(between):
-        count = after.batches[0] - before.batches[0]
+        count = after.progress.batches - before.progress.batches
         if count:
-            seconds += [(after.batches[1] - before.batches[1]) / count] * count
+            seconds += [(after.progress.batch_seconds - before.progress.batch_seconds) / count] * count
     return seconds
 
 

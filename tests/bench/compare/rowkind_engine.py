@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
-from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Setting
+from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Setting
 from tests.bench.compare.queries import Query
 from tests.bench.compare.workload import TABLES, Variant
 
@@ -113,35 +113,27 @@ class RunningRowkind:
         """The driver of the job."""
         return self._process.pid
 
-    def rows_read(self) -> int:
-        """Rows of committed batches."""
-        return int(self._sum("rowkind_rows_in_total"))
+    def progress(self) -> Progress:
+        """Rows of committed batches; stages such as `read decode`, all operators of the query together."""
+        stages = defaultdict[str, float](float)
+        sums = defaultdict[str, float](float)
+        for sample in self._samples():
+            sums[sample.name] += sample.value
+            if sample.name.endswith("_seconds_total"):
+                stages[f"{sample.name.split('_')[1]} {sample.labels['stage']}"] += sample.value
+        batch = "rowkind_batch_duration_seconds"
+        return Progress(int(sums["rowkind_rows_in_total"]), stages, int(sums[f"{batch}_count"]), sums[f"{batch}_sum"])
 
     def state_bytes(self) -> int:
         """What the operators keep, as stored."""
-        return int(self._sum("rowkind_state_bytes"))
+        return int(sum(sample.value for sample in self._samples() if sample.name == "rowkind_state_bytes"))
 
-    def stage_seconds(self) -> dict[str, float]:
-        """Seconds of tasks, such as `read decode`; all operators of the query together."""
-        stages = defaultdict[str, float](float)
-        for family in self._metrics():
-            for sample in family.samples:
-                if sample.name.endswith("_seconds_total"):
-                    stages[f"{sample.name.split('_')[1]} {sample.labels['stage']}"] += sample.value
-        return stages
-
-    def batches(self) -> tuple[int, float]:
-        """Batches with rows."""
-        return int(self._sum("rowkind_batch_duration_seconds_count")), self._sum("rowkind_batch_duration_seconds_sum")
-
-    def _sum(self, name: str) -> float:
-        return sum(sample.value for family in self._metrics() for sample in family.samples if sample.name == name)
-
-    def _metrics(self) -> list[Metric]:
+    def _samples(self) -> list[Sample]:
         if self._process.poll() is not None:
             raise EngineError("the job has ended:\n" + "".join(self._log[-12:]))
         with urllib.request.urlopen(f"http://localhost:{self._port}/metrics") as answer:
-            return list(text_string_to_metric_families(answer.read().decode()))
+            families = text_string_to_metric_families(answer.read().decode())
+            return [sample for family in families for sample in family.samples]
 
     def _listen(self) -> None:
         """Take the log, so that the job is never held up by a full pipe."""
