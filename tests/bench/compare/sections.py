@@ -214,7 +214,8 @@ def _figures(span: Span) -> list[str]:
 def _batch_seconds(span: Span) -> str:
     if len(span.batches) < 2:
         return ""
-    return f"{statistics.median(span.batches):.2f}, {statistics.quantiles(span.batches, n=100, method='inclusive')[-1]:.2f}"
+    p99 = statistics.quantiles(span.batches, n=100, method="inclusive")[-1]
+    return f"{statistics.median(span.batches):.2f}, {p99:.2f}"
 
 
 def _verdict(*runs: Measured) -> str:
