@@ -27,6 +27,7 @@ from service.plan.physical import (
     Start,
     Ties,
 )
+from service.plan.remembered import remembered
 from service.plan.scalars import Columns, compile_scalar, resolved
 from service.plan.types import INT
 
@@ -311,6 +312,7 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
 
 
+@remembered
 def columns(node: Node) -> dict[str, Type]:
     """The columns that a node puts out and their types."""
     match node:
@@ -349,6 +351,7 @@ def kept(side: Side) -> dict[str, Type]:
     return _passed(side.input)
 
 
+@remembered
 def _passed(node: Node) -> dict[str, Type]:
     match node:
         case Filter():

@@ -38,8 +38,12 @@ def rewrite_ranks(query: Query) -> Query:
 def _visit(node: Node) -> Node:
     match node:
         case Filter(input=Window() as window):
-            bounds = [each for each in node.conjuncts if reads(each) == {window.number}]
-            rest = tuple(each for each in node.conjuncts if each not in bounds)
+            about = [each for each in node.conjuncts if reads(each) == {window.number}]
+            bounds = [found for each in about if (found := _bounds(each)) is not None]
+            odd = [each for each in about if _bounds(each) is None]
+            if odd and all(last is None for _, last in bounds):
+                raise Refusal(f"this condition on the number of a row is not understood: {_ADVICE}", odd[0])
+            rest = tuple(each for each in node.conjuncts if each not in about or each in odd)
             rank = _rank(window, bounds)
             return Filter(rank, rest) if rest else rank
         case Window():
@@ -47,10 +51,9 @@ def _visit(node: Node) -> Node:
     return with_inputs(node, _visit)
 
 
-def _rank(window: Window, conditions: Iterable[exp.Expr]) -> Rank:
+def _rank(window: Window, bounds: Iterable[tuple[int, int | None]]) -> Rank:
     first, last = 1, None
-    for condition in conditions:
-        low, high = _bounds(condition)
+    for low, high in bounds:
         first = max(first, low)
         last = high if last is None else last if high is None else min(last, high)
     name = window.function.upper()
@@ -81,8 +84,8 @@ def _ties(rank: Rank) -> Ties:
     return "latest first" if keeps_one and is_time else "earliest first"
 
 
-def _bounds(condition: exp.Expr) -> tuple[int, int | None]:
-    """The first and the last number that a condition admits."""
+def _bounds(condition: exp.Expr) -> tuple[int, int | None] | None:
+    """The first and the last number that a condition admits, None for one that is no range of numbers."""
     node = condition.unnest()
     if isinstance(node, exp.Between):
         low, high = _integer(node.args["low"]), _integer(node.args["high"])
@@ -99,7 +102,7 @@ def _bounds(condition: exp.Expr) -> tuple[int, int | None]:
             kind, column, number = _FLIPPED[kind], node.right, _integer(node.left)
         if number is not None and isinstance(column.unnest(), exp.Column):
             return _range(kind, number)
-    raise Refusal(f"this condition on the number of a row is not understood: {_ADVICE}", condition)
+    return None
 
 
 def _range(kind: type[exp.Expr], number: int) -> tuple[int, int | None]:

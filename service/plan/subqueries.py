@@ -23,7 +23,6 @@ from service.plan.errors import Refusal
 from service.plan.grouping import no_aggregates
 from service.plan.logical import Filter, Join, Node, Project, Side, by_name, columns, conjuncts, reads, substitute
 from service.plan.null_rejection import rejects
-from service.plan.physical import JoinKind
 from service.plan.scalars import compile_scalar, resolved
 from service.plan.scope import Scope
 from service.plan.unique_keys import unique_keys
@@ -136,46 +135,56 @@ def _tested(condition: exp.Expr, node: Node, scope: Scope, context: Context, que
     found = _predicate(condition)
     assert found is not None, "the caller has found the predicate"
     test, negated = found
-    values = Values(queries, context, scope)
-    tree = test.args["query"] if isinstance(test, exp.In) else test.this
-    path = queries.invent(context.path, "in" if isinstance(test, exp.In) else "exists")
+    compares = isinstance(test, exp.In)
+    tree = test.args["query"] if compares else test.this
+    path = queries.invent(context.path, "in" if compares else "exists")
     inner = queries.select(tree, context.below(path, scope))
-    if inner.counts is not None and (inner.links or isinstance(test, exp.Exists)):
+    if inner.counts is not None and (inner.links or not compares):
         raise Refusal(
             "an aggregate without GROUP BY always has a row: compare its value, (SELECT COUNT(*) …) > 0", tree
         )
-    kind: JoinKind = "anti" if negated else "semi"
-    equal: list[exp.Expr] = []
-    if isinstance(test, exp.In):
-        mine = test.this.expressions if isinstance(test.this, exp.Tuple) else [test.this]
-        if len(mine) != len(inner.outputs):
-            raise Refusal(f"IN compares {len(mine)} with {len(inner.outputs)} columns: both need the same number", test)
-        left = [scope.resolve(each, subquery=values.place) for each in mine]
-        node, meanings = values.join(node)
-        left = [substitute(each, meanings) for each in left]
-        pairs = list(zip(left, inner.outputs.values(), strict=True))
-        equal = [exp.EQ(this=a, expression=b) for a, b in pairs]
-        if negated and not all(_never_null(a, node) and _never_null(b, inner.input) for a, b in pairs):
-            if len(pairs) > 1:
-                raise Refusal(
-                    "NOT IN with more than one column that may be NULL is not supported: write NOT EXISTS (SELECT … "
-                    "WHERE a = b AND …), or declare the columns NOT NULL",
-                    test,
-                )
-            if inner.links:
-                false = exp.Is(this=exp.Paren(this=equal[0]), expression=exp.Boolean(this=False))
-                equal = [exp.Not(this=exp.Paren(this=false))]
-            else:
-                kind = "not in"
-    right = inner.input
-    if kind == "not in":
-        # The subquery's column as one that is there, so that the key reads it and nothing else.
-        (output,) = inner.outputs.values()
-        name = f"{path}value"
-        right = Project(right, {name: output})
-        equal = [exp.EQ(this=left[0], expression=resolved(name, like=output))]
-    check_reach((*inner.links, *equal), {*columns(node), *columns(right)})
-    return Join(kind, Side(node), Side(right), (*inner.links, *equal), test)
+    if not compares:
+        check_reach(inner.links, {*columns(node), *columns(inner.input)})
+        return Join("anti" if negated else "semi", Side(node), Side(inner.input), inner.links, test)
+    written = test.this.expressions if isinstance(test.this, exp.Tuple) else [test.this]
+    if len(written) != len(inner.outputs):
+        raise Refusal(f"IN compares {len(written)} with {len(inner.outputs)} columns: both need the same number", test)
+    values = Values(queries, context, scope)
+    resolved_ = [scope.resolve(each, subquery=values.place) for each in written]
+    node, meanings = values.join(node)
+    mine = [substitute(each, meanings) for each in resolved_]
+    check_reach(inner.links, {*columns(node), *columns(inner.input)})
+    return _not_in(mine, inner, node, path, test) if negated else _in(mine, inner, node, test)
+
+
+def _in(mine: list[exp.Expr], inner: Selected, node: Node, at: exp.Expr) -> Join:
+    equal = [exp.EQ(this=a, expression=b) for a, b in zip(mine, inner.outputs.values(), strict=True)]
+    return Join("semi", Side(node), Side(inner.input), (*inner.links, *equal), at)
+
+
+def _not_in(mine: list[exp.Expr], inner: Selected, node: Node, path: str, at: exp.Expr) -> Join:
+    pairs = list(zip(mine, inner.outputs.values(), strict=True))
+    equal = [exp.EQ(this=a, expression=b) for a, b in pairs]
+    if all(_never_null(a, node) and _never_null(b, inner.input) for a, b in pairs):
+        return Join("anti", Side(node), Side(inner.input), (*inner.links, *equal), at)
+    if len(pairs) > 1:
+        raise Refusal(
+            "NOT IN with more than one column that may be NULL is not supported: write NOT EXISTS (SELECT … WHERE "
+            "a = b AND …), or declare the columns NOT NULL",
+            at,
+        )
+    if inner.links:
+        false = exp.Is(this=exp.Paren(this=equal[0]), expression=exp.Boolean(this=False))
+        maybe = exp.Not(this=exp.Paren(this=false))
+        return Join("anti", Side(node), Side(inner.input), (*inner.links, maybe), at)
+    # Both sides as columns that are there, so that the one key reads them and nothing else.
+    ((own, output),) = pairs
+    right = Project(inner.input, {f"{path}value": output})
+    if not reads(own):
+        node = Project(node, {each: resolved(each) for each in columns(node)} | {f"{path}constant": own})
+        own = resolved(f"{path}constant", like=own)
+    key = exp.EQ(this=own, expression=resolved(f"{path}value", like=output))
+    return Join("not in", Side(node), Side(right), (key,), at)
 
 
 def _never_null(node: exp.Expr, below: Node) -> bool:

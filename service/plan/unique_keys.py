@@ -36,11 +36,13 @@ from service.plan.logical import (
     columns,
     reads,
 )
+from service.plan.remembered import remembered
 
 UniqueKey = frozenset[str]
 _MOST = 16
 
 
+@remembered
 def unique_keys(node: Node) -> frozenset[UniqueKey]:
     """The minimal unique keys that can be inferred."""
     match node:
