@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -105,10 +106,18 @@ class InDuckDB:
 
     def rows(self, sink: str, value: Record) -> Counter[str]:
         """The rows of a sink's query, under the record `value`."""
+        found = self._result(sink, value)
+        columns = dict(zip(found.column_names, (each.combine_chunks() for each in found.columns), strict=True))
+        return bag(value, codec.encode(value, columns, found.num_rows))
+
+    def values(self, sink: str, value: Record) -> Counter[tuple[Any, ...]]:
+        """The same as tuples of plain values."""
+        return Counter(tuple(row.values()) for row in self._result(sink, value).to_pylist())
+
+    def _result(self, sink: str, value: Record) -> pa.Table:
         found = self._connection.sql(_translated(self._job.sinks[sink].sql)).to_arrow_table()
-        columns = [found.column(number).combine_chunks() for number in range(found.num_columns)]
-        typed = {field.name: column.cast(field.type.arrow) for field, column in zip(value.fields, columns, strict=True)}
-        return bag(value, codec.encode(value, typed, found.num_rows))
+        columns = [column.cast(field.type.arrow) for field, column in zip(value.fields, found.columns, strict=True)]
+        return pa.table(columns, names=list(value.names))
 
 
 @cache

@@ -10,14 +10,24 @@ import io
 import json
 from collections import Counter, defaultdict
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from fastavro import parse_schema, schemaless_reader
 
-from tests.run.shop import Shop
+from avro.registry import FolderRegistry
 
 Values = tuple[Any, ...]
+
+
+class Topics(Protocol):
+    """What has result topics: where they are, what they are called, and where their schemas are."""
+
+    servers: str
+    registry: FolderRegistry
+
+    def topic(self, name: str) -> str:
+        """The topic of a sink."""
 
 
 class Results:
@@ -26,7 +36,7 @@ class Results:
     A topic with keys, retract or upsert, has at most one row of each at any time.
     """
 
-    def __init__(self, shop: Shop, name: str) -> None:
+    def __init__(self, shop: Topics, name: str) -> None:
         self.topic = shop.topic(name)
         self.flaws: list[str] = []
         self.kinds: Counter[str] = Counter()

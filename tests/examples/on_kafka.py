@@ -1,0 +1,97 @@
+"""The example jobs on a broker: their changes told to their topics, and their queries run a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from avro import codec
+from avro.framing import frame
+from avro.registry import FolderRegistry
+from operators.changes import SYMBOLS, RowKind, Rows
+from service.job.columns import declared
+from service.job.load import load
+from service.job.model import Batch, Job
+from service.plan.physical import Sink
+from service.plan.pipeline import plan
+from service.run.streaming import Deployment, register, start
+from service.run.topics import connect, create
+from service.run.topics import register as register_schemas
+from tests.examples.jobs import EXAMPLES, batches, stored_lines
+from tests.run.process import until
+
+_BY_KEY = -1
+"""Lets the producer choose a partition."""
+
+
+class OnKafka:
+    """One example with topics of its own. A batch of a query takes at most `max_rows` changes from its topics."""
+
+    def __init__(self, name: str, servers: str, folder: Path, max_rows: int) -> None:
+        environment = {"KAFKA": servers, "SCHEMAS": str(folder / "schemas"), "CHECKPOINT": str(folder / "checkpoint")}
+        job = load(EXAMPLES / name / "job.yaml", environment)
+        self.job: Job = job.model_copy(update={"batch": Batch(max_rows=max_rows)})
+        self.servers = servers
+        self.registry = FolderRegistry(folder / "schemas")
+        self.sinks: dict[str, Sink] = {sink: plan(self.job, sink) for sink in self.job.sinks}
+        self._folder = folder
+        self._connection = connect(self.job)
+        create(self.job, list(self.sinks.values()), self._connection, sources=True)
+        self._tell(stored_lines(name))
+
+    def topic(self, name: str) -> str:
+        """The topic of a sink."""
+        return self.job.sinks[name].topic
+
+    def run(self, spark: SparkSession, sinks: Sequence[str]) -> None:
+        """Run the queries of these sinks side by side until they have read everything."""
+        register(spark)
+        running: list[StreamingQuery] = []
+        try:
+            for name in sinks:
+                reports = self._folder / "reports" / name
+                reports.mkdir(parents=True)
+                ids = register_schemas(self.sinks[name], self._connection)
+                at = Deployment(self.job, self._connection, reports, drain=self._folder / "drain")
+                checkpoint = str(self._folder / "checkpoint" / name)
+                running.append(start(spark, self.sinks[name], ids, checkpoint, at))
+                # Spark gives a source's process ten seconds to answer: on a busy machine not many can start at once.
+                until(partial(_initialized, running[-1]), f"the source of {name}")
+            for query in running:
+                query.processAllAvailable()
+        finally:
+            for query in running:
+                query.stop()
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0})
+        (batch,) = batches(self.job, lines, len(lines))
+        for table, rows in batch.items():
+            self._send(producer, table, rows)
+        assert producer.flush(60) == 0, "the broker did not take everything"
+
+    def _send(self, producer: Producer, table: str, rows: Rows) -> None:
+        """The rows of a table under its key, in their order; a table without one goes to two partitions in turn."""
+        of, record = self.job.tables[table], declared(self.job, table)
+        values = frame(self.registry.register(f"{of.topic}-value", record), rows.payload)
+        keys: pa.Array = pa.nulls(len(values), pa.binary())
+        if of.primary_key:
+            key = record.select(of.primary_key)
+            packed = codec.read(record, rows.payload).assemble(key, key.names)
+            keys = frame(self.registry.register(f"{of.topic}-key", key), packed)
+        messages = zip(rows.kind.tolist(), keys.to_pylist(), values.to_pylist(), strict=True)
+        for number, (kind, key_bytes, value) in enumerate(messages):
+            gone = of.mode == "upsert" and kind == RowKind.DELETE
+            partition = _BY_KEY if of.primary_key else number % 2
+            headers: list[tuple[str, str | bytes | None]] = [("op", SYMBOLS[kind].encode())]
+            producer.produce(of.topic, None if gone else value, key_bytes, partition, headers=headers)
+
+
+def _initialized(query: StreamingQuery) -> bool:
+    return not query.isActive or not query.status["message"].startswith("Initializing")
