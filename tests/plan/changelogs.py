@@ -20,6 +20,9 @@ from service.job.model import Job
 
 Row = dict[str, Any]
 
+_TRIES = 200
+"""After so many steps a batch is over, though it be empty: an append table with a key has no change left at last."""
+
 
 def random_value(rng: random.Random, type_: Type) -> Any:
     """A value from a small range, so that keys meet; now and then NULL."""
@@ -126,10 +129,12 @@ class World:
         """Batches of changes with the tables as they stand after each; updates are now and then torn apart."""
         for _ in range(count):
             changes = self._left
-            while len(changes) < self.rng.choice((1, 2, 7, 25)):
+            for _ in range(_TRIES):
+                if len(changes) >= self.rng.choice((1, 2, 7, 25)):
+                    break
                 name = self.rng.choice(list(self.tables))
                 changes += [(name, kind, row) for kind, row in self.tables[name].step(self.rng)]
-            torn = changes[-1][1] == RowKind.UPDATE_AFTER and self.rng.random() < 0.3
+            torn = bool(changes) and changes[-1][1] == RowKind.UPDATE_AFTER and self.rng.random() < 0.3
             self._left = []
             if torn and len(changes) > 1 and changes[-2][1] == RowKind.UPDATE_BEFORE:
                 name, _, row = changes[-1]
