@@ -206,6 +206,7 @@ KERNELS: Mapping[str, Kernel] = {
     "spark_luhn": each(_luhn, "VARCHAR", "BOOLEAN"),
     "spark_url_encode": each(lambda text: quote_plus(text, safe="*-._").replace("~", "%7E"), "VARCHAR", "VARCHAR"),
     "spark_url_decode": each(_url_decode, "VARCHAR", "VARCHAR"),
+    "spark_decoded": each(lambda value: value.decode("utf-8", "replace"), "BLOB", "VARCHAR"),
     "spark_crc32": each(zlib.crc32, "BLOB", "BIGINT"),
     "spark_unbase64": each(_unbase64, "VARCHAR", "BLOB"),
     "spark_unhex": each(_unhex, "VARCHAR", "BLOB"),

@@ -78,7 +78,7 @@ def _to_text(sql: str, source: Type) -> str | None:
         case "float":
             return f"spark_{'double' if source.sql == 'DOUBLE' else 'float'}_text({sql})"
         case "binary":
-            return f"decode({sql})"
+            return f"spark_decoded({sql})"
     return None
 
 

@@ -75,7 +75,8 @@ _GIVEN: Mapping[str, list[str]] = {
     "REPEAT": ["s, k"], "SPACE": ["k"], "LPAD": ["s, j", "s, j, t", "s, k, u"], "RPAD": ["s, j", "s, j, t", "s, k, u"],
     "DATE_ADD": ["day, j", "ts, k", "nt, j"], "DATE_SUB": ["day, j", "ts, k", "nt, j"],
     "ADD_MONTHS": ["day, j", "ts, k"], "DATE_FROM_UNIX_DATE": ["j"],
-    "MAKE_DATE": ["2000 + j, k, j", "2024, 2, 10 * k"], "TIMESTAMP_SECONDS": ["m", "k", "d", "CAST(d AS DOUBLE)"],
+    "MAKE_DATE": ["2000 + j, k, j", "2024, 2, 10 * k"],
+    "TIMESTAMP_MILLIS": ["m", "k"], "TIMESTAMP_MICROS": ["m", "i"], "TIMESTAMP_SECONDS": ["m", "k", "d", "CAST(d AS DOUBLE)"],
     "MAKE_TIMESTAMP": ["2000 + j, k, j, j, k, e", "2024, k, 3, 4, 5, 60"],
     "MAKE_TIMESTAMP_NTZ": ["2000 + j, k, j, j, k, e", "2024, k, 3, 4, 5, 60"],
     "FROM_UTC_TIMESTAMP": ["ts, zone", "nt, zone", "day, 'Asia/Tokyo'"],
@@ -192,3 +193,26 @@ def _call(kinds: list[str], choices: Mapping[str, list[list[str]]], written: Ite
         columns = choices[kind][turn % len(choices[kind])]
         place = next(used.setdefault(kind, itertools.count()))
         yield columns[place % len(columns)]
+
+
+_TARGETS = ["BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10,2)", "DECIMAL(38,18)", "DECIMAL(5,3)", "STRING",
+            "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"]  # fmt: skip
+
+
+_AS_TIMES = {"i": "j", "l": "m", "w": "d", "f": "CAST(d AS FLOAT)", "x": "CAST(d AS DOUBLE)"}
+"""Numbers that are times which Python knows."""
+
+
+def casts() -> Iterator[str]:
+    """Casts of every type to every other one."""
+    for column in ("i", "l", "d", "w", "p", "f", "x", "s", "z", "b", "day", "ts", "nt"):
+        for target in _TARGETS:
+            value = _AS_TIMES.get(column, column) if "STAMP" in target else column
+            yield from (f"{word}({value} AS {target})" for word in ("CAST", "TRY_CAST"))
+
+
+_LEFT = ("i", "l", "d", "w", "x", "p")
+_RIGHT = ("j", "e", "w", "y", "f", "3", "CAST(l AS DECIMAL(20,0))")
+_SIGNS = ("+", "-", "*", "/", "%", "=", "<", "<=>")
+ARITHMETIC = [f"{left} {sign} {right}" for left, right, sign in itertools.product(_LEFT, _RIGHT, _SIGNS)]
+"""Numbers of every type with every other one."""

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import sqlglot
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
@@ -111,11 +112,11 @@ def _theirs(frame: DataFrame, failing: dict[str, set[int]]) -> dict[str, tuple[s
         group = texts[begin : begin + AT_ONCE]
         try:
             found |= _collected(frame, {text: failing[text] for text in group})
-        except PySparkException:  # one of them fails in Spark
+        except (PySparkException, Py4JJavaError, ValueError):  # one of them fails in Spark
             for text in group:
                 try:
                     found |= _collected(frame, {text: failing[text]})
-                except PySparkException as error:
+                except (PySparkException, Py4JJavaError, ValueError) as error:
                     pytest.fail(f"{text}: {str(error)[:400]}")
     return found
 
@@ -137,7 +138,7 @@ def _fails(frame: DataFrame, text: str, row: int) -> bool:
     """Whether Spark cannot evaluate a text in a row."""
     try:
         frame.where(f"row = {row}").selectExpr(text).collect()
-    except PySparkException:  # any of the many that Spark has
+    except (PySparkException, Py4JJavaError):  # any of the many that Spark has
         return True
     return False
 

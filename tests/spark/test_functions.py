@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from service.plan.functions import FAMILIES, FUNCTIONS
-from tests.spark.calls import COLUMNS, calls, functions, values
+from tests.spark.calls import ARITHMETIC, COLUMNS, calls, casts, functions, values
 from tests.spark.sql_oracle import compiled, differences, frame_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -19,15 +21,32 @@ SEED = 1
 def test_every_function_means_what_it_means_in_spark(spark: SparkSession, family: str) -> None:
     """Over empty, negative, extreme, unicode, NaN, -0.0 and NULL values, each name gives Spark's type and values."""
     print(f"seed {SEED}")
-    columns = values(SEED)
-    frame = frame_of(spark, COLUMNS, columns)
-    texts = {text: function.close for function in FAMILIES[family] for text in calls(function)}
-    expressions = {text: known for text in texts if (known := compiled(text, COLUMNS)) is not None}
-    for text in texts.keys() - expressions.keys():
+    compare(spark, {text: function.close for function in FAMILIES[family] for text in calls(function)})
+
+
+def test_every_cast_means_what_it_means_in_spark(spark: SparkSession) -> None:
+    """CAST and TRY_CAST of every type to every other one give Spark's value, or are refused by both."""
+    print(f"seed {SEED}")
+    frame = frame_of(spark, COLUMNS, values(SEED))
+    for text in compare(spark, dict.fromkeys(casts(), False)):
         with pytest.raises(AnalysisException):
             frame.selectExpr(text)
+
+
+def test_numbers_of_all_types_go_together_as_in_spark(spark: SparkSession) -> None:
+    """Signs and comparisons of two numbers have Spark's type, with the digits of its decimals."""
+    print(f"seed {SEED}")
+    assert not compare(spark, dict.fromkeys(ARITHMETIC, False))
+
+
+def compare(spark: SparkSession, texts: Mapping[str, bool]) -> list[str]:
+    """Compare with Spark, some but for the last digit; the texts that are refused."""
+    columns = values(SEED)
+    frame = frame_of(spark, COLUMNS, columns)
+    expressions = {text: known for text in texts if (known := compiled(text, COLUMNS)) is not None}
     wrong = differences(frame, COLUMNS, columns, expressions, [text for text, close in texts.items() if close])
     assert not wrong, "\n".join(wrong)
+    return [text for text in texts if text not in expressions]
 
 
 def test_every_function_is_called() -> None:

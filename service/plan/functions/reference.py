@@ -34,8 +34,8 @@ TIMESTAMP_NTZ; TIME can be compared. Fields of a STRUCT are read by `column.fiel
   point go first, but six stay.
 - Text becomes a number, date or timestamp as in Spark; years have four digits, a timestamp has a date, and numbers are
   decimal (Java also reads `0x1p3`). Numbers that are too large to be a timestamp fail.
-- A DOUBLE becomes text with the fewest digits that tell it from others, as in Java 19 and later. A CAST of BINARY to
-  STRING fails on what is not UTF-8.
+- A DOUBLE becomes text with the fewest digits that tell it from others, as in Java 19 and later. In a CAST
+  of BINARY to STRING, what is not UTF-8 becomes U+FFFD.
 
 ## Where Flink SQL differs
 
