@@ -101,6 +101,7 @@ def run(job: Job, sinks: Sequence[Sink], *, master: str | None, port: int, reset
                 deployment = Deployment(job, connection, reports, drain=Path(scratch, "drain"))
                 monitor.add(sink.name, explain(sink), reports)
                 running.append(_start(spark, sink, schemas, deployment, reset=reset))
+                _until_it_runs(running[-1].query, signals)
                 log.info("sink %s: writing to topic %s", sink.name, sink.topic)
             watch = _Watch(job.name, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
             watch.over(running)
@@ -129,6 +130,15 @@ def _start(spark: SparkSession, sink: Sink, ids: SchemaIds, at: Deployment, *, r
     checkpoint.claim(fingerprint(sink, at.job.parallelism), reset=reset, after=_last_run(sink, at))
     begin = partial(start, spark, sink, ids, checkpoint.folder, replace(at, run=checkpoint.run))
     return _Running(sink.name, checkpoint, begin, begin())
+
+
+def _until_it_runs(query: StreamingQuery, signals: _Signals) -> None:
+    """Wait until the query has started the processes of its sources.
+
+    Spark gives each ten seconds to connect, which many of them, started at once on a busy machine, do not keep.
+    """
+    while query.isActive and query.status["message"].startswith("Initializing") and not signals.count:
+        time.sleep(_POLL_SECONDS)
 
 
 def _last_run(sink: Sink, at: Deployment) -> str:
