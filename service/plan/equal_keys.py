@@ -12,8 +12,9 @@ from sqlglot import exp
 
 from avro.schema import Type
 from service.plan import types
+from service.plan.columns import by_name, columns
 from service.plan.errors import Refusal
-from service.plan.logical import EqualKey, Join, Node, Query, by_name, columns, reads, with_inputs
+from service.plan.logical import EqualKey, Join, Node, Query, reads, with_inputs
 from service.plan.scalars import Columns, compile_scalar
 
 

@@ -14,10 +14,11 @@ from sqlglot import exp
 
 from avro.schema import Type
 from service.plan.aggregates import AggregateCall, aggregate_call, aggregate_type, is_aggregate
+from service.plan.columns import by_name, columns
 from service.plan.context import Names
 from service.plan.errors import Refusal
 from service.plan.hints import no_split
-from service.plan.logical import Aggregate, Call, Node, Project, Side, by_name, columns, reads
+from service.plan.logical import Aggregate, Call, Node, Project, Side, reads
 from service.plan.scalars import Columns, compile_condition, compile_scalar, resolved, show
 from service.plan.scope import is_subquery
 from service.plan.select_list import SelectList

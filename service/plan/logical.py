@@ -7,7 +7,7 @@ columns by these names (`scalars.resolved`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -15,7 +15,6 @@ from sqlglot import exp
 from avro.schema import Record, Type
 from service.job.model import Job
 from service.job.model import Sink as JobSink
-from service.plan.null_rejection import rejects
 from service.plan.physical import (
     AggregateFunction,
     ChangelogMode,
@@ -27,9 +26,7 @@ from service.plan.physical import (
     Start,
     Ties,
 )
-from service.plan.remembered import remembered
-from service.plan.scalars import Columns, compile_scalar, resolved
-from service.plan.types import INT
+from service.plan.scalars import resolved
 
 
 @dataclass(frozen=True)
@@ -310,95 +307,6 @@ def walk(node: Node) -> Iterator[Node]:
     for child in inputs(node):
         yield from walk(child)
     yield node
-
-
-@remembered
-def columns(node: Node) -> dict[str, Type]:
-    """The columns that a node puts out and their types."""
-    match node:
-        case Scan():
-            return {node.name(column): node.source.declared.type(column) for column in node.source.declared.names}
-        case Filter():
-            below = columns(node.input)
-            return below if _replaces(node.input) else _without_null(below, node.conjuncts)
-        case Project():
-            return _computed(node, columns(node.input))
-        case Join():
-            return _joined(node)
-        case Aggregate():
-            below = kept(node.input)
-            return {name: below[name] for name in node.group} | {name: call.type for name, call in node.calls.items()}
-        case Window():
-            return columns(node.input) | {node.number: INT}
-        case Rank():
-            return kept(node.input) | ({node.number: INT} if node.number is not None else {})
-        case Normalize():
-            return kept(node.input)
-        case Union():
-            every = [columns(each) for each in node.inputs]
-            return {
-                name: type_.as_nullable() if any(each[name].nullable for each in every) else type_
-                for name, type_ in every[0].items()
-            }
-
-
-def kept(side: Side) -> dict[str, Type]:
-    """The columns of the rows that an operator has taken in from one side.
-
-    They have passed the filters below. What comes out of a scan whose rows replace each other has not, if it is the
-    deletion of a row that does not pass any more.
-    """
-    return _passed(side.input)
-
-
-@remembered
-def _passed(node: Node) -> dict[str, Type]:
-    match node:
-        case Filter():
-            return _without_null(_passed(node.input), node.conjuncts)
-        case Project():
-            return _computed(node, _passed(node.input))
-        case _:
-            return columns(node)
-
-
-def _replaces(node: Node) -> bool:
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return isinstance(node, Scan) and node.source.replaces
-
-
-def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
-    """The columns of rows for which all conditions are true."""
-    conditions = tuple(conditions)
-    return {
-        name: type_.required if type_.nullable and any(rejects(each, {name}) for each in conditions) else type_
-        for name, type_ in types.items()
-    }
-
-
-def _computed(node: Project, below: dict[str, Type]) -> dict[str, Type]:
-    named = by_name(below)
-    return {name: compile_scalar(output, named).type for name, output in node.outputs.items()}
-
-
-def _joined(node: Join) -> dict[str, Type]:
-    left, right = kept(node.left), kept(node.right)
-    if node.kind in ("inner", "semi"):
-        equal = [exp.EQ(this=key.left, expression=key.right) for key in node.keys if not key.null_safe]
-        left, right = (_without_null(types, [*equal, *node.condition]) for types in (left, right))
-    if node.filters_left:
-        return left
-    if node.pads_right:
-        left = {name: type_.as_nullable() for name, type_ in left.items()}
-    if node.pads_left:
-        right = {name: type_.as_nullable() for name, type_ in right.items()}
-    return left | right
-
-
-def by_name(types: Mapping[str, Type]) -> Columns:
-    """Columns as `scalars` wants them, called what they are called in the plan."""
-    return {name: (name, type_) for name, type_ in types.items()}
 
 
 def reads(node: exp.Expr) -> set[str]:

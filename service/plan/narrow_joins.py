@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from service.plan.columns import columns
 from service.plan.logical import (
     Aggregate,
     Filter,
@@ -23,7 +24,6 @@ from service.plan.logical import (
     Scan,
     Union,
     Window,
-    columns,
     reads,
     substitute,
 )

@@ -11,19 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.plan.changelog_modes import base
-from service.plan.logical import (
-    Aggregate,
-    Join,
-    Node,
-    Normalize,
-    Project,
-    Query,
-    Rank,
-    Scan,
-    Side,
-    Union,
-    with_inputs,
-)
+from service.plan.logical import Aggregate, Join, Node, Normalize, Project, Query, Rank, Scan, Side, Union, with_inputs
 from service.plan.unique_keys import in_order, keeps_key, unique_keys
 
 

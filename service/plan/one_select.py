@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from service.plan.columns import columns
 from service.plan.context import Context, Names, Queries, Selected
 from service.plan.errors import Refusal
 from service.plan.from_clause import from_clause
 from service.plan.grouping import Grouping, calls, group_expressions
 from service.plan.hints import no_split
-from service.plan.logical import Filter, Project, columns, conjuncts, substitute
+from service.plan.logical import Filter, Project, conjuncts, substitute
 from service.plan.scalars import resolved
 from service.plan.select_list import SelectList, aliases_first, aliases_last, select_list
 from service.plan.subqueries import Values, equal_links, where

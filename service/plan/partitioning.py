@@ -13,20 +13,8 @@ from sqlglot import exp
 
 from avro.schema import Type
 from service.plan import types
-from service.plan.logical import (
-    Aggregate,
-    Filter,
-    Join,
-    Node,
-    Normalize,
-    Project,
-    Rank,
-    Scan,
-    Side,
-    Union,
-    Window,
-    columns,
-)
+from service.plan.columns import columns
+from service.plan.logical import Aggregate, Filter, Join, Node, Normalize, Project, Rank, Scan, Side, Union, Window
 from service.plan.unique_keys import key_columns
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from service.plan.columns import columns
 from service.plan.logical import (
     Aggregate,
     Filter,
@@ -18,7 +19,6 @@ from service.plan.logical import (
     Side,
     Union,
     Window,
-    columns,
     reads,
 )
 

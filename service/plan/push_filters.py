@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from service.plan.columns import columns
 from service.plan.logical import (
     Aggregate,
     Filter,
@@ -28,7 +29,6 @@ from service.plan.logical import (
     Scan,
     Union,
     Window,
-    columns,
     reads,
     substitute,
 )

@@ -16,8 +16,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from service.plan import types
+from service.plan.columns import columns
 from service.plan.errors import Refusal
-from service.plan.logical import Filter, Node, Query, Rank, Side, Window, columns, reads, with_inputs
+from service.plan.logical import Filter, Node, Query, Rank, Side, Window, reads, with_inputs
 from service.plan.physical import Ties
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {

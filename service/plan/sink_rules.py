@@ -8,8 +8,9 @@ retract   nothing; a key, if there is one, only names the columns of the topic's
 from __future__ import annotations
 
 from service.plan.changelog_modes import updating
+from service.plan.columns import columns
 from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Join, Query, Rank, Scan, columns, inputs
+from service.plan.logical import Aggregate, Join, Query, Rank, Scan, inputs
 from service.plan.scope import near
 from service.plan.unique_keys import in_order, unique_keys
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from service.plan.columns import columns
 from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Call, Node, Query, Side, columns, with_inputs
+from service.plan.logical import Aggregate, Call, Node, Query, Side, with_inputs
 
 
 def split_distinct(query: Query) -> Query:

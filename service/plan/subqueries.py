@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from service.plan.columns import by_name, columns
 from service.plan.context import Context, Queries, Selected, check_reach
 from service.plan.errors import Refusal
 from service.plan.grouping import no_aggregates
-from service.plan.logical import Filter, Join, Node, Project, Side, by_name, columns, conjuncts, reads, substitute
+from service.plan.logical import Filter, Join, Node, Project, Side, conjuncts, reads, substitute
 from service.plan.null_rejection import rejects
 from service.plan.scalars import compile_scalar, resolved
 from service.plan.scope import Scope

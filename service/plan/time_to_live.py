@@ -8,20 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.plan.changelog_modes import base
+from service.plan.columns import columns
 from service.plan.errors import Refusal
-from service.plan.logical import (
-    Aggregate,
-    Join,
-    Node,
-    Normalize,
-    Query,
-    Rank,
-    Scan,
-    Side,
-    columns,
-    walk,
-    with_inputs,
-)
+from service.plan.logical import Aggregate, Join, Node, Normalize, Query, Rank, Scan, Side, walk, with_inputs
 
 _LARGEST_NUMBER = 127
 

@@ -18,6 +18,7 @@ from operators.semi_join import HAS_NULL, NOT_EMPTY
 from service.plan import physical
 from service.plan.calcs import Edge, calc, record_of
 from service.plan.changelog_modes import base, produced
+from service.plan.columns import columns
 from service.plan.logical import (
     Aggregate,
     Call,
@@ -33,7 +34,6 @@ from service.plan.logical import (
     Side,
     Union,
     Window,
-    columns,
 )
 from service.plan.partitioning import already_partitioned, normalize_key, together
 from service.plan.scalars import Columns, compile_condition, resolved, show

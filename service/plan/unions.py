@@ -11,9 +11,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from avro.schema import Type
+from service.plan.columns import columns
 from service.plan.context import Context, Queries, Selected
 from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Join, Node, Project, Side, Union, columns
+from service.plan.logical import Aggregate, Join, Node, Project, Side, Union
 from service.plan.parse import query
 from service.plan.physical import JoinKind
 from service.plan.scalars import resolved

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from service.plan import types
+from service.plan.columns import columns
 from service.plan.logical import (
     Aggregate,
     Filter,
@@ -33,7 +34,6 @@ from service.plan.logical import (
     Side,
     Union,
     Window,
-    columns,
     reads,
 )
 from service.plan.remembered import remembered

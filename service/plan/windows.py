@@ -13,10 +13,11 @@ from sqlglot import exp
 
 from avro.schema import Type
 from service.plan.aggregates import AGGREGATES
+from service.plan.columns import by_name, columns
 from service.plan.context import Names
 from service.plan.errors import Refusal, word
 from service.plan.grouping import stem
-from service.plan.logical import Node, Order, Project, Window, by_name, columns
+from service.plan.logical import Node, Order, Project, Window
 from service.plan.physical import RankFunction
 from service.plan.scalars import compile_scalar, resolved
 

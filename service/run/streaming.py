@@ -4,7 +4,8 @@
     stages below it ────────────────────────┴▶ shuffle by shard ─▶ operators + calcs ─▶ … ─▶ [shuffle] ─▶ Kafka sink
 
 Every edge is the pair (shard, block). All scans that feed one stage are one source, so that a stage of their own is
-all they cost; several sources agree on each batch (`service.kafka.agreement`). Where a stage has one shard, whoever feeds it knows no other label.
+all they cost; several sources agree on each batch (`service.kafka.agreement`). Where a stage has one shard, whoever
+feeds it knows no other label.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from operators.changes import Changes, RowKind, Rows, binary
 from operators.hashing import hash64
 from operators.partial_aggregate import add_up
 from service import calc
-from service.expressions import ExpressionError
 from service.aggregation import spec_of
+from service.expressions import ExpressionError
 from service.plan.physical import AggregateCall, Aggregation, Calc, Expression, Key, Order
 
 I, UB, UA, D, DEAD = RowKind  # noqa: E741 -- the kinds by their letters
