@@ -1,4 +1,4 @@
-"""The columns of every node of the logical plan, and what is known of their types: above all, where there is no NULL."""
+"""The columns of the nodes of a logical plan, and what is known of their types: above all, where NULL cannot be."""
 
 from __future__ import annotations
 
