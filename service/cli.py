@@ -16,7 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from service.job.model import Job
-    from service.plan.explain import Format
+    from service.plan.explain.render import Format
     from service.plan.physical import Sink
 
 FAILED, REFUSED, UNREACHABLE = 1, 2, 3
@@ -127,7 +127,7 @@ def check(job_file: Path) -> None:
 @_guarded
 def explain(job_file: Path, sink: str | None, form: Format) -> None:
     """Show the plan of every query: keys, changelog modes, state, and advice."""
-    from service.plan.explain import render  # noqa: PLC0415 -- see the module's docstring
+    from service.plan.explain.render import render  # noqa: PLC0415 -- see the module's docstring
 
     job = _load(job_file)
     click.echo(render(job, _plan(job, sink), form))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from avro.schema import Field, Record, Type
-from service.plan import physical, types
+from service.plan import physical
 from service.plan.logical import Filter, Node, Project, substitute
-from service.plan.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved
+from service.plan.scalar import types
+from service.plan.scalar.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved
 
 
 @dataclass(frozen=True)

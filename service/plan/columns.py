@@ -20,10 +20,10 @@ from service.plan.logical import (
     Union,
     Window,
 )
-from service.plan.null_rejection import rejects
 from service.plan.remembered import remembered
-from service.plan.scalars import Columns, compile_scalar
-from service.plan.types import INT
+from service.plan.scalar.scalars import Columns, compile_scalar
+from service.plan.scalar.types import INT
+from service.plan.traits.null_rejection import rejects
 
 
 @remembered

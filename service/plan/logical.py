@@ -26,7 +26,7 @@ from service.plan.physical import (
     Start,
     Ties,
 )
-from service.plan.scalars import resolved
+from service.plan.scalar.scalars import resolved
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,22 @@ from functools import partial
 from service.job.columns import declared
 from service.job.model import Job
 from service.plan import physical
-from service.plan.build import Builder, Catalog
-from service.plan.equal_keys import extract_equal_keys
 from service.plan.errors import PlanError, Refusal, span
-from service.plan.layouts import choose_layouts
 from service.plan.logical import Query, Source
-from service.plan.narrow_joins import narrow_joins
-from service.plan.normalize_inputs import normalize_inputs
-from service.plan.parse import parse
-from service.plan.prune_columns import prune_columns
-from service.plan.push_filters import push_filters
-from service.plan.rank_strategies import choose_rank_strategies
-from service.plan.resolve_conflicts import resolve_conflicts
-from service.plan.rewrite_ranks import rewrite_ranks
-from service.plan.sink_rules import check_sink
-from service.plan.split_distinct import split_distinct
-from service.plan.time_to_live import check_numbers, limit_time
+from service.plan.passes.check_sink import check_sink
+from service.plan.passes.choose_layouts import choose_layouts
+from service.plan.passes.choose_rank_strategies import choose_rank_strategies
+from service.plan.passes.extract_equal_keys import extract_equal_keys
+from service.plan.passes.limit_time import check_numbers, limit_time
+from service.plan.passes.narrow_joins import narrow_joins
+from service.plan.passes.normalize_inputs import normalize_inputs
+from service.plan.passes.prune_columns import prune_columns
+from service.plan.passes.push_filters import push_filters
+from service.plan.passes.resolve_conflicts import resolve_conflicts
+from service.plan.passes.rewrite_ranks import rewrite_ranks
+from service.plan.passes.split_distinct import split_distinct
+from service.plan.sql.build import Builder, Catalog
+from service.plan.sql.parse import parse
 from service.plan.translate import translate
 
 PASSES: tuple[Callable[[Query], Query], ...] = (

@@ -17,7 +17,6 @@ from avro.schema import Record, Type
 from operators.semi_join import HAS_NULL, NOT_EMPTY
 from service.plan import physical
 from service.plan.calcs import Edge, calc, record_of
-from service.plan.changelog_modes import base, produced
 from service.plan.columns import columns
 from service.plan.logical import (
     Aggregate,
@@ -35,10 +34,11 @@ from service.plan.logical import (
     Union,
     Window,
 )
-from service.plan.partitioning import already_partitioned, normalize_key, together
-from service.plan.scalars import Columns, compile_condition, resolved, show
-from service.plan.types import BIGINT, INT
-from service.plan.unique_keys import in_order, keeps_key, unique_keys
+from service.plan.scalar.scalars import Columns, compile_condition, resolved, show
+from service.plan.scalar.types import BIGINT, INT
+from service.plan.traits.changelog_modes import base, produced
+from service.plan.traits.partitioning import already_partitioned, normalize_key, together
+from service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
 
 def translate(query: Query) -> physical.Sink:

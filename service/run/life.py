@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from service.job.model import Job
 from service.kafka.progress import read as read_progress
 from service.kafka.topics import SchemaIds, progress_name
-from service.plan.explain import explain
+from service.plan.explain.render import explain
 from service.plan.fingerprint import fingerprint
 from service.plan.physical import Sink
 from service.run.checkpoint import Checkpoint

@@ -20,7 +20,7 @@ from operators.changes import SYMBOLS, Changes, RowKind, Rows
 from service.job.columns import declared
 from service.job.model import Job
 from service.plan.physical import Scan, Sink, walk
-from service.plan.scope import near
+from service.plan.sql.scope import near
 from service.run.errors import RunError
 from service.run.json_rows import ValueProblem, check_row, decode, encode, parse_line
 from service.run.memory import Fold, MemoryEngine

@@ -15,7 +15,7 @@ from service.expressions import ExpressionError
 from service.job.load import load
 from service.job.model import Job, Sink
 from service.plan.errors import PlanError
-from service.plan.explain import explain
+from service.plan.explain.render import explain
 from service.plan.physical import Scan, walk
 from service.plan.pipeline import plan
 from service.run.memory import MemoryEngine

@@ -22,7 +22,7 @@ from service.job.errors import JobError
 from service.job.load import load
 from service.job.model import Job
 from service.plan.errors import PlanError
-from service.plan.explain import explain
+from service.plan.explain.render import explain
 from service.plan.pipeline import plan
 
 FOLDER = Path(__file__).parent / "cases"

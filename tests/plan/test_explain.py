@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
-from service.plan.explain import Format, explain, render
-from service.plan.explain_json import KEYS
+from service.plan.explain.json_document import KEYS
+from service.plan.explain.render import Format, explain, render
 from service.plan.physical import Sink
 from service.plan.pipeline import plan
 from tests.plan.cases import FOLDER, Case, cases

@@ -16,10 +16,10 @@ from sqlglot import exp
 
 from avro.schema import Record
 from service.expressions import ExpressionError, evaluate
-from service.plan.dialect import RowkindSql
 from service.plan.errors import Refusal
 from service.plan.physical import Expression
-from service.plan.scalars import compile_scalar, resolved
+from service.plan.scalar.scalars import compile_scalar, resolved
+from service.plan.sql.dialect import RowkindSql
 
 AT_ONCE = 40
 

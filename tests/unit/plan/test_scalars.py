@@ -10,11 +10,11 @@ import sqlglot
 
 from avro.schema import Record
 from service.expressions import ExpressionError, evaluate
-from service.plan.dialect import RowkindSql
 from service.plan.errors import Refusal, mark
 from service.plan.physical import Expression
-from service.plan.scalars import compile_condition, compile_scalar
-from service.plan.scope import Relation, Scope
+from service.plan.scalar.scalars import compile_condition, compile_scalar
+from service.plan.sql.dialect import RowkindSql
+from service.plan.sql.scope import Relation, Scope
 
 TABLE = Record.of(
     {

@@ -1,0 +1,129 @@
+"""Advice on a plan: what costs more than it may have to, and what grows for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from service.plan.explain.description import Advice
+from service.plan.explain.state import called, kept
+from service.plan.physical import Aggregate, Join, Node, Normalize, Rank, Scan, Sink, walk
+
+
+def advice(sink: Sink) -> Iterator[Advice]:
+    """In the order of the data, the sink last."""
+    for node in walk(sink):
+        match node:
+            case Join():
+                yield from _on_join(node)
+            case Aggregate():
+                yield from _on_aggregate(node)
+            case Rank():
+                yield from _on_rank(node)
+            case Normalize():
+                yield from _on_normalize(node)
+            case _:
+                continue
+    yield from _on_time(sink)
+    yield from _on_sink(sink)
+
+
+def _on_join(join: Join) -> Iterator[Advice]:
+    if not join.left.calc.key.parts:
+        text = (
+            f"{join.node} has no equal key: all rows meet in one shard, and each change is compared with every row of "
+            f"the other side. Add an equality to ON if there is one."
+        )
+        yield Advice(join.node, text)
+    if join.kind == "not in":
+        text = (
+            f"{join.node} is a NOT IN over columns that may be NULL: a single NULL among {called(join.right)} empties "
+            f"the result, so two counts of all its rows are kept besides, and all rows are looked at when one of them "
+            f"leaves or reaches 0. NOT EXISTS costs none of that, nor does NOT IN over columns that are NOT NULL."
+        )
+        yield Advice(join.node, text)
+    for node, side in ((join.left, join.left_input), (join.right, join.right_input)):
+        if isinstance(node, Scan) and side.layout == "multiset" and node.mode != "append" and not node.primary_key:
+            text = (
+                f"{node.table} has no primary_key, so its rows are found by their whole content: give it one if there "
+                f"is one."
+            )
+            yield Advice(join.node, text)
+
+
+def _on_aggregate(aggregate: Aggregate) -> Iterator[Advice]:
+    values = next((state for state in kept(aggregate) if state.name == "values"), None)
+    if values is None:
+        return
+    text = f"{aggregate.node} keeps {values.layout}, because {values.reason}."
+    if not any(call.distinct for call in aggregate.aggregation.calls):
+        text += " Over a table that only inserts it would keep none of them."
+    if aggregate.aggregation.is_global:
+        text += " Without GROUP BY all of them are in one shard."
+    yield Advice(aggregate.node, text)
+
+
+def _on_rank(rank: Rank) -> Iterator[Advice]:
+    if not rank.partition:
+        yield Advice(
+            rank.node,
+            f"{rank.node} has no PARTITION BY: all its rows are in one shard, which one task has to deal with.",
+        )
+    if rank.strategy == "retract":
+        yield Advice(
+            rank.node,
+            f"{rank.node} keeps every row of {called(rank.input)}, because {rank.reason}. Over a table that only "
+            f"inserts it would keep those that can still reach the range.",
+        )
+
+
+def _on_normalize(normalize: Normalize) -> Iterator[Advice]:
+    scan = normalize.input
+    if not isinstance(scan, Scan):
+        return
+    text = f"{normalize.node} keeps every row of {scan.table} besides, because {normalize.reason}."
+    if scan.mode == "retract":
+        text += (
+            f" If its producer sends -U with every update, and takes back only what it has sent, say `exact: true` of "
+            f"{scan.table}: then this is not needed."
+        )
+    else:
+        text += (
+            f" If its producer can send -U with every update, make {scan.table} a retract table with `exact: true`: "
+            f"then this is not needed."
+        )
+    yield Advice(normalize.node, text)
+
+
+def _on_time(sink: Sink) -> Iterator[Advice]:
+    """One piece of advice for all state that only grows."""
+    found: list[str] = []
+    first = ""
+    for node in walk(sink):
+        endless = [] if isinstance(node, Sink) else [each for each in kept(node) if each.endless]
+        if endless and not isinstance(node, Sink):
+            first = first or node.node
+            found.append(f"{node.node} ({' and '.join(dict.fromkeys(each.of for each in endless))})")
+    if found:
+        shown = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+        text = f"without a ttl rows are kept for ever in {shown}: set `ttl` if old rows may be forgotten."
+        yield Advice(first, text)
+
+
+def _on_sink(sink: Sink) -> Iterator[Advice]:
+    below = sink.input
+    if sink.exchange and _stateful(below):
+        yield Advice(
+            sink.name,
+            f"the sink's key ({', '.join(sink.key)}) is not what the rows come partitioned by, which costs one more "
+            f"shuffle per batch.",
+        )
+    if sink.mode == "retract" and not sink.key and (keys := below.traits.unique_keys) and keys[0]:
+        yield Advice(
+            sink.name,
+            f"the sink has no key, so an update is written as -D and +I. With `key: [{', '.join(keys[0])}]` it is "
+            f"written as -U and +U, and all changes of a row go to one partition.",
+        )
+
+
+def _stateful(node: Node) -> bool:
+    return any(not isinstance(each, Sink) and kept(each) for each in walk(node))

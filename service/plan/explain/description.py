@@ -1,0 +1,106 @@
+"""A plan described: the one form that text, JSON, Mermaid and HTML are written from.
+
+It is a tree of steps from the sink down to the topics. A step has a title, facts, the state that it keeps, and the way
+that its rows take to the next step. Everything is said twice: in words for people, and as values for programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal[
+    "sink", "scan", "join", "semi_join", "anti_join", "aggregate", "rank", "deduplicate", "normalize", "union"
+]
+How = Literal["shuffled", "same stage", "every shard", "unmoved"]
+Role = Literal["left", "right", "input", "fact"]
+Values = Mapping[str, Any]
+"""What JSON can hold, by the keys that `explain.json_document` documents."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing to know of a step. `values` is what it says, for programs; without a text it is for them only."""
+
+    label: str
+    text: str
+    values: Values = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class State:
+    """Rows that a step keeps.
+
+    `name` is what the operator calls them, `of` where they come from, `layout` how they are kept and `reason` why, None
+    where that goes without saying. `ttl_ms` is how long after the last change, None for ever; `kept` says so.
+    `order` says whether changes count in their order of arrival. `endless`: it grows for ever, and a ttl would help.
+    """
+
+    name: str
+    of: str
+    layout: str
+    reason: str | None
+    ttl_ms: int | None
+    kept: str
+    order: str = ""
+    endless: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """All of it in words."""
+        because = f", because {self.reason}" if self.reason else ""
+        return f"{self.of}: {self.layout}{because}; {self.kept}{'; ' if self.order else ''}{self.order}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a step's rows come to the next one: `by` which columns, all to one shard if there are none.
+
+    `role` is what they are to it. `adds_up` says that the rows are added up by group before they are shuffled.
+    """
+
+    to: str
+    role: Role
+    how: How
+    by: tuple[str, ...]
+    mode: str
+    adds_up: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node of the plan. `stage` is the name of the last step of its stage; None where nothing is kept."""
+
+    name: str
+    kind: Kind
+    title: str
+    facts: tuple[Fact, ...]
+    state: tuple[State, ...] = ()
+    inputs: tuple[Step, ...] = ()
+    way: Way | None = None
+    stage: str | None = None
+    values: Values = field(default_factory=dict)
+
+    def walk(self) -> Iterator[Step]:
+        """The step and all below it, the consumer before its inputs."""
+        yield self
+        for each in self.inputs:
+            yield from each.walk()
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What could be cheaper or is to be watched, and the step that it is about."""
+
+    about: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """The plan of one sink: its root is the sink. `sql` is its query as the user wrote it, empty if not known."""
+
+    root: Step
+    advice: tuple[Advice, ...]
+    sql: str = ""

@@ -1,0 +1,206 @@
+"""What there is to know of each node of a physical plan, as a description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from avro.schema import Record
+from service.plan.explain.advice import advice
+from service.plan.explain.description import Description, Fact, Kind, Role, Step, Way
+from service.plan.explain.state import called, kept
+from service.plan.explain.titles import title, titled_values
+from service.plan.physical import Aggregate, Calc, Join, Node, Normalize, Rank, Scan, Sink, Union
+
+_KINDS = {
+    "append": "append: +I only",
+    "retract": "retract: +I, -U, +U, -D",
+    "upsert": "upsert: +I, +U, -D by key, without old rows",
+}
+_DELIVERIES = {"exactly_once": "exactly once", "at_least_once": "at least once"}
+TIED = "\u00a0"
+"""Stands for a space at which no line is broken: a column stays together with its type."""
+
+
+def describe(sink: Sink, sql: str = "") -> Description:
+    """The plan in words and values."""
+    key = f" on ({', '.join(sink.key)})" if sink.key else ""
+    root = Step(
+        name=sink.name,
+        kind="sink",
+        title=f"{sink.mode}{key} into topic {sink.topic}, {_DELIVERIES[sink.delivery]}",
+        facts=(Fact("columns", columns(sink.value), {"columns": column_values(sink.value)}),),
+        inputs=(_step(sink.input, sink, "input", None),),
+        values={"topic": sink.topic, "mode": sink.mode, "key": list(sink.key), "delivery": sink.delivery},
+    )
+    return Description(root, tuple(advice(sink)), sql)
+
+
+def columns(record: Record) -> str:
+    """The columns of a record with their types."""
+    return ", ".join(f"{field.name} {field.type}".replace(" ", TIED) for field in record.fields)
+
+
+def column_values(record: Record) -> list[dict[str, str]]:
+    """The same for programs."""
+    return [{"name": field.name, "type": str(field.type)} for field in record.fields]
+
+
+def _step(node: Node, consumer: Node | Sink, role: Role, stage: str | None) -> Step:
+    """The node as its consumer sees it; `stage` is the consumer's."""
+    own = None if isinstance(node, Scan | Union) else stage if node.fused and stage else node.node
+    way = _way(node, consumer, role)
+    to = consumer if isinstance(node, Union) else node
+    inside = stage if isinstance(node, Union) else own
+    below = (
+        _step(each, to, role if isinstance(node, Union) else each_role, inside) for each, each_role in _below(node)
+    )
+    facts = [*_own_facts(node), *([] if isinstance(node, Union) else _calc_facts(node)), *_outcome(node, consumer, way)]
+    return Step(
+        name=node.node,
+        kind=_kind(node),
+        title=title(node),
+        facts=tuple(facts),
+        state=kept(node),
+        inputs=tuple(below),
+        way=way,
+        stage=own,
+        values=titled_values(node),
+    )
+
+
+def _kind(node: Node) -> Kind:
+    match node:
+        case Scan():
+            return "scan"
+        case Join(kind="semi"):
+            return "semi_join"
+        case Join(kind="anti" | "not in"):
+            return "anti_join"
+        case Join():
+            return "join"
+        case Aggregate():
+            return "aggregate"
+        case Rank():
+            return "deduplicate" if node.deduplicates else "rank"
+        case Normalize():
+            return "normalize"
+        case Union():
+            return "union"
+
+
+def _below(node: Node) -> Iterator[tuple[Node, Role]]:
+    match node:
+        case Join():
+            yield node.left, "left"
+            yield node.right, "right"
+            for each in node.facts:
+                yield each, "fact"
+        case Union():
+            for each in node.inputs:
+                yield each, "input"
+        case Aggregate() | Rank() | Normalize():
+            yield node.input, "input"
+
+
+def _way(node: Node, consumer: Node | Sink, role: Role) -> Way:
+    calc, mode = node.calc, node.traits.mode
+    by = tuple(part.text for part in calc.key.parts)
+    if isinstance(consumer, Sink):
+        return Way(consumer.name, role, "shuffled" if consumer.exchange else "unmoved", consumer.key, mode)
+    if calc.key.constant is not None:
+        return Way(consumer.node, role, "every shard", (), mode)
+    if not isinstance(node, Scan | Union) and node.fused:
+        return Way(consumer.node, role, "same stage", by, mode)
+    return Way(consumer.node, role, "shuffled", by, mode, calc.partial is not None)
+
+
+def _own_facts(node: Node) -> Iterator[Fact]:
+    """What only nodes of this sort have."""
+    match node:
+        case Scan():
+            read = node.calc.input
+            text = columns(read) or "no column, only how many rows there are"
+            yield Fact("reads", text, {"reads": column_values(read)})
+            if node.mode != "append":
+                key = f", replaced by ({', '.join(node.primary_key)})" if node.primary_key else ", no primary key"
+                exact = ", exact: every retraction takes back a row that was sent" if node.exact else ""
+                yield Fact("table", f"{node.mode}{key}{exact}")
+        case Join():
+            if node.condition is not None:
+                yield Fact("and", node.condition.text, {"condition": node.condition.text})
+        case Rank():
+            yield Fact("strategy", node.strategy, {"strategy": node.strategy, "reason": node.reason})
+            if node.ties == "latest first":
+                yield Fact("ties", "the later arrival counts", {"ties": node.ties})
+        case Normalize():
+            yield Fact("needed", _needed(node), {"reason": node.reason})
+        case Aggregate() | Union():
+            return
+
+
+def _needed(node: Normalize) -> str:
+    replaces = node.state.layout == "one row per key"
+    flaw = "may leave out old rows" if replaces else "may take back rows that it has not sent"
+    return f"{called(node.input)} {flaw}, and {node.reason}"
+
+
+def _calc_facts(node: Node) -> Iterator[Fact]:
+    """What happens to rows at the exit of the node."""
+    calc = node.calc
+    if calc.predicate is not None:
+        swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
+        yield Fact("filter", calc.predicate.text + swallows, {"filter": calc.predicate.text})
+    if calc.key.drop_null and any(part.type.nullable for part in calc.key.parts):
+        yield Fact("drops", "rows whose key is NULL: they match nothing", {"drops_null_keys": True})
+    if computed := [_computed(calc, number) for number, each in enumerate(calc.columns) if each.column is None]:
+        yield Fact("computes", ", ".join(map(" = ".join, computed)), {"computes": dict(computed)})
+
+
+def _computed(calc: Calc, number: int) -> tuple[str, str]:
+    return calc.output.names[number], calc.columns[number].text
+
+
+def _outcome(node: Node, consumer: Node | Sink, way: Way) -> Iterator[Fact]:
+    """What comes out of the node, and where it goes."""
+    traits = node.traits
+    # The sink has just said the columns that come to it.
+    text = "" if isinstance(consumer, Sink) else columns(node.calc.output) or "no column"
+    yield Fact("puts out", text, {"columns": column_values(node.calc.output)})
+    spared = traits.mode == "retract" and not traits.needs_before
+    text = _KINDS[traits.mode] + ("; the consumer could do without -U" if spared else "")
+    yield Fact("changes", text, {"mode": traits.mode, "needs_old_rows": traits.needs_before})
+    keys = "there is one row" if () in traits.unique_keys else ", ".join(map(_tuple, traits.unique_keys))
+    yield Fact("unique keys", keys or "none known", {"unique_keys": [list(key) for key in traits.unique_keys]})
+    if traits.upsert_key and traits.mode != "append":
+        yield Fact("upsert key", _tuple(traits.upsert_key), {"upsert_key": list(traits.upsert_key)})
+    spread = {"partition_key": list(traits.partition_key)}
+    match node:
+        case Union():
+            return
+        case Scan():
+            yield Fact("partitioned", "as the topic's partitions have them", spread)
+        case _:
+            yield Fact("partitioned", _by(traits.partition_key) or "all rows in one shard", spread)
+    yield Fact("goes on", _goes_on(way, to_sink=isinstance(consumer, Sink)))
+
+
+def _goes_on(way: Way, *, to_sink: bool) -> str:
+    to = f"to {way.to}" + (f" as its {way.role}" if way.role in ("left", "right") else "")
+    if to_sink:
+        return f"to the sink, shuffled {_by(way.by)}" if way.how == "shuffled" else "to the sink: nothing is shuffled"
+    match way.how:
+        case "same stage":
+            return f"{to}, in the same stage: nothing is shuffled"
+        case "every shard":
+            return f"{to}, on every shard: it is true of the input as a whole"
+        case "shuffled" | "unmoved":
+            first = "added up in each task first, then " if way.adds_up else ""
+            return f"{to}, {first}shuffled {_by(way.by) or 'into one shard'}"
+
+
+def _by(key: Sequence[str]) -> str:
+    return f"by {', '.join(key)}" if key else ""
+
+
+def _tuple(key: Sequence[str]) -> str:
+    return f"({', '.join(key)})"

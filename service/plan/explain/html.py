@@ -1,0 +1,159 @@
+"""Descriptions as one page that needs nothing but itself: the tree of each sink, its SQL, and advice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from importlib import resources
+from string import Template
+
+from service.plan.explain.description import Advice, Description, Fact, State, Step
+from service.plan.explain.facts import TIED
+
+_WORDS = {
+    "sink": "sink",
+    "scan": "table",
+    "join": "join",
+    "semi_join": "semi join",
+    "anti_join": "anti join",
+    "aggregate": "aggregate",
+    "rank": "rank",
+    "deduplicate": "deduplicate",
+    "normalize": "normalize",
+    "union": "union",
+}
+_MODES = {"append": "+I", "retract": "+I -U +U -D", "upsert": "+I +U -D"}
+_SQL = re.compile(
+    r"(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<string>'(?:[^'\\]|\\.|'')*')|(?P<number>\b\d[\d.]*\b)"
+    r"|(?P<word>\b(?:SELECT|DISTINCT|FROM|WHERE|GROUP|BY|HAVING|ORDER|PARTITION|OVER|ROW_NUMBER|DENSE_RANK|RANK|JOIN"
+    r"|INNER|LEFT|RIGHT|FULL|OUTER|CROSS|SEMI|ANTI|ON|USING|AND|OR|NOT|IN|EXISTS|IS|NULL|AS|UNION|ALL|WITH|CASE|WHEN"
+    r"|THEN|ELSE|END|CAST|BETWEEN|LIKE|RLIKE|TRUE|FALSE|ASC|DESC|NULLS|FIRST|LAST|FILTER|QUALIFY|COUNT|SUM|MIN|MAX"
+    r"|AVG|COALESCE)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def page(job: str, views: Mapping[str, str], descriptions: Sequence[Description]) -> str:
+    """The page."""
+    template = Template((resources.files("service.plan.explain") / "page.html").read_text())
+    names = [each.root.name for each in descriptions]
+    links = "".join(f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name in names) if len(names) > 1 else ""
+    plans = "\n".join(map(_plan, descriptions))
+    return template.substitute(job=escape(job), links=links, plans=plans, views=_views(views))
+
+
+def _anchor(*names: str) -> str:
+    return escape(".".join(re.sub(r"[^\w.-]", "_", name) for name in names))
+
+
+def _plan(description: Description) -> str:
+    root = description.root
+    kept = sum(bool(step.state) for step in root.walk())
+    stages = len({step.stage for step in root.walk()} - {None})
+    counts = f"{_count(kept, 'step')} with state in {_count(stages, 'stage')}" if kept else "nothing is kept"
+    about: dict[str, int] = {}
+    for each in description.advice:
+        about[each.about] = about.get(each.about, 0) + 1
+    return f"""<section id="{_anchor(root.name)}">
+<h2>{escape(root.name)} <small>{escape(root.title)} · {counts}</small></h2>
+{_sql(description.sql)}
+{_advice(description)}
+<div class="scroll"><ul class="tree">{_step(root, root.name, about)}</ul></div>
+</section>"""
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _advice(description: Description) -> str:
+    root = description.root.name
+    items = "".join(f"<li>{_linked(root, each)}</li>" for each in description.advice)
+    return f'<div class="advice"><h3>Advice</h3><ul>{items}</ul></div>' if items else ""
+
+
+def _linked(root: str, advice: Advice) -> str:
+    """The text of a piece of advice, in which the step that it is about leads there."""
+    about = escape(advice.about)
+    link = f'<a href="#{_anchor(root, advice.about)}">{about}</a>'
+    text = _code(advice.text)
+    # A sink may have any name, also that of a word which stands in there.
+    words = re.compile(rf"\b{re.escape(about)}\b")
+    if advice.about == root or not words.search(text):
+        return f"{link}: {text}"
+    return words.sub(link, text, count=1)
+
+
+def _code(text: str) -> str:
+    """Text with what stands between backticks as code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+
+
+def _step(step: Step, root: str, about: Mapping[str, int]) -> str:
+    inputs = "".join(_step(each, root, about) for each in step.inputs)
+    noted = f'<span class="note">{_count(about[step.name], "note")}</span>' if step.name in about else ""
+    stage = f'<span class="stage">stage {escape(step.stage)}</span>' if step.stage else ""
+    mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
+    return f"""<li>{_way(step)}<article class="{step.kind}" id="{_anchor(root, step.name)}">
+<header><b>{escape(step.name)}</b><span class="kind">{_WORDS[step.kind]}</span>{stage}{mode}{noted}</header>
+<p>{escape(step.title)}</p>
+{_states(step)}<dl>{"".join(map(_fact, _shown(step)))}</dl>
+</article>{f"<ul>{inputs}</ul>" if inputs else ""}</li>"""
+
+
+def _shown(step: Step) -> Iterator[Fact]:
+    # The way stands on the line to the next step.
+    return (fact for fact in step.facts if fact.text and fact.label != "goes on")
+
+
+def _fact(fact: Fact) -> str:
+    return f"<div><dt>{escape(fact.label)}</dt><dd>{escape(fact.text.replace(TIED, ' '))}</dd></div>"
+
+
+def _states(step: Step) -> str:
+    return f'<div class="states">{"".join(map(_state, step.state))}</div>' if step.state else ""
+
+
+def _state(state: State) -> str:
+    because = f" <i>because {escape(state.reason)}</i>" if state.reason else ""
+    order = f" · {state.order}" if state.order else ""
+    endless = ' class="endless"' if state.endless else ""
+    return f"""<div class="state"><h4>keeps {escape(state.of)} <span>{escape(state.name)}</span></h4>
+<div>{escape(state.layout)}{because}</div><small{endless}>{escape(state.kept)}{order}</small></div>
+"""
+
+
+def _way(step: Step) -> str:
+    """What stands on the line to the next step; nothing is done with the rows of a union, only with its inputs'."""
+    way = step.way
+    if way is None:
+        return ""
+    if step.kind == "union":
+        return '<div class="way unmoved">each input by itself</div>'
+    key = ", ".join(way.by)
+    words = {
+        "shuffled": f"shuffled by <code>{escape(key)}</code>" if key else "shuffled into one shard",
+        "same stage": "in the same stage, nothing is shuffled",
+        "every shard": "to every shard",
+        "unmoved": "nothing is shuffled",
+    }[way.how]
+    role = f"{way.role}, " if way.role != "input" else ""
+    first = "added up in each task, then " if way.adds_up else ""
+    return f'<div class="way {way.how.replace(" ", "-")}">{role}{first}{words}</div>'
+
+
+def _views(views: Mapping[str, str]) -> str:
+    if not views:
+        return ""
+    items = "".join(f"<h3>{escape(name)}</h3>{_sql(sql)}" for name, sql in views.items())
+    return f'<section class="views"><h2>Views</h2>{items}</section>'
+
+
+def _sql(sql: str) -> str:
+    """SQL with its words coloured."""
+    found, end = "", 0
+    for match in _SQL.finditer(sql):
+        found += f'{escape(sql[end : match.start()])}<span class="{match.lastgroup}">{escape(match.group())}</span>'
+        end = match.end()
+    return f"<pre>{found}{escape(sql[end:])}</pre>" if sql else ""

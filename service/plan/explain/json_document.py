@@ -1,0 +1,115 @@
+"""Descriptions as one JSON document. Its keys, listed in `KEYS`, stay as they are; new ones may come.
+
+{"format": 1, "job": "shop", "views": {}, "sinks": [{"name": "open", "kind": "sink", …, "inputs": [
+    {"name": "join_1", "kind": "join", …, "state": [{"name": "left", …}], "goes": {…}, "inputs": [{…}, {…}]}]}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.plan.explain.description import Description, State, Step, Way
+
+FORMAT = 1
+KEYS = {
+    "format": "of the document: the number of this format",
+    "job": "of the document: the job's name",
+    "views": "of the document: the job's views and their SQL",
+    "sinks": "of the document: the plan of each sink, in the order of the job",
+    "name": "of a sink, a step, a state, a column or a call",
+    "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, normalize or union",
+    "title": "what the step does, in one line",
+    "inputs": "the steps whose rows the step takes in, left before right",
+    "stage": "the last step of the stage that the step runs in; null for scans, unions and sinks, which keep nothing",
+    "state": "what the step keeps: name, of, layout, reason, ttl_ms, by_arrival",
+    "of": "of a state: whose rows it keeps",
+    "layout": "of a state: how rows are kept",
+    "reason": "of a state, a rank's strategy or a normalize: why; null where that goes without saying",
+    "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
+    "by_arrival": "of a state: whether changes count in their order of arrival, and of those of a key the last",
+    "goes": "how rows reach the next step: to, role, how, by, adds_up; null for a sink",
+    "to": "of goes: the next step",
+    "role": "of goes: left, right, input, or fact: what a NOT IN must know of its right side as a whole",
+    "how": "of goes: shuffled, same stage, every shard, or unmoved to the sink",
+    "by": "of goes: the columns that rows are shuffled by; none where they all go to one shard",
+    "adds_up": "of goes: whether rows are added up by group in each task before they are shuffled",
+    "mode": "of a sink or of what a step puts out: append, retract or upsert",
+    "needs_old_rows": "whether somebody further down needs the -U of updates",
+    "columns": "the columns that the step puts out, each with name and type",
+    "type": "of a column: its SQL type",
+    "unique_keys": "sets of columns that identify at most one row of what the step puts out",
+    "upsert_key": "the columns by which updates stay in order",
+    "partition_key": "what rows that share a shard are equal in; none for scans, and where there is one shard",
+    "filter": "the condition on the rows that the step puts out",
+    "drops_null_keys": "true where rows with a NULL in the next step's key are dropped, because they match nothing",
+    "computes": "the columns that are computed, each with its expression",
+    "reads": "of a scan: the columns that somebody reads, each with name and type",
+    "table": "of a scan: the table",
+    "topic": "of a scan or a sink: the topic",
+    "alias": "of a scan: what the query calls the table",
+    "table_mode": "of a scan: the table's mode",
+    "primary_key": "of a scan: the table's primary key",
+    "exact": "of a scan: whether the producer promises an exact changelog",
+    "join": "of a join: inner, left, right, full, semi, anti or not in",
+    "on": "of a join: its equal keys",
+    "condition": "of a join: what matches must fulfil besides",
+    "group_by": "of an aggregate: its group columns",
+    "calls": "of an aggregate: its calls, each with name and sql; none for DISTINCT",
+    "sql": "of a sink: its query; of a call: the call",
+    "function": "of a rank: row_number, rank or dense_rank",
+    "first": "of a rank: the first number that is kept",
+    "last": "of a rank: the last number that is kept",
+    "number": "of a rank: the column with the number, null where nobody reads it",
+    "partition_by": "of a rank: its partition",
+    "order_by": "of a rank: its order; `arrival` for the order of arrival",
+    "strategy": "of a rank: append, improving or retract",
+    "ties": "of a rank: `latest first` where the later arrival of equal rows counts",
+    "key": "of a sink: its key",
+    "delivery": "of a sink: exactly_once or at_least_once",
+    "advice": "of a sink: what could be cheaper or is to be watched: about (the step) and text",
+    "about": "of a piece of advice: the step",
+    "text": "of a piece of advice: what to know and what to do",
+}
+
+
+def document(job: str, views: Mapping[str, str], descriptions: Sequence[Description]) -> str:
+    """The document with the plans of these sinks."""
+    whole = {"format": FORMAT, "job": job, "views": dict(views), "sinks": [_sink(each) for each in descriptions]}
+    return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+def _sink(description: Description) -> dict[str, Any]:
+    advice = [{"about": each.about, "text": each.text} for each in description.advice]
+    return {**_step(description.root), "sql": description.sql, "advice": advice}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    said = {key: value for fact in step.facts for key, value in fact.values.items()}
+    return {
+        "name": step.name,
+        "kind": step.kind,
+        "title": step.title,
+        "stage": step.stage,
+        **step.values,
+        **said,
+        "state": [_state(each) for each in step.state],
+        "goes": None if step.way is None else _way(step.way),
+        "inputs": [_step(each) for each in step.inputs],
+    }
+
+
+def _state(state: State) -> dict[str, Any]:
+    return {
+        "name": state.name,
+        "of": state.of,
+        "layout": state.layout,
+        "reason": state.reason,
+        "ttl_ms": state.ttl_ms,
+        "by_arrival": bool(state.order),
+    }
+
+
+def _way(way: Way) -> dict[str, Any]:
+    return {"to": way.to, "role": way.role, "how": way.how, "by": list(way.by), "adds_up": way.adds_up}

@@ -1,0 +1,107 @@
+"""Descriptions as one Mermaid flowchart: steps as nodes, stages as subgraphs, edges with mode and key.
+
+A cylinder keeps state, a slanted box reads a topic, a framed one writes one. A solid edge is a shuffle or comes from a
+topic, a dotted one stays within its stage. With several sinks, each has a subgraph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from service.plan.explain.description import Description, Step
+
+_STYLES = (
+    "classDef state fill:#dbeafe,stroke:#2563eb,color:#172554",
+    "classDef scan fill:#f1f5f9,stroke:#64748b,color:#0f172a",
+    "classDef sink fill:#dcfce7,stroke:#16a34a,color:#052e16",
+    "classDef union fill:#fef9c3,stroke:#ca8a04,color:#422006",
+)
+
+
+def flowchart(descriptions: Sequence[Description]) -> str:
+    """The text of the chart."""
+    lines = ["flowchart LR"]
+    for number, each in enumerate(descriptions, 1):
+        if len(descriptions) == 1:
+            lines += _plan(each, "", "  ")
+        else:
+            lines.append(f'  subgraph plan_{number}["{_text(each.root.name)}"]')
+            lines += _plan(each, f"p{number}_", "    ")
+            lines.append("  end")
+    return "\n".join([*lines, *(f"  {style}" for style in _STYLES)])
+
+
+def _plan(description: Description, prefix: str, margin: str) -> Iterator[str]:
+    steps = list(description.root.walk())
+    ids = {id(step): prefix + name for step, name in zip(steps, _ids(steps), strict=True)}
+    stages: dict[str | None, list[Step]] = {}
+    for step in reversed(steps):
+        stages.setdefault(step.stage, []).append(step)
+    for stage, members in stages.items():
+        if stage is None:
+            yield from (f"{margin}{ids[id(step)]}{_shape(step)}" for step in members)
+            continue
+        yield f'{margin}subgraph {prefix}stage_{_plain(stage)}["stage {_text(stage)}"]'
+        yield from (f"{margin}  {ids[id(step)]}{_shape(step)}" for step in members)
+        yield f"{margin}end"
+    for step in steps:
+        for below in step.inputs:
+            arrow = "-.->" if below.way is not None and below.way.how == "same stage" else "-->"
+            yield f'{margin}{ids[id(below)]} {arrow}|"{_text(_edge(below, step))}"| {ids[id(step)]}'
+
+
+def _ids(steps: Sequence[Step]) -> Iterator[str]:
+    taken: set[str] = set()
+    for step in steps:
+        name = base = f"sink_{_plain(step.name)}" if step.kind == "sink" else _plain(step.name)
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken.add(name)
+        yield name
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
+
+
+def _shape(step: Step) -> str:
+    """The node's shape with its text, and its class."""
+    kept = [f"keeps {each.of}: {each.layout}" for each in step.state]
+    text = "<br/>".join(map(_text, [step.name, step.title, *kept]))
+    match step.kind:
+        case "sink":
+            return f'[["{text}"]]:::sink'
+        case "scan":
+            return f'[/"{text}"/]:::scan'
+        case "union":
+            return f'(["{text}"]):::union'
+        case _:
+            return f'[("{text}")]:::state'
+
+
+def _edge(below: Step, step: Step) -> str:
+    """What an edge says; of two with a union between them, the first says how rows move and the second whereto."""
+    way = below.way
+    assert way is not None, "all but the sink go somewhere"
+    role = f"{way.role}: " if way.role != "input" and step.kind != "union" else ""
+    if below.kind == "union":
+        return role + way.mode
+    match way.how:
+        case "same stage":
+            where = "same stage"
+        case "every shard":
+            where = "to every shard"
+        case "unmoved":
+            where = "not shuffled"
+        case "shuffled":
+            where = f"by {', '.join(way.by)}" if way.by else "into one shard"
+    return f"{role}{way.mode}, {'added up, ' if way.adds_up else ''}{where}"
+
+
+def _text(words: str) -> str:
+    """Text between quotes, with Mermaid's own codes for what has a meaning there."""
+    codes = {"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
+    return "".join(codes.get(each, each) for each in " ".join(words.split()))

@@ -1,0 +1,39 @@
+"""A plan for people and for programs (`rowkind explain`).
+
+It says for every step what comes out of it, which kinds of changes, under which keys, and where there is state: how it
+is laid out, for how long it is kept, and why. One description is made of the plan, and each format is written from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from service.job.model import Job
+from service.plan.explain.facts import describe
+from service.plan.explain.html import page
+from service.plan.explain.json_document import document
+from service.plan.explain.mermaid import flowchart
+from service.plan.explain.text import text
+from service.plan.physical import Sink
+
+Format = Literal["text", "json", "mermaid", "html"]
+
+
+def explain(sink: Sink) -> str:
+    """The plan of one sink as a tree, with advice below it."""
+    return text(describe(sink))
+
+
+def render(job: Job, sinks: Sequence[Sink], form: Format) -> str:
+    """The plans of some sinks of a job, in one document."""
+    descriptions = [describe(sink, job.sinks[sink.name].sql) for sink in sinks]
+    match form:
+        case "text":
+            return "\n\n".join(map(text, descriptions))
+        case "json":
+            return document(job.name, job.views, descriptions)
+        case "mermaid":
+            return flowchart(descriptions)
+        case "html":
+            return page(job.name, job.views, descriptions)

@@ -1,0 +1,58 @@
+"""A description as text: the tree from the sink down to the topics, and advice below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from service.plan.explain.description import Description, Step
+from service.plan.explain.facts import TIED
+
+_WIDTH = 100
+_LABEL = 15
+
+
+def text(description: Description) -> str:
+    """The plan of one sink."""
+    root = description.root
+    lines = [f"sink {root.name}: {root.title}", *_facts("│ ", root)]
+    lines += _tree(root.inputs[0], "└─ ", "   ")
+    if description.advice:
+        lines += ["", "advice"]
+        for each in description.advice:
+            lines += _wrapped("- ", "  ", each.text)
+    return "\n".join(lines)
+
+
+def _tree(step: Step, first: str, rest: str) -> list[str]:
+    margin = rest + ("│ " if step.inputs else "  ")
+    lines = _wrapped(first, f"{margin}      ", f"{step.name}: {step.title}")
+    lines += _facts(margin, step)
+    for number, below in enumerate(step.inputs):
+        last = number == len(step.inputs) - 1
+        lines += _tree(below, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+    return lines
+
+
+def _facts(margin: str, step: Step) -> Iterator[str]:
+    facts = [(fact.label, fact.text) for fact in step.facts if fact.text]
+    facts[_before_outcome(step) : _before_outcome(step)] = [
+        (f"keeps {each.name}" if len(step.state) > 1 else "keeps", each.sentence) for each in step.state
+    ]
+    for label, words in facts:
+        yield from _wrapped(f"{margin}  {label:<{_LABEL}}", f"{margin}  {'':<{_LABEL}}", words)
+
+
+def _before_outcome(step: Step) -> int:
+    own = ("reads", "table", "and", "strategy", "ties", "needed")
+    return sum(fact.label in own for fact in step.facts)
+
+
+def _wrapped(first: str, rest: str, words: str) -> list[str]:
+    """The text in lines of a readable width, broken at spaces outside of names and types."""
+    lines, line = [], first
+    for number, word in enumerate(words.split(" ")):
+        if len(line) + len(word) + 1 > _WIDTH and number and line.strip("│ ") and line != rest:
+            lines.append(line.rstrip())
+            line = rest
+        line += word if line in (first, rest) else f" {word}"
+    return [each.replace(TIED, " ") for each in (*lines, line.rstrip())]

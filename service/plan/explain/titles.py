@@ -1,0 +1,113 @@
+"""What each node of a plan does, in one line of SQL words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operators.semi_join import HAS_NULL
+from service.plan.explain.state import called
+from service.plan.physical import Aggregate, AggregateCall, Join, Node, Normalize, Rank, Scan, Union
+from service.plan.scalar.scalars import resolved, show
+
+_JOINS = {"semi": "SEMI", "anti": "ANTI", "not in": "NULL-AWARE ANTI"}
+
+
+def title(node: Node) -> str:
+    """The line behind the node's name."""
+    match node:
+        case Scan():
+            alias = "" if node.alias == node.table else f" AS {node.alias}"
+            return f"table {node.table}{alias} from topic {node.topic}"
+        case Join():
+            kind = _JOINS.get(node.kind, node.kind.upper())
+            on = " AND ".join(_pairs(node))
+            return f"{kind} JOIN ON {on}" if on else f"{kind} JOIN without an equal key"
+        case Aggregate():
+            return _fact(node) if node.calc.key.constant is not None else _aggregate(node)
+        case Rank():
+            return _deduplicate(node) if node.deduplicates else _rank(node)
+        case Normalize():
+            return f"exact changes of {called(node.input)}"
+        case Union():
+            return f"UNION ALL of {len(node.inputs)} inputs"
+
+
+def titled_values(node: Node) -> dict[str, Any]:
+    """What the title says, for programs."""
+    match node:
+        case Scan():
+            return {
+                "table": node.table,
+                "topic": node.topic,
+                "alias": node.alias,
+                "table_mode": node.mode,
+                "primary_key": list(node.primary_key),
+                "exact": node.exact,
+            }
+        case Join():
+            return {"join": node.kind, "on": _pairs(node)}
+        case Aggregate():
+            calls = [{"name": call.name, "sql": _written(call)} for call in node.aggregation.calls]
+            return {"group_by": _group(node), "calls": calls}
+        case Rank():
+            return {
+                "function": node.function,
+                "first": node.first,
+                "last": node.last,
+                "number": node.number,
+                "partition_by": list(node.partition),
+                "order_by": list(node.order),
+            }
+        case Normalize() | Union():
+            return {}
+
+
+def _pairs(node: Join) -> list[str]:
+    left, right = node.left.calc.key, node.right.calc.key
+    pairs = zip(left.parts, right.parts, left.null_safe, strict=True)
+    return [f"{a.text} {'<=>' if null_safe else '='} {b.text}" for a, b, null_safe in pairs]
+
+
+def _group(node: Aggregate) -> list[str]:
+    return [show(resolved(name)) for name in node.aggregation.group]
+
+
+def _aggregate(node: Aggregate) -> str:
+    calls = ", ".join(map(_call, node.aggregation.calls))
+    group = ", ".join(_group(node))
+    if not calls:
+        return f"DISTINCT {group}" if group else "one row, whatever the rows are"
+    return f"{calls} over all rows" if node.aggregation.is_global else f"{calls} GROUP BY {group}"
+
+
+def _fact(node: Aggregate) -> str:
+    what = "NULLs" if node.calc.key.constant == HAS_NULL else "rows"
+    return f"whether {called(node.input)} has {what}"
+
+
+def _call(call: AggregateCall) -> str:
+    return f"{_written(call)} AS {show(resolved(call.name))}"
+
+
+def _written(call: AggregateCall) -> str:
+    # Where the plan itself wants to count, there is no call in the SQL.
+    return "COUNT(*)" if call.function == "count" and not call.arguments and call.filter is None else call.text
+
+
+def _rank(node: Rank) -> str:
+    numbers = str(node.first) if node.first == node.last else f"{node.first} to {node.last}"
+    partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
+    order = f" ORDER BY {', '.join(node.order)}" if node.order else ""
+    number = f" AS {show(resolved(node.number))}" if node.number is not None else ""
+    return f"{node.function.upper()} {numbers}{partition}{order}{number}"
+
+
+def _deduplicate(node: Rank) -> str:
+    per = f" per {', '.join(node.partition)}" if node.partition else " of all"
+    if len(node.order) != 1:
+        by = f" by {', '.join(node.order)}" if node.order else ""
+        return f"the first row{by}{per}"
+    (order,) = node.order
+    plain = order.removesuffix(" DESC")
+    which = "first" if plain == order else "last"
+    return f"the {which} row to arrive{per}" if plain == "arrival" else f"the {which} row by {plain}{per}"

@@ -1,0 +1,95 @@
+"""What a sink asks of its query.
+
+append    a result that is never updated or deleted from
+upsert    a key that is a unique key of the result and never NULL
+retract   nothing; a key, if there is one, only names the columns of the topic's key
+"""
+
+from __future__ import annotations
+
+from service.plan.columns import columns
+from service.plan.errors import Refusal
+from service.plan.logical import Aggregate, Join, Query, Rank, Scan, inputs
+from service.plan.sql.scope import near
+from service.plan.traits.changelog_modes import updating
+from service.plan.traits.unique_keys import in_order, unique_keys
+
+
+def check_sink(query: Query) -> Query:
+    """The query unchanged. Raises Refusal."""
+    sink, result = query.sink, columns(query.root)
+    for column in sink.key:
+        if column not in result:
+            raise Refusal(f"{column!r} is not a column of the result{near(column, result)}", field="key")
+        if not result[column].orderable:
+            raise Refusal(f"{column!r} is {result[column].sql}, which cannot be part of a key", field="key")
+    if sink.mode == "append":
+        _check_append(query)
+    if sink.mode == "upsert":
+        _check_unique(query)
+        for column in sink.key:
+            if result[column].nullable:
+                raise Refusal(
+                    f"the key column {column!r} may be NULL, and a row whose key is NULL cannot be replaced: use a "
+                    f"column that is NOT NULL, or give the sink mode retract",
+                    field="key",
+                )
+    return query
+
+
+def _check_append(query: Query) -> None:
+    match updating(query.root):
+        case None:
+            return
+        case Join(kind="anti" | "not in") as join:
+            raise Refusal(
+                "an append sink takes inserts only, but a row without a match is taken back once a match comes: give "
+                "the sink mode retract or upsert",
+                join.at,
+            )
+        case Aggregate() as aggregate:
+            raise Refusal(
+                "an append sink takes inserts only, but the row of a group changes with every row that comes to it: "
+                "give the sink mode upsert with the group as key, or retract",
+                aggregate.at,
+            )
+        case Rank() as rank:
+            raise Refusal(
+                "an append sink takes inserts only, but a row leaves the range when another one takes its place: give "
+                "the sink mode upsert or retract",
+                rank.at,
+            )
+        case Join() as join:
+            raise Refusal(
+                f"an append sink takes inserts only, but this {join.kind.upper()} JOIN takes back the row padded with "
+                f"NULLs once a match comes: write an INNER JOIN, or give the sink mode retract or upsert",
+                join.at.this,
+            )
+        case Scan() as scan:
+            raise Refusal(
+                f"an append sink takes inserts only, but {scan.source.table} is a table with mode {scan.source.mode}, "
+                f"whose rows change: give the sink mode retract or upsert",
+                scan.at,
+            )
+
+
+def _check_unique(query: Query) -> None:
+    unique = unique_keys(query.root)
+    if any(key <= set(query.sink.key) for key in unique):
+        return
+    found = " or ".join(f"({', '.join(key)})" for key in in_order(unique, query.root))
+    raise Refusal(
+        f"the sink's key ({', '.join(query.sink.key)}) does not identify a row of the result, "
+        + (f"whose unique key is {found}: use that one" if found else "which has no unique key that the query selects")
+        + ("" if found else _advice(query))
+        + ". Or say with `on_conflict: last` or `first` which of several rows with that key stands",
+        field="key",
+    )
+
+
+def _advice(query: Query) -> str:
+    (below,) = inputs(query.root)
+    keys = in_order(unique_keys(below), below)
+    if not keys:
+        return ": give the tables a primary_key, or the sink mode retract"
+    return f": select {' and '.join(keys[0])}, or give the sink mode retract"

@@ -1,0 +1,44 @@
+"""How each rank keeps its input.
+
+append       its input only inserts: rows that have fallen out of the range never come back
+improving    its input replaces rows by a unique key, none is deleted, and none ever moves to the back of its partition
+retract      anything else: every row is kept, because a deletion may bring any of them into the range
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.plan.logical import Node, Query, Rank, with_inputs
+from service.plan.traits.changelog_modes import produced
+from service.plan.traits.monotonic import Monotonic, monotonic
+
+
+def choose_rank_strategies(query: Query) -> Query:
+    """Ranks with their strategy and why it was chosen."""
+    return replace(query, root=_visit(query.root))
+
+
+def _visit(node: Node) -> Node:
+    node = with_inputs(node, _visit)
+    if not isinstance(node, Rank):
+        return node
+    below = node.input.input
+    if produced(below) == "append":
+        return replace(node, strategy="append", reason="its input only inserts, so what falls out never comes back")
+    rows = monotonic(below)
+    if rows is not None and _improves(node, rows):
+        return replace(
+            node,
+            strategy="improving",
+            identity=rows.key,
+            reason="rows are replaced by their unique key and only ever move to the front, so what falls out comes "
+            "back by itself",
+        )
+    reason = "its input updates and deletes rows, so any row may come into the range"
+    return replace(node, strategy="retract", reason=reason)
+
+
+def _improves(rank: Rank, rows: Monotonic) -> bool:
+    constant = all(rows.directions.get(column) == "constant" for column in rank.partition)
+    return rank.function != "dense_rank" and constant and bool(rank.order) and all(map(rows.improves, rank.order))

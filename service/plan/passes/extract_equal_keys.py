@@ -1,0 +1,64 @@
+"""Equal keys: `left = right` among the conditions of a join becomes part of its key.
+
+Both sides are cast to the type in which Spark SQL compares them, so that equal values have equal key bytes: 1 = 1L, and
+1.0 = 1.00 as decimals. The rest of the condition is evaluated on pairs of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.columns import by_name, columns
+from service.plan.errors import Refusal
+from service.plan.logical import EqualKey, Join, Node, Query, reads, with_inputs
+from service.plan.scalar import types
+from service.plan.scalar.scalars import Columns, compile_scalar
+
+
+def extract_equal_keys(query: Query) -> Query:
+    """Joins with their equalities as keys. Raises Refusal for types that cannot be compared."""
+    return replace(query, root=_visit(query.root))
+
+
+def _visit(node: Node) -> Node:
+    node = with_inputs(node, _visit)
+    if not isinstance(node, Join):
+        return node
+    left, right = columns(node.left.input), columns(node.right.input)
+    below = by_name(left | right)
+    keys: list[EqualKey] = []
+    rest: list[exp.Expr] = []
+    for each in node.condition:
+        sides = _sides(each, set(left), set(right))
+        if sides is None:
+            rest.append(each)
+        else:
+            keys.append(EqualKey(*sides, _type(each, *sides, below), isinstance(each, exp.NullSafeEQ)))
+    return replace(node, keys=tuple(keys), condition=tuple(rest))
+
+
+def _sides(condition: exp.Expr, left: set[str], right: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
+    """The two operands of an equality between the sides, left first."""
+    condition = condition.unnest()
+    if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
+        return None
+    for a, b in ((condition.left, condition.right), (condition.right, condition.left)):
+        if reads(a) and reads(b) and reads(a) <= left and reads(b) <= right:
+            return a, b
+    return None
+
+
+def _type(condition: exp.Expr, left: exp.Expr, right: exp.Expr, below: Columns) -> Type:
+    a, b = compile_scalar(left, below).type, compile_scalar(right, below).type
+    if a.required == b.required and a.orderable:
+        return a.required
+    for side, type_ in ((left, a), (right, b)):
+        if types.family(type_) is None:
+            raise Refusal(f"a {type_.sql} cannot be compared with another type yet", side)
+    common = types.common(a, b)
+    if common is None:
+        raise Refusal(f"{a.sql} and {b.sql} do not go together here: write a CAST on one of them", condition)
+    return common

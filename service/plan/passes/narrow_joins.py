@@ -1,0 +1,86 @@
+"""Outer joins that only inner rows survive become inner joins.
+
+A condition further up that is never true of a padded row (`p.paid > 10` above a LEFT JOIN of p) removes every pad: the
+join is run without them, which needs neither match counts nor pads, and lets filters sink on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from service.plan.columns import columns
+from service.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Normalize,
+    Project,
+    Query,
+    Rank,
+    Scan,
+    Union,
+    Window,
+    reads,
+    substitute,
+)
+from service.plan.physical import JoinKind
+from service.plan.traits.null_rejection import rejects
+
+_FEWER: dict[JoinKind, dict[tuple[bool, bool], JoinKind]] = {
+    "left": {(False, True): "inner", (True, True): "inner"},
+    "right": {(True, False): "inner", (True, True): "inner"},
+    "full": {(True, False): "left", (False, True): "right", (True, True): "inner"},
+}
+"""By join kind, and by whether padded left and padded right columns are rejected: the join kind that is left."""
+
+
+def narrow_joins(query: Query) -> Query:
+    """Outer joins made inner, left or right where a condition above allows it."""
+    return replace(query, root=_narrow(query.root, ()))
+
+
+def _narrow(node: Node, above: Sequence[exp.Expr]) -> Node:
+    """`above` are conditions that remove every row of `node` for which they are not true."""
+    match node:
+        case Scan():
+            return node
+        case Filter():
+            return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
+        case Project():
+            return replace(node, input=_narrow(node.input, [substitute(each, node.outputs) for each in above]))
+        case Join():
+            return _narrow_join(node, above)
+        case Window():
+            return replace(node, input=_narrow(node.input, _about(above, node.partition)))
+        case Aggregate():
+            return replace(node, input=replace(node.input, input=_narrow(node.input.input, _about(above, node.group))))
+        case Union():
+            return replace(node, inputs=tuple(_narrow(each, above) for each in node.inputs))
+        case Rank() | Normalize():
+            raise AssertionError("joins are narrowed before ranks and old rows are thought of")
+
+
+def _about(above: Sequence[exp.Expr], group: Sequence[str]) -> list[exp.Expr]:
+    """The conditions that remove whole groups or partitions."""
+    return [each for each in above if reads(each) and reads(each) <= set(group)]
+
+
+def _narrow_join(node: Join, above: Sequence[exp.Expr]) -> Join:
+    left, right = set(columns(node.left.input)), set(columns(node.right.input))
+    rejected = any(rejects(each, left) for each in above), any(rejects(each, right) for each in above)
+    kind = _FEWER.get(node.kind, {}).get(rejected, node.kind)
+    # A row for which the ON condition can never be true only matters to a join that pads it.
+    to_left = [*(() if kind in ("right", "full") else above)]
+    to_left += node.condition if kind in ("inner", "right", "semi") else ()
+    to_right = [*(above if kind in ("inner", "right") else ())]
+    to_right += node.condition if kind in ("inner", "left", "semi", "anti") else ()
+    return replace(
+        node,
+        kind=kind,
+        left=replace(node.left, input=_narrow(node.left.input, to_left)),
+        right=replace(node.right, input=_narrow(node.right.input, to_right)),
+    )

@@ -1,0 +1,86 @@
+"""Normalize where a consumer needs old rows that a table does not bring.
+
+An upsert table never says which row an update replaces, and a retract table with a primary key may send a bare +U, or
+take back what was not there, unless the job says that it is exact. That does no harm where the consumer finds the old
+row itself: by a key that no update can change (FLINK-38579 is what comes of less). Elsewhere the old row would stay for
+ever, and a Normalize between the two keeps the table's rows and puts in what is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.plan.logical import Aggregate, Join, Node, Normalize, Project, Query, Rank, Scan, Side, Union, with_inputs
+from service.plan.traits.changelog_modes import base
+from service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
+
+
+def normalize_inputs(query: Query) -> Query:
+    """The query with a Normalize above each table whose consumer cannot do without."""
+    root = _visit(query.root)
+    reason = _needed_by_sink(query, root)
+    return replace(query, root=_normalized(root, reason) if reason else root)
+
+
+def _visit(node: Node) -> Node:
+    node = with_inputs(node, _visit)
+    match node:
+        case Join(kind="not in"):
+            right = _side(node.right, "NOT IN counts rows and NULLs", counted=True)
+            return replace(node, left=_join_side(node, node.left), right=right)
+        case Join():
+            return replace(node, left=_join_side(node, node.left), right=_join_side(node, node.right))
+        case Aggregate():
+            return replace(node, input=_side(node.input, "an aggregate adds up exact changes", counted=True))
+        case Rank():
+            return replace(node, input=_side(node.input, "a rank finds rows by their content", counted=False))
+        case Union():
+            reason = "a union has no key by which rows replace each other"
+            return replace(
+                node,
+                inputs=tuple(
+                    _normalized(each, reason) if _incomplete(each) or _unchecked(each) else each for each in node.inputs
+                ),
+            )
+    return node
+
+
+def _side(side: Side, reason: str, *, counted: bool) -> Side:
+    needs = _incomplete(side.input) or (counted and _unchecked(side.input))
+    return replace(side, input=_normalized(side.input, reason)) if needs else side
+
+
+def _join_side(join: Join, side: Side) -> Side:
+    if not _incomplete(side.input) or keeps_key(join, side):
+        return side
+    return replace(side, input=_normalized(side.input, "an update may change the key of the join"))
+
+
+def _incomplete(node: Node) -> bool:
+    """Whether updates may come without the old row."""
+    scan = base(node)
+    return isinstance(scan, Scan) and scan.source.replaces and not scan.source.exact
+
+
+def _unchecked(node: Node) -> bool:
+    """Whether rows may be taken back that are not there."""
+    scan = base(node)
+    return isinstance(scan, Scan) and scan.source.mode == "retract" and not scan.source.exact
+
+
+def _needed_by_sink(query: Query, root: Node) -> str:
+    if not _incomplete(root):
+        return ""
+    if query.sink.mode == "retract":
+        return "a retract sink writes old rows"
+    if query.sink.mode == "upsert" and frozenset(query.sink.key) not in unique_keys(root):
+        return "the sink's key is not the table's"
+    return ""
+
+
+def _normalized(node: Node, reason: str) -> Node:
+    """A Normalize below the projections of `node`, which need not keep the primary key, and above its filters."""
+    if isinstance(node, Project):
+        return replace(node, input=_normalized(node.input, reason))
+    keys = in_order(unique_keys(node), node)
+    return Normalize(Side(node), keys[0] if keys else (), reason)

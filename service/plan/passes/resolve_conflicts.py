@@ -1,0 +1,34 @@
+"""An upsert sink over rows that its key does not identify: one of them stands for each key, if the job says which.
+
+`on_conflict: last` keeps the row that arrived last, `first` the one that arrived first. It is ROW_NUMBER() = 1 by
+arrival, so that another row takes the place of one that is deleted. (Flink's SinkUpsertMaterializer keeps the last.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.plan.logical import Order, Project, Query, Rank, Side
+from service.plan.scalar.scalars import resolved
+from service.plan.traits.unique_keys import unique_keys
+
+
+def resolve_conflicts(query: Query) -> Query:
+    """The query with a rank below the sink where its key needs one."""
+    sink = query.sink
+    known = set(sink.key) <= set(query.outputs)
+    if sink.on_conflict == "refuse" or not known or any(key <= set(sink.key) for key in unique_keys(query.root)):
+        return query
+    last = sink.on_conflict == "last"
+    rank = Rank(
+        input=Side(query.root),
+        function="row_number",
+        partition=sink.key,
+        order=(Order(None, descending=last),),
+        first=1,
+        last=1,
+        number=None,
+        at=query.select,
+        ties="latest first" if last else "earliest first",
+    )
+    return replace(query, root=Project(rank, {name: resolved(name) for name in query.outputs}))

@@ -1,0 +1,1 @@
+"""Scalar expressions: Spark SQL in meaning, DuckDB SQL in writing."""

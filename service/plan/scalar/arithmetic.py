@@ -1,0 +1,211 @@
+"""Arithmetic: signs, quotients, remainders and bits, of whole numbers, decimals and doubles, with Spark's types.
+
+A decimal result that could have more than 38 digits loses digits behind the point, down to six, as in Spark. Where that
+makes DuckDB's 128 bits too few on the way, `service.kernels.decimals` computes it digit by digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.errors import Refusal
+from service.plan.scalar import types
+from service.plan.scalar.compiler import Compiler, Rule
+from service.plan.scalar.intervals import moved
+from service.plan.scalar.typed import Typed, converted, nullable
+from service.plan.scalar.types import BIGINT, DOUBLE, INT, common, family
+
+_SIGNS: Mapping[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_BITS: Mapping[type[exp.Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+_SHIFTS: Mapping[type[exp.Expr], str] = {
+    exp.BitwiseLeftShift: "spark_shift_left",
+    exp.BitwiseRightShift: "spark_shift_right",
+}
+_BOTH = ("this", "expression")
+_MOST = 38
+_LEAST_SCALE = 6
+
+
+def number_type(text: str) -> Type | None:
+    """The type of a number written out; None for a decimal of too many digits. Raises ValueError for no number."""
+    digits = text.removeprefix("-")
+    if "e" in digits.lower():
+        float(digits)
+        return DOUBLE
+    if "." in digits:
+        whole, _, fraction = digits.partition(".")
+        whole = whole.lstrip("0")
+        int(whole + fraction or "0")
+        return types.decimal(max(len(whole) + len(fraction), 1), len(fraction))
+    number = int(text)
+    if -(2**31) <= number < 2**31:
+        return INT
+    return BIGINT if -(2**63) <= number < 2**63 else types.decimal(len(digits), 0)
+
+
+def calculated(sign: str, left: Typed, right: Typed, *, strict: bool = True) -> Typed:
+    """`left sign right` of two numbers; not `strict` is TRY_ADD and its kin."""
+    families = {family(left.type), family(right.type)}
+    if "decimal" in families and "float" not in families:
+        return _of_decimals(sign, left, right, strict=strict)
+    type_ = DOUBLE if sign == "/" else common(left.type, right.type)
+    assert type_ is not None, "numbers have a common type"
+    a, b = converted(left, type_).sql, converted(right, type_).sql
+    result = nullable(type_, left, right)
+    if sign in ("/", "%") and (not strict or family(type_) == "float"):
+        # DuckDB refuses to divide whole numbers by zero by itself.
+        zero = _by_zero(a, sign) if strict else "NULL"
+        opposite = f"WHEN {b} = -1 THEN 0 * {a} " if family(type_) == "integer" else ""
+        return Typed(
+            f"(CASE WHEN {b} = 0 THEN {zero} {opposite}ELSE {a} {sign} {b} END)", _lossy(result, strict=strict)
+        )
+    if sign == "%":
+        # The least number has no opposite, so that DuckDB refuses to divide it by -1.
+        return Typed(f"(CASE WHEN {b} = -1 THEN 0 * {a} ELSE {a} % {b} END)", result)
+    if not strict and family(type_) == "integer":
+        wide = f"CAST({a} AS HUGEINT) {sign} {b}"
+        return Typed(f"TRY_CAST({wide} AS {types.duckdb(type_)})", result.as_nullable())
+    return Typed(f"({a} {sign} {b})", result)
+
+
+def _lossy(type_: Type, *, strict: bool) -> Type:
+    return type_ if strict else type_.as_nullable()
+
+
+def _by_zero(left: str, sign: str) -> str:
+    other = "TRY_DIVIDE" if sign == "/" else "TRY_MOD"
+    return f"CASE WHEN {left} IS NOT NULL THEN error('division by zero: {other} makes it NULL') END"
+
+
+def _of_decimals(sign: str, left: Typed, right: Typed, *, strict: bool) -> Typed:
+    a, b = _exactly(left), _exactly(right)
+    precision, scale = _digits(sign, a, b)
+    type_ = _bounded(precision, scale)
+    result = _lossy(nullable(type_, left, right), strict=strict)
+    x, y = converted(left, a).sql, converted(right, b).sql
+    if not strict and sign in ("/", "%"):
+        y = f"CAST(nullif({y}, 0) AS {b.sql})"
+    word = "CAST" if strict else "TRY_CAST"
+    if type_.scale < scale:
+        inner = f"spark_decimal_{_NAMES[sign]}(CAST({x} AS VARCHAR), CAST({y} AS VARCHAR), {type_.scale})"
+    elif sign == "/":
+        shifted = f"({_unscaled(x, a)} * {10 ** (scale + b.scale - a.scale)}::HUGEINT)"
+        quotient = f"spark_half_up({shifted}, {_unscaled(y, b)})"
+        inner = f"CAST({quotient} AS DECIMAL(38,0)) * CAST('0.{'1'.rjust(scale, '0')}' AS DECIMAL({scale},{scale}))"
+    elif sign == "*":
+        inner = f"{x} * {y}"
+    else:
+        same = _bounded(max(a.precision - a.scale, b.precision - b.scale) + max(a.scale, b.scale), scale)
+        inner = f"CAST({x} AS {same.sql}) {sign} CAST({y} AS {same.sql})"
+    return Typed(f"{word}({inner} AS {type_.sql})", result)
+
+
+_NAMES = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "remainder"}
+
+
+def _digits(sign: str, a: Type, b: Type) -> tuple[int, int]:
+    """How many digits a result can have, and how many of them behind the point."""
+    match sign:
+        case "*":
+            return a.precision + b.precision + 1, a.scale + b.scale
+        case "/":
+            scale = max(_LEAST_SCALE, a.scale + b.precision + 1)
+            return a.precision - a.scale + b.scale + scale, scale
+        case "%":
+            scale = max(a.scale, b.scale)
+            return min(a.precision - a.scale, b.precision - b.scale) + scale, scale
+    scale = max(a.scale, b.scale)
+    return max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale
+
+
+def _bounded(precision: int, scale: int) -> Type:
+    """The type that Spark takes: of more than 38 digits, those behind the point go first, but six stay."""
+    if precision > _MOST:
+        scale = max(_MOST - (precision - scale), min(scale, _LEAST_SCALE))
+    found = types.decimal(min(precision, _MOST), scale)
+    assert found is not None, "the precision is within bounds"
+    return found
+
+
+def _unscaled(sql: str, type_: Type) -> str:
+    """The digits of a decimal as a HUGEINT."""
+    if type_.precision + type_.scale < _MOST:
+        return f"CAST({sql} * {10**type_.scale} AS HUGEINT)"
+    return f"CAST(replace(CAST({sql} AS VARCHAR), '.', '') AS HUGEINT)"
+
+
+def _exactly(value: Typed) -> Type:
+    """The decimal of a whole number or decimal; Spark takes one written out for the smallest that holds it."""
+    if value.literal is not None and family(value.type) == "integer":
+        found = types.decimal(len(value.literal.lstrip("+-")), 0)
+    else:
+        found = types.as_decimal(value.type)
+    assert found is not None, "whole numbers and decimals have a decimal"
+    return found
+
+
+def _arithmetic(compiler: Compiler, node: exp.Binary) -> Typed:
+    if isinstance(node, exp.Add | exp.Sub) and (found := moved(compiler, node)) is not None:
+        return found
+    left, right = compiler.numbers(node.left, node.right)
+    return calculated(_SIGNS[type(node)], left, right)
+
+
+def _whole_quotient(compiler: Compiler, node: exp.IntDiv) -> Typed:
+    left, right = compiler.numbers(node.left, node.right)
+    if "float" in (family(left.type), family(right.type)):
+        raise Refusal("DIV takes whole numbers and decimals: write CAST(a / b AS BIGINT)", node)
+    if family(left.type) == family(right.type) == "integer":
+        a, b = converted(left, BIGINT).sql, converted(right, BIGINT).sql
+        return Typed(f"({a} // {b})", nullable(BIGINT, left, right))
+    texts = ", ".join(f"CAST({converted(value, _exactly(value)).sql} AS VARCHAR)" for value in (left, right))
+    return Typed(f"CAST(spark_decimal_quotient({texts}, 0) AS BIGINT)", nullable(BIGINT, left, right))
+
+
+def _minus(compiler: Compiler, node: exp.Neg) -> Typed:
+    if isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return compiler.compile(exp.Literal(this=f"-{node.this.this}", is_string=False))
+    (value,) = compiler.numbers(node.this)
+    return Typed(f"(-{value.sql})", value.type)
+
+
+def _integers(compiler: Compiler, node: exp.Expr, *parts: exp.Expr) -> list[Typed]:
+    values = compiler.numbers(*parts)
+    if any(family(value.type) != "integer" for value in values):
+        raise Refusal("bits are those of whole numbers: write CAST(… AS BIGINT)", node)
+    return values
+
+
+def _bits(compiler: Compiler, node: exp.Binary) -> Typed:
+    left, right = _integers(compiler, node, node.left, node.right)
+    type_ = common(left.type, right.type)
+    assert type_ is not None, "whole numbers have a common type"
+    a, b = converted(left, type_).sql, converted(right, type_).sql
+    sql = f"xor({a}, {b})" if isinstance(node, exp.BitwiseXor) else f"({a} {_BITS[type(node)]} {b})"
+    return Typed(sql, nullable(type_, left, right))
+
+
+def _not_bits(compiler: Compiler, node: exp.BitwiseNot) -> Typed:
+    (value,) = _integers(compiler, node, node.this)
+    return Typed(f"(~{value.sql})", value.type)
+
+
+def _shift(compiler: Compiler, node: exp.Binary) -> Typed:
+    value, count = _integers(compiler, node, node.left, node.right)
+    if count.type.required != INT:
+        raise Refusal("the number of bits to shift by is an INT", node)
+    kernel = f"{_SHIFTS[type(node)]}_{'int' if value.type.required == INT else 'bigint'}"
+    return Typed(f"{kernel}({value.sql}, {count.sql})", nullable(value.type.required, value, count))
+
+
+RULES: Mapping[type[exp.Expr], Rule] = {
+    exp.Neg: (_minus, ("this",)),
+    **dict.fromkeys(_SIGNS, (_arithmetic, _BOTH)),
+    exp.IntDiv: (_whole_quotient, _BOTH),
+    **dict.fromkeys(_BITS, (_bits, _BOTH)),
+    exp.BitwiseNot: (_not_bits, ("this",)),
+    **dict.fromkeys(_SHIFTS, (_shift, _BOTH)),
+}

@@ -1,0 +1,79 @@
+"""Calls of functions by the name the user wrote, whatever node the parser makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal, word
+from service.plan.scalar.compiler import Compiler, Rule
+from service.plan.scalar.functions import FUNCTIONS, REFUSED
+from service.plan.scalar.functions.function import call
+from service.plan.scalar.typed import Typed
+from service.plan.scalar.types import STRING
+
+
+def _called(compiler: Compiler, node: exp.Func) -> Typed:
+    name = word(node)
+    parts = list(node.expressions) if isinstance(node, exp.Anonymous) else []
+    known = FUNCTIONS.get(name)
+    if known is None or (not parts and name in REFUSED):
+        reason = REFUSED.get(name)
+        raise Refusal(f"the function {name} is not supported{f': {reason}' if reason else ''}", node)
+    return call(compiler, node, name, parts, known)
+
+
+def _spelled(compiler: Compiler, node: exp.Expr) -> Typed:
+    """A function with a syntax of its own."""
+    name, parts = _named(node)
+    return call(compiler, node, name, parts, FUNCTIONS[name])
+
+
+def _named(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
+    match node:
+        case exp.Trim():
+            side = str(node.args.get("position") or "BOTH").upper()
+            name = {"LEADING": "LTRIM", "TRAILING": "RTRIM"}.get(side, "BTRIM")
+            taken = node.args.get("expression")
+            if taken is None:
+                return name, [node.this]
+            return name, [node.this, taken] if name == "BTRIM" else [taken, node.this]
+        case exp.Substring():
+            return "SUBSTRING", [node.this, *_given(node, "start", "length")]
+        case exp.StrPosition():
+            return "POSITION", [node.args["substr"], node.this, *_given(node, "position")]
+        case exp.Overlay():
+            return "OVERLAY", [node.this, node.expression, *_given(node, "from_", "for_")]
+        case exp.DPipe():
+            return "CONCAT", [node.this, node.expression]
+        case exp.Concat():
+            return "CONCAT", node.expressions
+        case exp.RegexpLike():
+            return "RLIKE", [node.this, node.expression]
+        case _:
+            return "EXTRACT", [node.this, node.expression]
+
+
+def _given(node: exp.Expr, *names: str) -> list[exp.Expr]:
+    return [node.args[name] for name in names if node.args.get(name) is not None]
+
+
+def _unit(_: Compiler, node: exp.Var) -> Typed:
+    return Typed("", STRING, node.name)
+
+
+RULES: Mapping[type[exp.Expr], Rule] = {
+    **dict.fromkeys(
+        (exp.Anonymous, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentUser), (_called, ("this", "expressions"))
+    ),
+    exp.Trim: (_spelled, ("this", "expression", "position")),
+    exp.Substring: (_spelled, ("this", "start", "length")),
+    exp.StrPosition: (_spelled, ("this", "substr", "position")),
+    exp.Overlay: (_spelled, ("this", "expression", "from_", "for_")),
+    exp.RegexpLike: (_spelled, ("this", "expression")),
+    exp.DPipe: (_spelled, ("this", "expression")),
+    exp.Concat: (_spelled, ("expressions",)),
+    exp.Extract: (_spelled, ("this", "expression")),
+    exp.Var: (_unit, ("this",)),
+}

@@ -1,0 +1,149 @@
+"""Casts between SQL types, in DuckDB's words: those that can be made to mean what they mean in Spark SQL.
+
+A CAST that fails on a value stops the query, as Spark's does in ANSI mode; TRY_CAST gives NULL there.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal, InvalidOperation
+
+from avro.schema import Type
+from service.kernels.moments import moment_of
+from service.plan.scalar import casts_of_text, types
+from service.plan.scalar.types import family
+
+_EXACT_DIGITS = 15
+"""Decimals of so many digits become a double by one exact division; longer ones go through their text."""
+
+
+def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None:
+    """DuckDB SQL that casts a value as Spark SQL does, or as its TRY_CAST; None where Spark or this plan has none."""
+    if source.required == to.required:
+        return sql
+    name = types.duckdb(to)
+    word = "CAST" if strict else "TRY_CAST"
+    match family(source), family(to):
+        case ("null", _):
+            return f"CAST(NULL AS {name})"
+        case (a, b) if a == b and a not in ("decimal", "integer", "float"):
+            # Another name for the same values: an enum is text, a time in milliseconds a time.
+            return sql
+        case ("string", _):
+            return casts_of_text.cast(sql, to, strict=strict)
+        case (_, "string"):
+            return _to_text(sql, source)
+        case ("float", "float") if to.sql == "FLOAT":
+            return f"spark_float({sql})"
+        case ((("integer" | "float"), "float") | ("integer", ("integer" | "decimal"))) | ("decimal", "decimal"):
+            # Both round decimals half away from zero.
+            return f"{word}({sql} AS {name})"
+        case ("decimal", "float") if source.precision <= _EXACT_DIGITS and to.sql == "DOUBLE":
+            return f"CAST({sql} AS DOUBLE)"
+        case ("decimal", "float"):
+            return f"CAST(CAST({sql} AS VARCHAR) AS {name})"
+        case (("decimal" | "float"), "integer"):
+            # Spark cuts off, DuckDB rounds.
+            return f"{word}(trunc({sql}) AS {name})"
+        case ("float", "decimal"):
+            # Spark rounds the number as it is written, 1.005 to 1.01, and makes NULL of NaN and infinity.
+            double = sql if source.sql == "DOUBLE" else f"CAST({sql} AS DOUBLE)"
+            return f"(CASE WHEN isfinite({sql}) THEN {word}(CAST({double} AS VARCHAR) AS {name}) END)"
+        case ("boolean", ("integer" | "decimal" | "float")):
+            return f"{word}(CAST({sql} AS INTEGER) AS {name})"
+        case (("integer" | "decimal" | "float"), "boolean"):
+            return f"({sql} <> 0)"
+        case ("string", "binary"):
+            return f"encode({sql})"
+        case _:
+            return _of_time(sql, source, to, word)
+
+
+def may_lose(source: Type, to: Type) -> bool:
+    """Whether even a CAST gives NULL for a value that is none."""
+    return family(source) == "float" and family(to) == "decimal"
+
+
+def _to_text(sql: str, source: Type) -> str | None:
+    match family(source):
+        case "decimal" if source.precision == source.scale:
+            # DuckDB would leave out the zero before the point.
+            whole = f"CAST(CAST({sql} AS DECIMAL(38,{min(source.scale, 37)})) AS VARCHAR)"
+            return whole if source.scale < 38 else f"replace(CAST({sql} AS VARCHAR), '.', '0.')"
+        case "integer" | "decimal" | "boolean" | "date" | "local" | "time":
+            return f"CAST({sql} AS VARCHAR)"
+        case "timestamp":
+            return f"CAST(CAST({sql} AS TIMESTAMP) AS VARCHAR)"
+        case "float":
+            return f"spark_{'double' if source.sql == 'DOUBLE' else 'float'}_text({sql})"
+        case "binary":
+            return f"spark_decoded({sql})"
+    return None
+
+
+def _of_time(sql: str, source: Type, to: Type, word: str) -> str | None:
+    name = types.duckdb(to)
+    micros = f"epoch_us(CAST({sql} AS TIMESTAMP))"
+    match family(source), family(to):
+        case ("date", "timestamp" | "local") | ("timestamp" | "local", "date") | ("timestamp", "local"):
+            return f"CAST({sql} AS {name})"
+        case ("local", "timestamp"):
+            return f"CAST({sql} AS TIMESTAMPTZ)"
+        case ("timestamp", "integer"):
+            return f"{word}(spark_floor_div({micros}, 1000000) AS {name})"
+        case ("timestamp", "float"):
+            return f"CAST({micros} / 1000000.0::DOUBLE AS {name})"
+        case ("timestamp", "decimal"):
+            return f"{word}(CAST({micros} / 1000000.0::DOUBLE AS VARCHAR) AS {name})"
+        case ("integer", "timestamp"):
+            return f"CAST(make_timestamp(CAST({sql} AS BIGINT) * 1000000) AS TIMESTAMPTZ)"
+        case (("decimal" | "float"), "timestamp"):
+            micros = f"{word}(trunc({'CAST(' + sql + ' AS DOUBLE)' if family(source) == 'float' else sql} * 1000000)"
+            return f"CAST(make_timestamp({micros} AS BIGINT)) AS TIMESTAMPTZ)"
+    return None
+
+
+def constant(text: str, to: Type) -> str | None:
+    """DuckDB SQL for a text written out in the query as a value of another type, None where it is none."""
+    text = text.strip()
+    match family(to):
+        case "string":
+            return "'" + text.replace("'", "''") + "'"
+        case "binary":
+            return f"unhex('{text.encode().hex()}')"
+        case "boolean" if text.lower() in casts_of_text.TRUE + casts_of_text.FALSE:
+            return "TRUE" if text.lower() in casts_of_text.TRUE else "FALSE"
+        case "integer" if re.fullmatch(r"[+-]?\d+", text):
+            return f"CAST({text} AS {types.duckdb(to)})" if _fits(text, to) else None
+        case "decimal" if re.fullmatch(casts_of_text.NUMBER, text):
+            return f"CAST('{text}' AS {types.duckdb(to)})" if _fits(text, to) else None
+        case "float" if re.fullmatch(casts_of_text.NUMBER, text) or text.lower() in ("nan", "infinity", "-infinity"):
+            return f"CAST('{text}' AS {types.duckdb(to)})"
+        case "date" if (day := _date(text)) is not None:
+            return f"DATE '{day.isoformat()}'"
+        case "timestamp" if (micros := moment_of(text, instant=True)) is not None:
+            return f"CAST(make_timestamp({micros}) AS TIMESTAMPTZ)"
+        case "local" if (micros := moment_of(text, instant=False)) is not None:
+            return f"make_timestamp({micros})"
+    return None
+
+
+def _fits(text: str, to: Type) -> bool:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False
+    if to.logical == "decimal":
+        return bool(abs(round(number, to.scale)) < 10 ** (to.precision - to.scale))
+    bits = 31 if to.sql == "INT" else 63
+    return bool(-(2**bits) <= number < 2**bits)
+
+
+def _date(text: str) -> date | None:
+    """Days may lack their zeros, and months and years their days, as in Spark."""
+    found = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", text, re.DOTALL)
+    try:
+        return date(*(int(part or 1) for part in found.groups())) if found else None
+    except ValueError:
+        return None

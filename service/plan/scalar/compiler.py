@@ -1,0 +1,127 @@
+"""One walk over a scalar expression: each kind of node has a rule, and what has none is refused by name.
+
+The rules live in `scalar_conditions` and `scalar_values`. The operands of every operation are cast to the type that
+Spark casts them to, so that nothing is left to DuckDB's own typing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.errors import Refusal, word
+from service.plan.scalar import types
+from service.plan.scalar.typed import Typed, converted, quoted, unite
+from service.plan.scalar.types import BOOLEAN, INT, STRING, family, with_null
+
+Columns = Mapping[str, tuple[str, Type]]
+"""What each column of the plan is called in the input of a calc, and its type there."""
+
+_LONGEST = 200_000
+"""Characters of DuckDB SQL for one expression."""
+
+Rule = tuple[Callable[["Compiler", Any], Typed], tuple[str, ...]]
+"""How a kind of node is written in DuckDB, and the parts it may have; another part is a form that is not known."""
+
+
+class Compiler:
+    """Compiles expressions over `columns` by `rules`."""
+
+    def __init__(self, columns: Columns, rules: Mapping[type[exp.Expr], Rule]) -> None:
+        self.columns = columns
+        self._rules = rules
+
+    def compile(self, node: exp.Expr) -> Typed:
+        """The node, which must be of a type that can be computed with, in DuckDB SQL. Raises Refusal."""
+        value = self.value(node)
+        if family(value.type) is None:
+            raise Refusal(f"a {value.type.sql} can be selected as it is, but not be computed with or compared", node)
+        return value
+
+    def value(self, node: exp.Expr) -> Typed:
+        """The node, which may be a STRUCT, ARRAY or MAP as well, in DuckDB SQL. Raises Refusal."""
+        if isinstance(node, exp.Paren):
+            return self.value(node.this)
+        if isinstance(node, exp.Column):
+            name, type_ = self.columns[node.name]
+            if any(inner.logical == "decimal" and family(inner) is None for inner in type_.walk()):
+                raise Refusal(f"a {type_.sql} can be selected as it is, but not be computed with or compared", node)
+            return taken(quoted(name), type_)
+        rule = self._rules.get(type(node))
+        if rule is None:
+            raise Refusal(f"{_called(node)} is not supported", node)
+        write, parts = rule
+        for name, value in node.args.items():
+            if value and name not in parts and name not in _HARMLESS:
+                raise Refusal(f"this form of {_called(node)} is not supported", node)
+        found = write(self, node)
+        if len(found.sql) > _LONGEST:
+            # Some functions need an argument several times, so that calls inside of calls grow fast.
+            raise Refusal("functions are nested too deeply here: compute the inner ones in a derived table first", node)
+        return found
+
+    def condition(self, node: exp.Expr) -> Typed:
+        """The node, which must be a condition. Raises Refusal."""
+        typed = self.compile(node)
+        if family(typed.type) not in ("boolean", "null"):
+            raise Refusal(f"expected a condition, but this is {typed.type.sql}: compare it with something", node)
+        return typed if family(typed.type) == "boolean" else converted(typed, BOOLEAN)
+
+    def string(self, node: exp.Expr) -> Typed:
+        """The node, which must be text. Raises Refusal."""
+        value = self.compile(node)
+        if family(value.type) not in ("string", "null"):
+            raise Refusal(f"expected text, but this is {value.type.sql}: write CAST(… AS STRING)", node)
+        return value if family(value.type) == "string" else converted(value, STRING)
+
+    def numbers(self, *nodes: exp.Expr) -> list[Typed]:
+        """The nodes, which must be numbers. What is not known at all is refused before what is no number."""
+        values = [self.compile(node) for node in nodes]
+        return [self._number(node, value) for node, value in zip(nodes, values, strict=True)]
+
+    @staticmethod
+    def _number(node: exp.Expr, value: Typed) -> Typed:
+        if family(value.type) == "null":
+            return converted(value, INT)
+        if family(value.type) not in ("integer", "decimal", "float"):
+            raise Refusal(f"expected a number, but this is {value.type.sql}", node)
+        return value
+
+    def united(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> tuple[list[Typed], Type]:
+        """All parts in the type that Spark takes for all of them; text written out adapts to dates and times."""
+        return unite([self.compile(part) for part in parts], node)
+
+
+def taken(sql: str, type_: Type) -> Typed:
+    """A value as it is stored in a column, in the type that is computed with."""
+    found = family(type_)
+    if found is None:
+        return Typed(sql, type_)
+    if type_.logical == "local-timestamp-millis":
+        sql = f"CAST({sql} AS TIMESTAMP)"
+    return Typed(sql, with_null(types.canonical(type_), type_.nullable))
+
+
+def _called(node: exp.Expr) -> str:
+    if isinstance(node, exp.AggFunc):
+        return f"the aggregate function {word(node)}"
+    if isinstance(node, exp.Window):
+        return "a window function (OVER)"
+    if isinstance(node, exp.Subquery | exp.Exists | exp.Query):
+        return "a subquery in an expression"
+    if isinstance(node, exp.Func):
+        return f"the function {word(node)}"
+    return _NAMES.get(type(node), f"this kind of expression ({type(node).__name__})")
+
+
+_NAMES: Mapping[type[exp.Expr], str] = {
+    exp.Interval: "an INTERVAL that is not added to a date or timestamp",
+    exp.Star: "*",
+    exp.AtTimeZone: "AT TIME ZONE (write FROM_UTC_TIMESTAMP or TO_UTC_TIMESTAMP)",
+    exp.Lambda: "a function with ->",
+    exp.Placeholder: "a parameter",
+}
+_HARMLESS = ("safe", "coalesce", "typed", "requires_string", "is_string", "quoted", "requires_arg_order")

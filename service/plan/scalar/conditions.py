@@ -1,0 +1,151 @@
+"""Conditions: three-valued logic, comparisons, IN, BETWEEN and LIKE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal
+from service.plan.scalar.compiler import Compiler, Rule
+from service.plan.scalar.typed import Typed, nullable, quoted, text_literal
+from service.plan.scalar.types import BOOLEAN
+
+_COMPARISONS: Mapping[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_BOTH = ("this", "expression")
+
+
+def _both(compiler: Compiler, node: exp.Connector) -> Typed:
+    parts = list(node.flatten())
+    return joined("AND" if isinstance(node, exp.And) else "OR", [(compiler.condition(part), part) for part in parts])
+
+
+def joined(word: str, operands: Sequence[tuple[Typed, exp.Expr]]) -> Typed:
+    """Conditions and what they came from, joined by AND or OR.
+
+    As in Spark, what stands behind a condition that decides alone is not evaluated, so that it cannot fail.
+    """
+    *before, (found, _) = operands
+    for index, (condition, _) in reversed(list(enumerate(before))):
+        both = f"({condition.sql} {word} {found.sql})"
+        if any(_may_fail(node) for _, node in operands[index + 1 :]):
+            decides = "FALSE" if word == "AND" else "TRUE"
+            both = f"(CASE WHEN {condition.sql} IS NOT DISTINCT FROM {decides} THEN {decides} ELSE {both} END)"
+        found = Typed(both, nullable(BOOLEAN, condition, found))
+    return found
+
+
+_SAFE = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Connector, exp.Not, exp.Paren, exp.Is, exp.In,
+    exp.Between, exp.Like, exp.ILike, exp.Coalesce, exp.Nullif, exp.Case, exp.If, exp.Predicate, exp.Escape,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.Dot,
+)  # fmt: skip
+
+
+def _may_fail(node: exp.Expr) -> bool:
+    return not all(isinstance(each, _SAFE) for each in node.walk())
+
+
+def _negated(compiler: Compiler, node: exp.Not) -> Typed:
+    inner = compiler.condition(node.this)
+    return Typed(f"(NOT {inner.sql})", inner.type)
+
+
+def _compare(compiler: Compiler, node: exp.Binary) -> Typed:
+    (left, right), _ = compiler.united(node, [node.left, node.right])
+    return Typed(f"({left.sql} {_COMPARISONS[type(node)]} {right.sql})", nullable(BOOLEAN, left, right))
+
+
+def _distinct_from(compiler: Compiler, node: exp.Binary) -> Typed:
+    (left, right), _ = compiler.united(node, [node.left, node.right])
+    word = "IS NOT DISTINCT FROM" if isinstance(node, exp.NullSafeEQ) else "IS DISTINCT FROM"
+    return Typed(f"({left.sql} {word} {right.sql})", BOOLEAN)
+
+
+def _is(compiler: Compiler, node: exp.Is) -> Typed:
+    if isinstance(node.expression, exp.Null):
+        inner = node.this.unnest()
+        if isinstance(inner, exp.Column):
+            # Whether a column is NULL can be said of every type; DuckDB is shown the column all the same.
+            name, _type = compiler.columns[inner.name]
+            return Typed(f"({quoted(name)} IS NULL)", BOOLEAN)
+        return Typed(f"({compiler.compile(inner).sql} IS NULL)", BOOLEAN)
+    if isinstance(node.expression, exp.Boolean):
+        word = "TRUE" if node.expression.this else "FALSE"
+        return Typed(f"({compiler.condition(node.this).sql} IS NOT DISTINCT FROM {word})", BOOLEAN)
+    raise Refusal("IS takes NULL, TRUE or FALSE", node)
+
+
+def _in(compiler: Compiler, node: exp.In) -> Typed:
+    if node.args.get("query"):
+        raise Refusal("IN with a subquery is not supported: write it as a JOIN", node)
+    values, _ = compiler.united(node, [node.this, *node.expressions])
+    listed = ", ".join(value.sql for value in values[1:])
+    return Typed(f"({values[0].sql} IN ({listed}))", nullable(BOOLEAN, *values))
+
+
+def _between(compiler: Compiler, node: exp.Between) -> Typed:
+    (value, low, high), _ = compiler.united(node, [node.this, node.args["low"], node.args["high"]])
+    return Typed(f"({value.sql} BETWEEN {low.sql} AND {high.sql})", nullable(BOOLEAN, value, low, high))
+
+
+def _like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape) -> Typed:
+    escape = "\\"
+    if isinstance(node, exp.Escape):
+        if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(node.expression, exp.Literal):
+            raise Refusal("this form of LIKE is not supported", node)
+        node, escape = node.this, str(node.expression.this)
+    value = compiler.string(node.this)
+    patterns = node.expression
+    if isinstance(patterns, exp.Any | exp.All):
+        listed = patterns.this.expressions if isinstance(patterns.this, exp.Tuple) else [patterns.this.unnest()]
+        found = [_like_one(compiler, node, value, pattern, escape) for pattern in listed]
+        word = " OR " if isinstance(patterns, exp.Any) else " AND "
+        return Typed(f"({word.join(each.sql for each in found)})", nullable(BOOLEAN, *found))
+    return _like_one(compiler, node, value, patterns, escape)
+
+
+def _like_one(compiler: Compiler, node: exp.Expr, value: Typed, written: exp.Expr, escape: str) -> Typed:
+    pattern = compiler.string(written)
+    if pattern.literal is None:
+        raise Refusal("LIKE takes a pattern written out as text, so that it can be checked beforehand", node)
+    if len(escape) != 1 or _badly_escaped(pattern.literal, escape):
+        raise Refusal(f"in the pattern of LIKE, {escape} must stand before %, _ or itself", node)
+    text, sql = pattern.literal, value.sql
+    if isinstance(node, exp.ILike):
+        text, sql = text.lower(), f"spark_lower({sql})"
+    word = "NOT LIKE" if node.args.get("negate") else "LIKE"
+    return Typed(f"({sql} {word} {text_literal(text)} ESCAPE {text_literal(escape)})", nullable(BOOLEAN, value))
+
+
+def _badly_escaped(pattern: str, escape: str) -> bool:
+    at = 0
+    while at < len(pattern):
+        if pattern[at] == escape:
+            if pattern[at + 1 : at + 2] not in ("%", "_", escape):
+                return True
+            at += 1
+        at += 1
+    return False
+
+
+RULES: Mapping[type[exp.Expr], Rule] = {
+    exp.And: (_both, _BOTH),
+    exp.Or: (_both, _BOTH),
+    exp.Not: (_negated, ("this",)),
+    **dict.fromkeys(_COMPARISONS, (_compare, _BOTH)),
+    exp.NullSafeEQ: (_distinct_from, _BOTH),
+    exp.NullSafeNEQ: (_distinct_from, _BOTH),
+    exp.Is: (_is, _BOTH),
+    exp.In: (_in, ("this", "expressions", "query")),
+    exp.Between: (_between, ("this", "low", "high")),
+    **dict.fromkeys((exp.Like, exp.ILike), (_like, ("this", "expression", "negate"))),
+    exp.Escape: (_like, _BOTH),
+}

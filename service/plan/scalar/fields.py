@@ -1,0 +1,54 @@
+"""Fields of structs, elements of arrays and entries of maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal
+from service.plan.scalar.compiler import Compiler, Rule, taken
+from service.plan.scalar.functions.function import call
+from service.plan.scalar.functions.nested import ELEMENT, ENTRY
+from service.plan.scalar.typed import Typed, text_literal
+from service.plan.scalar.types import with_null
+
+
+def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[exp.Column, list[exp.Identifier]]:
+    """A name with dots as a column and the fields behind it. As in Spark, a table goes before a column."""
+    parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
+    count = 2 if len(parts) > 1 and is_table(parts[0].name) else 1
+    bare = exp.Column(this=parts[count - 1].copy(), table=parts[0].copy() if count > 1 else None)
+    return bare, [part.copy() for part in parts[count:]]
+
+
+def field_of(column: exp.Expr, fields: Sequence[exp.Identifier]) -> exp.Expr:
+    """A field of a field … of a column, the outermost first."""
+    for field in fields:
+        column = exp.Dot(this=column, expression=field)
+    return column
+
+
+def _field(compiler: Compiler, node: exp.Dot) -> Typed:
+    value = compiler.value(node.this)
+    name = node.expression.name
+    if value.type.kind != "record":
+        raise Refusal(f"a {value.type.sql} has no field {name}", node)
+    found = [field for field in value.type.fields if field.name.lower() == name.lower()]
+    if len(found) != 1:
+        known = ", ".join(field.name for field in value.type.fields)
+        raise Refusal(f"there is {'no' if not found else 'more than one'} field {name}; there is {known}", node)
+    type_ = with_null(found[0].type, value.type.nullable or found[0].type.nullable)
+    return taken(f"struct_extract({value.sql}, {text_literal(found[0].name)})", type_)
+
+
+def _element(compiler: Compiler, node: exp.Bracket) -> Typed:
+    if len(node.expressions) != 1:
+        raise Refusal("an element has one number or key", node)
+    return call(compiler, node, "[]", [node.this, node.expressions[0]], (ELEMENT, ENTRY))
+
+
+RULES: Mapping[type[exp.Expr], Rule] = {
+    exp.Dot: (_field, ("this", "expression")),
+    exp.Bracket: (_element, ("this", "expressions")),
+}

@@ -1,0 +1,36 @@
+"""All scalar functions that a user can write, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.plan.scalar.functions import conditions, encodings, nested, numbers, text, times, types_as_functions
+from service.plan.scalar.functions.function import Function
+from service.plan.scalar.functions.patterns import FUNCTIONS as PATTERNS
+from service.plan.scalar.functions.refused import REFUSED
+
+__all__ = ["FAMILIES", "FUNCTIONS", "REFUSED", "Function"]
+
+FAMILIES: Mapping[str, tuple[Function, ...]] = {
+    "Conditions": conditions.FUNCTIONS,
+    "Numbers": numbers.FUNCTIONS,
+    "Text": text.FUNCTIONS,
+    "Patterns": PATTERNS,
+    "Dates and times": times.FUNCTIONS,
+    "Checksums and encodings": encodings.FUNCTIONS,
+    "Casts": types_as_functions.FUNCTIONS,
+    "Arrays and maps": nested.FUNCTIONS,
+}
+
+
+def _by_name() -> dict[str, tuple[Function, ...]]:
+    found: dict[str, tuple[Function, ...]] = {}
+    for functions in FAMILIES.values():
+        for function in functions:
+            for name in function.names.split():
+                found[name] = (*found.get(name, ()), function)
+    return found
+
+
+FUNCTIONS: Mapping[str, tuple[Function, ...]] = _by_name()
+"""The functions of each name, in the order in which they are tried."""

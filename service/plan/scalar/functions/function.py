@@ -1,0 +1,215 @@
+"""A scalar function: the names a user can write, what it takes and gives, and how it is written in DuckDB.
+
+A function's line in a table is its documentation too, which `reference` prints. Several functions may have one name, as
+long as they take different things; the first that takes what is given is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.errors import Refusal
+from service.plan.scalar.compiler import Compiler
+from service.plan.scalar.typed import Typed, constant, converted, nullable
+from service.plan.scalar.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    LOCAL,
+    STRING,
+    TIMESTAMP,
+    as_decimal,
+    family,
+    with_null,
+)
+
+Result = Type | Callable[[Sequence[Typed]], Type]
+"""The type of the result. One that is nullable is so always; else the result is NULL where an argument is."""
+
+Write = str | Callable[[Sequence[Typed]], "str | Typed"]
+"""DuckDB SQL with {0}, {1}, … for the arguments and {all} for all of them, or what writes it. What gives a `Typed`
+decides the type as well."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function.
+
+    - `names`: with spaces between them. `takes`: the kinds of its parameters (`KINDS`), with commas between them; the
+      last may be followed by `...` for one or more of the kind.
+    - `keeps_null`: whether the result is NULL where an argument is; without it `gives` alone says.
+    - `note`: what differs from Spark or from Flink, or is restricted.
+    - `close`: whether the last digit of a DOUBLE may differ from Spark's, because two libraries computed it.
+    """
+
+    names: str
+    takes: str
+    gives: Result
+    sql: Write
+    note: str = ""
+    keeps_null: bool = True
+    close: bool = False
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the parameters, one each; `...` stands behind a repeated one."""
+        return self.takes.split(", ") if self.takes else []
+
+    def takes_count(self, count: int) -> bool:
+        """Whether it may be called with so many arguments."""
+        kinds = self.kinds
+        return count >= len(kinds) if kinds and kinds[-1].endswith("...") else count == len(kinds)
+
+    def kind(self, number: int) -> str:
+        """The kind of an argument."""
+        return self.kinds[min(number, len(self.kinds) - 1)].removesuffix("...")
+
+    def call(self, arguments: Sequence[Typed]) -> Typed:
+        """A call with arguments that are of their kinds."""
+        texts = [argument.sql for argument in arguments]
+        sql = self.sql.format(*texts, all=", ".join(texts)) if isinstance(self.sql, str) else self.sql(arguments)
+        if isinstance(sql, Typed):
+            return sql
+        given = self.gives if isinstance(self.gives, Type) else self.gives(arguments)
+        return Typed(sql, nullable(given, *arguments) if self.keeps_null and not given.nullable else given)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a parameter accepts: what it is called, and how an argument is made one, None where it is none."""
+
+    words: str
+    accept: Callable[[exp.Expr, Typed], Typed | None]
+    advice: str = ""
+
+
+def _of(wanted: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | None]:
+    """Values of some families, converted to a type; a text written out is read as one."""
+
+    def accept(node: exp.Expr, value: Typed) -> Typed | None:
+        found = family(value.type)
+        if found == "null" or found in families:
+            return converted(value, wanted)
+        if value.literal is not None and found == "string" and family(wanted) in ("date", "timestamp", "local"):
+            return Typed(constant(node, value.literal, wanted), wanted)
+        return None
+
+    return accept
+
+
+def _keep(null: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | None]:
+    """Values of some families as they are."""
+
+    def accept(_: exp.Expr, value: Typed) -> Typed | None:
+        found = family(value.type)
+        return converted(value, null) if found == "null" else value if found in families else None
+
+    return accept
+
+
+def _int(_: exp.Expr, value: Typed) -> Typed | None:
+    if family(value.type) == "null":
+        return converted(value, INT)
+    return value if value.type.required == INT else None
+
+
+def _literal(type_: Type) -> Callable[[exp.Expr, Typed], Typed | None]:
+    return lambda _, value: value if value.literal is not None and value.type == type_ else None
+
+
+def _any(_: exp.Expr, value: Typed) -> Typed | None:
+    return value if family(value.type) is not None else None
+
+
+def _nested(kind: str) -> Callable[[exp.Expr, Typed], Typed | None]:
+    return lambda _, value: value if value.type.kind == kind else None
+
+
+def _decimal(_: exp.Expr, value: Typed) -> Typed | None:
+    return value if family(value.type) == "decimal" else None
+
+
+_NUMBERS = ("integer", "decimal", "float")
+KINDS: Mapping[str, Kind] = {
+    "text": Kind("text", _of(STRING, "string"), ": write CAST(… AS STRING)"),
+    "'text'": Kind("a text written out", _literal(STRING), ", so that it can be checked beforehand"),
+    "int": Kind("an INT", _int),
+    "'int'": Kind("a number written out", _literal(INT), ", as the type of the result depends on it"),
+    "bigint": Kind("a whole number", _of(BIGINT, "integer")),
+    "integer": Kind("a whole number", _keep(INT, "integer")),
+    "decimal": Kind("a decimal", _decimal),
+    "double": Kind("a number", _of(DOUBLE, *_NUMBERS)),
+    "float": Kind("a DOUBLE or FLOAT", _keep(DOUBLE, "float")),
+    "number": Kind("a number", _keep(DOUBLE, *_NUMBERS)),
+    "boolean": Kind("a condition", _of(BOOLEAN, "boolean"), ": compare it with something"),
+    "binary": Kind("bytes", _of(BINARY, "binary")),
+    "date": Kind("a date", _of(DATE, "date", "timestamp", "local"), ": write CAST(… AS DATE)"),
+    "timestamp": Kind("a timestamp", _of(TIMESTAMP, "date", "timestamp", "local"), ": write CAST(… AS TIMESTAMP)"),
+    "instant": Kind("a TIMESTAMP", _of(TIMESTAMP, "timestamp", "local"), ": write CAST(… AS TIMESTAMP)"),
+    "day": Kind("a DATE", _of(DATE, "date"), ": write CAST(… AS DATE)"),
+    "local": Kind("a TIMESTAMP_NTZ", _of(LOCAL, "local")),
+    "moment": Kind("a date or timestamp", _keep(TIMESTAMP, "date", "timestamp", "local")),
+    "any": Kind("a value", _any),
+    "unit": Kind("a unit of time", _literal(STRING)),
+    "array": Kind("an array", _nested("array")),
+    "map": Kind("a map", _nested("map")),
+}
+"""The kinds of parameters. What stands in quotes must be written out in the query."""
+
+
+def call(compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr], known: Sequence[Function]) -> Typed:
+    """A call of one of the functions of a name. Raises Refusal."""
+    fitting = [function for function in known if function.takes_count(len(parts))]
+    if not fitting:
+        raise Refusal(f"{name} takes {' or '.join(signature(each) for each in known)}", node)
+    values = [compiler.value(part) for part in parts]
+    wrong: tuple[int, Kind] = (0, KINDS["any"])
+    for function in fitting:
+        accepted: list[Typed] = []
+        for number, (part, value) in enumerate(zip(parts, values, strict=True)):
+            kind = KINDS[function.kind(number)]
+            argument = kind.accept(part, value)
+            if argument is None:
+                wrong = number, kind
+                break
+            accepted.append(argument)
+        else:
+            try:
+                return function.call(accepted)
+            except Refusal as refusal:
+                raise Refusal(refusal.text, refusal.at or node) from None
+    number, kind = wrong
+    if len(fitting) == 1:
+        given = values[number].type.sql
+        raise Refusal(f"expected {kind.words}, but this is {given}{kind.advice}", parts[number])
+    given = ", ".join(value.type.sql for value in values)
+    raise Refusal(f"{name} takes {' or '.join(signature(each) for each in fitting)}, but this is ({given})", node)
+
+
+def signature(function: Function) -> str:
+    """What it takes, as a user reads it."""
+    return f"({function.takes})"
+
+
+def widest(arguments: Sequence[Typed]) -> Type:
+    """The type of the first argument."""
+    return arguments[0].type.required
+
+
+def decimal_of(value: Typed) -> Type:
+    """The decimal type that holds a whole number or decimal."""
+    found = as_decimal(value.type)
+    assert found is not None, "whole numbers and decimals have one"
+    return found
+
+
+def maybe(type_: Type) -> Type:
+    """The type of a result that may be NULL whatever the arguments are."""
+    return with_null(type_, nullable=True)

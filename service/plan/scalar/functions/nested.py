@@ -1,0 +1,106 @@
+"""Functions that look into arrays and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from avro.schema import Type
+from service.plan.errors import Refusal
+from service.plan.scalar.functions.function import Function, maybe
+from service.plan.scalar.typed import Typed, unite
+from service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, canonical, family
+
+
+def _element(arguments: Sequence[Typed]) -> Type:
+    """The type of the elements, or NULL."""
+    found = arguments[0].type.element
+    return maybe(found if family(found) is None else canonical(found))
+
+
+def _comparable(arguments: Sequence[Typed]) -> str:
+    """The searched value in the type of the elements."""
+    element = arguments[0].type.element
+    if family(element) is None:
+        raise Refusal(f"{element.sql} cannot be compared")
+    (_, wanted), type_ = (
+        unite([Typed("", canonical(element)), arguments[1]]) if family(element) != "null" else ([], element)
+    )
+    if type_ != canonical(element).required:
+        raise Refusal(f"the elements are {element.sql}: write a CAST on the other value")
+    return str(wanted.sql)
+
+
+def _contains(arguments: Sequence[Typed]) -> str:
+    array, wanted = arguments[0].sql, _comparable(arguments)
+    unknown = f"CASE WHEN {array} IS NULL OR len({array}) > list_count({array}) THEN NULL ELSE FALSE END"
+    return f"(CASE WHEN {wanted} IS NULL THEN NULL WHEN list_contains({array}, {wanted}) THEN TRUE ELSE {unknown} END)"
+
+
+def _position(arguments: Sequence[Typed]) -> str:
+    array, wanted = arguments[0].sql, _comparable(arguments)
+    found = f"COALESCE(list_position({array}, {wanted}), 0)"
+    return f"(CASE WHEN {array} IS NULL OR {wanted} IS NULL THEN NULL ELSE CAST({found} AS BIGINT) END)"
+
+
+def _extreme(word: str) -> Callable[[Sequence[Typed]], str]:
+    def write(arguments: Sequence[Typed]) -> str:
+        if family(arguments[0].type.element) is None:
+            raise Refusal(f"{arguments[0].type.element.sql} cannot be compared")
+        return f"list_{word}({arguments[0].sql})"
+
+    return write
+
+
+def _texts(arguments: Sequence[Typed]) -> None:
+    if family(arguments[0].type.element) != "string":
+        raise Refusal("the elements are no text")
+
+
+def _joined(arguments: Sequence[Typed]) -> str:
+    _texts(arguments)
+    array, between, *instead = (argument.sql for argument in arguments)
+    if instead:
+        array = f"list_transform({array}, lambda each: COALESCE(each, {instead[0]}))"
+    else:
+        array = f"list_filter({array}, lambda each: each IS NOT NULL)"
+    unknown = " OR ".join(f"{each} IS NULL" for each in (between, *instead))
+    whole = f"list_reduce({array}, lambda a, b: a || {between} || b)"
+    return f"(CASE WHEN {unknown} THEN NULL WHEN len({array}) = 0 THEN '' ELSE {whole} END)"
+
+
+def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:
+    """An element by its number, which must be there."""
+
+    def write(arguments: Sequence[Typed]) -> str:
+        array, number = (argument.sql for argument in arguments)
+        inside = template.format(array, number)
+        bad = f"error('the array has no element ' || {number} || ': GET and TRY_ELEMENT_AT make NULL of it')"
+        place = f"{number} + 1" if zero == 0 else number
+        known = f"{array} IS NULL OR {number} IS NULL"
+        return f"(CASE WHEN {known} THEN NULL WHEN {inside} THEN list_extract({array}, {place}) ELSE {bad} END)"
+
+    return write
+
+
+_FROM_ONE = "{1} <> 0 AND abs({1}) <= len({0})"
+_FROM_ZERO = "{1} >= 0 AND {1} < len({0})"
+ELEMENT = Function("[]", "array, int", _element, _at_or_fail(_FROM_ZERO, 0), "The first element is 0.")
+ENTRY = Function("[]", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)")
+_GET = "(CASE WHEN {1} < 0 THEN NULL ELSE list_extract({0}, {1} + 1) END)"
+_TRY = "(CASE WHEN {1} = 0 THEN error('elements count from 1, or from -1 at the end') ELSE list_extract({0}, {1}) END)"
+
+FUNCTIONS = (
+    Function("SIZE CARDINALITY ARRAY_SIZE", "array", INT, "CAST(len({0}) AS INTEGER)", "NULL for NULL."),
+    Function("SIZE CARDINALITY", "map", INT, "CAST(cardinality({0}) AS INTEGER)", "NULL for NULL."),
+    Function("ARRAY_CONTAINS", "array, any", maybe(BOOLEAN), _contains),
+    Function("ARRAY_POSITION", "array, any", maybe(BIGINT), _position, "0 where there is none."),
+    Function("ARRAY_MIN", "array", _element, _extreme("min")),
+    Function("ARRAY_MAX", "array", _element, _extreme("max")),
+    Function("ARRAY_JOIN", "array, text", STRING, _joined, "Of text. Leaves out NULLs."),
+    Function("ARRAY_JOIN", "array, text, text", STRING, _joined, "Of text. The last one stands for NULLs."),
+    Function("GET", "array, int", _element, _GET, "The first element is 0; NULL where there is none."),
+    Function("ELEMENT_AT", "array, int", _element, _at_or_fail(_FROM_ONE, 1), "The first element is 1, the last -1."),
+    Function("TRY_ELEMENT_AT", "array, int", _element, _TRY),
+    Function("ELEMENT_AT TRY_ELEMENT_AT", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)"),
+    Function("MAP_CONTAINS_KEY", "map, text", BOOLEAN, "map_contains({0}, {1})"),
+)

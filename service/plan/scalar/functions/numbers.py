@@ -1,0 +1,197 @@
+"""Functions of numbers.
+
+What computes with DOUBLE by the C library may differ from Java in the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from avro.schema import Type
+from service.plan.scalar import types
+from service.plan.scalar.arithmetic import calculated
+from service.plan.scalar.functions.function import Function, maybe, widest
+from service.plan.scalar.typed import Typed
+from service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, family
+
+_LAST = "The last digit may differ from Spark's."
+
+
+def _scaled(arguments: Sequence[Typed]) -> Type:
+    """The argument's type; a decimal with as many digits behind the point as are left."""
+    value = arguments[0].type
+    if family(value) != "decimal":
+        return value.required
+    target = int(arguments[1].literal or "0") if len(arguments) > 1 else 0
+    whole = value.precision - value.scale + 1
+    if target < 0:
+        return _decimal(min(max(whole, -target + 1), 38), 0)
+    scale = min(value.scale, target)
+    return _decimal(min(whole + scale, 38), scale)
+
+
+def _decimal(precision: int, scale: int) -> Type:
+    found = types.decimal(precision, scale)
+    assert found is not None, "the precision is within bounds"
+    return found
+
+
+def _rounding(word: str) -> Callable[[Sequence[Typed]], str]:
+    """ROUND (half away from zero) or BROUND (half to even)."""
+
+    def write(arguments: Sequence[Typed]) -> str:
+        value = arguments[0]
+        target = int(arguments[1].literal or "0") if len(arguments) > 1 else 0
+        name = types.duckdb(_scaled(arguments))
+        if family(value.type) == "integer":
+            return value.sql if target >= 0 else f"CAST({word}(CAST({value.sql} AS DECIMAL(38,0)), {target}) AS {name})"
+        if family(value.type) == "decimal":
+            if target < value.type.scale:
+                wide = f"CAST({value.sql} AS DECIMAL(38,{value.type.scale}))"
+                return f"CAST({word}({wide}, {target}) AS {name})"
+            return f"CAST({value.sql} AS {name})"
+        suffix = "double" if value.type.sql == "DOUBLE" else "float"
+        return f"spark_{word}_{suffix}({value.sql}, {target})"
+
+    return write
+
+
+def _whole(arguments: Sequence[Typed]) -> Type:
+    """BIGINT, or a decimal without digits behind the point."""
+    value = arguments[0].type
+    return _decimal(value.precision - value.scale + 1, 0) if family(value) == "decimal" else BIGINT
+
+
+def _ceiling(word: str) -> Callable[[Sequence[Typed]], str]:
+    def write(arguments: Sequence[Typed]) -> str:
+        value = arguments[0]
+        match family(value.type):
+            case "integer":
+                return f"CAST({value.sql} AS BIGINT)"
+            case "decimal":
+                return f"CAST({word}({value.sql}) AS {types.duckdb(_whole(arguments))})"
+        return f"CAST({word}(CASE WHEN isnan({value.sql}) THEN 0 ELSE {value.sql} END) AS BIGINT)"
+
+    return write
+
+
+def _absolute(arguments: Sequence[Typed]) -> str:
+    return f"CAST(abs({arguments[0].sql}) AS {types.duckdb(arguments[0].type)})"
+
+
+def _of_two(sign: str, *, strict: bool) -> Callable[[Sequence[Typed]], Typed]:
+    return lambda given: calculated(sign, *given, strict=strict)
+
+
+def _remainder_type(arguments: Sequence[Typed]) -> Type:
+    """The common type, or a decimal with the digits it needs."""
+    return calculated("%", *arguments).type
+
+
+def _tried(arguments: Sequence[Typed]) -> Type:
+    """The type that the operator gives, or NULL."""
+    return maybe(calculated("+", *arguments).type)
+
+
+def _positive_remainder(arguments: Sequence[Typed]) -> Typed:
+    """The remainder with the divisor added where it is negative."""
+    left, right = arguments
+    first = calculated("%", left, right)
+    divisor = f"CAST({right.sql} AS {types.duckdb(first.type)})"
+    again = f"({first.sql} + {divisor}) % {divisor}"
+    return Typed(f"(CASE WHEN {first.sql} < 0 THEN {again} ELSE {first.sql} END)", first.type)
+
+
+def _of_double(names: str, sql: str, note: str = _LAST, *, null: bool = False, close: bool = True) -> Function:
+    return Function(names, "double", maybe(DOUBLE) if null else DOUBLE, sql, note, close=close)
+
+
+def _shift(sign: str) -> Callable[[Sequence[Typed]], str]:
+    def write(arguments: Sequence[Typed]) -> str:
+        value, count = arguments
+        kernel = "int" if value.type.required == INT else "bigint"
+        return f"spark_{sign}_{kernel}({value.sql}, {count.sql})"
+
+    return write
+
+
+FUNCTIONS = (
+    Function("MOD", "number, number", _remainder_type, _of_two("%", strict=True), "As %."),
+    Function(
+        "PMOD", "integer, integer", _remainder_type, _positive_remainder, "Never negative for a positive divisor."
+    ),
+    Function("PMOD", "float, float", _remainder_type, _positive_remainder),
+    *(
+        Function(name, "number, number", _tried, _of_two(sign, strict=False), f"As {sign}, NULL where that fails.")
+        for name, sign in (
+            ("TRY_ADD", "+"),
+            ("TRY_SUBTRACT", "-"),
+            ("TRY_MULTIPLY", "*"),
+            ("TRY_DIVIDE", "/"),
+            ("TRY_MOD", "%"),
+        )
+    ),
+    Function("ABS", "number", widest, _absolute),
+    Function("POSITIVE", "number", widest, "{0}"),
+    Function("NEGATIVE", "number", widest, "(-{0})"),
+    Function(
+        "SIGN SIGNUM", "double", DOUBLE, "(CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END)"
+    ),
+    Function("CEIL CEILING", "number", _whole, _ceiling("ceil"), "One argument. Gives BIGINT or a decimal."),
+    Function("FLOOR", "number", _whole, _ceiling("floor"), "One argument. Gives BIGINT or a decimal."),
+    Function("ROUND", "number", _scaled, _rounding("round"), "Rounds half away from zero, a DOUBLE as it is written."),
+    Function("ROUND", "number, 'int'", _scaled, _rounding("round")),
+    Function("BROUND", "number", _scaled, _rounding("round_even"), "Rounds half to even."),
+    Function("BROUND", "number, 'int'", _scaled, _rounding("round_even")),
+    Function("RINT", "double", DOUBLE, "spark_rint({0})"),
+    Function("SQRT", "double", DOUBLE, "sqrt({0})"),
+    _of_double("CBRT", "spark_cbrt({0})"),
+    _of_double("EXP", "spark_exp({0})"),
+    _of_double("EXPM1", "spark_expm1({0})"),
+    _of_double("LN", "(CASE WHEN {0} <= 0 THEN NULL ELSE ln({0}) END)", null=True),
+    _of_double("LOG", "(CASE WHEN {0} <= 0 THEN NULL ELSE ln({0}) END)", null=True),
+    _of_double("LOG10", "(CASE WHEN {0} <= 0 THEN NULL ELSE log10({0}) END)", null=True),
+    _of_double("LOG2", "(CASE WHEN {0} <= 0 THEN NULL ELSE log2({0}) END)", null=True),
+    _of_double("LOG1P", "(CASE WHEN {0} <= -1 THEN NULL ELSE spark_log1p({0}) END)", null=True),
+    Function(
+        "LOG",
+        "double, double",
+        maybe(DOUBLE),
+        "(CASE WHEN {0} <= 0 OR {1} <= 0 THEN NULL ELSE ln({1}) / ln({0}) END)",
+        f"LOG(base, x). {_LAST}",
+        close=True,
+    ),
+    Function("POW POWER", "double, double", DOUBLE, "spark_power({0}, {1})", _LAST, close=True),
+    _of_double("SIN", "spark_sin({0})"),
+    _of_double("COS", "spark_cos({0})"),
+    _of_double("TAN", "spark_tan({0})"),
+    _of_double("COT", "(1 / spark_tan({0}))"),
+    _of_double("SEC", "(1 / spark_cos({0}))"),
+    _of_double("CSC", "(1 / spark_sin({0}))"),
+    _of_double("ASIN", "spark_arcsin({0})"),
+    _of_double("ACOS", "spark_arccos({0})"),
+    _of_double("ATAN", "spark_arctan({0})"),
+    Function(
+        "ATAN2", "double, double", DOUBLE, "spark_arctan2({0} + 0.0::DOUBLE, {1} + 0.0::DOUBLE)", _LAST, close=True
+    ),
+    _of_double("SINH", "spark_sinh({0})"),
+    _of_double("COSH", "spark_cosh({0})"),
+    _of_double("TANH", "spark_tanh({0})"),
+    _of_double("DEGREES", "degrees({0})"),
+    _of_double("RADIANS", "radians({0})"),
+    Function("HYPOT", "double, double", DOUBLE, "spark_hypot({0}, {1})", _LAST, close=True),
+    Function("PI", "", DOUBLE, "pi()"),
+    Function("E", "", DOUBLE, "2.718281828459045::DOUBLE"),
+    Function(
+        "FACTORIAL", "int", maybe(BIGINT), "CAST(CASE WHEN {0} BETWEEN 0 AND 20 THEN factorial({0}) END AS BIGINT)"
+    ),
+    Function("ISNAN", "float", BOOLEAN, "COALESCE(isnan({0}), FALSE)", keeps_null=False),
+    Function("NANVL", "double, double", maybe(DOUBLE), "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)"),
+    Function("SHIFTLEFT", "integer, int", widest, _shift("shift_left")),
+    Function("SHIFTRIGHT", "integer, int", widest, _shift("shift_right")),
+    Function("SHIFTRIGHTUNSIGNED", "integer, int", widest, _shift("shift_right_unsigned")),
+    Function("BIT_COUNT", "bigint", INT, "CAST(bit_count({0}) AS INTEGER)"),
+    Function("BIT_COUNT", "boolean", INT, "CAST({0} AS INTEGER)"),
+    Function("BIN", "bigint", STRING, "spark_bin({0})"),
+    Function("WIDTH_BUCKET", "double, double, double, bigint", maybe(BIGINT), "spark_width_bucket({0}, {1}, {2}, {3})"),
+)

@@ -1,0 +1,167 @@
+"""Regular expressions and JSON paths: written out in the query, checked, and turned from Java's syntax into RE2's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.plan.errors import Refusal
+from service.plan.scalar.functions.function import Function, maybe
+from service.plan.scalar.typed import Typed, text_literal
+from service.plan.scalar.types import BOOLEAN, INT, STRING
+
+_NOT_ENDING = r"[^\n\r\x{85}\x{2028}\x{2029}]"
+_SPACE = r" \t\n\x{0B}\f\r"
+_TOKEN = re.compile(
+    r"""(?P<escape>\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|p\{[A-Z][a-z]?\}|.))
+    |(?P<group>\((?:\?:|\?<[A-Za-z][A-Za-z0-9]*>|(?!\?)))
+    |(?P<many>(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})\??)(?![+*?])
+    |(?P<class>\[\^?(?:\\.|[^\]\[\\&])(?:\\(?:x[0-9A-Fa-f]{2}|.)|&(?!&)|[^\]\[\\&])*\])
+    |(?P<plain>[^\\(\[\]{}*+?])""",
+    re.VERBOSE | re.DOTALL,
+)
+_KNOWN_ESCAPES = "dDwWtnrfAz"
+_SYNTAX = (
+    "letters, classes, groups, | and quantifiers are; looking ahead or behind, \\b, back references and possessive "
+    "quantifiers are not"
+)
+
+
+def translated(pattern: str, *, whole_end: bool = False) -> str:
+    """A pattern of Java in RE2's syntax; `whole_end` lets `$` stand before a last line break too. Raises Refusal."""
+    flags = re.match(r"\(\?([is]{1,2})\)", pattern)
+    dot = "(?s:.)" if flags and "s" in flags[1] else _NOT_ENDING
+    found = "(?i)" if flags and "i" in flags[1] else ""
+    at = flags.end() if flags else 0
+    while at < len(pattern):
+        token = _TOKEN.match(pattern, at)
+        if token is None:
+            raise Refusal(f"{pattern[at : at + 4]!r} in the pattern {pattern!r} is not supported: {_SYNTAX}")
+        text = token[0]
+        match token.lastgroup:
+            case "escape":
+                found += _escape(text, pattern)
+            case "group":
+                found += text.replace("?<", "?P<")
+            case "class":
+                found += re.sub(r"\\(?:u[0-9A-Fa-f]{4}|.)", lambda each: _escape(each[0], pattern, inside=True), text)
+            case "plain" if text == ".":
+                found += dot
+            case "plain" if text == "$":
+                found += r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z" if whole_end else r"\z"
+            case _:
+                found += text
+        at = token.end()
+    if not _compiles(found):
+        raise Refusal(f"{pattern!r} is not a regular expression")
+    return found
+
+
+def _escape(text: str, pattern: str, *, inside: bool = False) -> str:
+    letter = text[1]
+    if letter == "s" or (letter == "S" and not inside):
+        return _SPACE if inside else f"[{'^' if letter == 'S' else ''}{_SPACE}]"
+    if letter == "u" and len(text) == 6:
+        return rf"\x{{{text[2:]}}}"
+    if len(text) > 2 or letter in _KNOWN_ESCAPES or not letter.isalnum():
+        return text
+    raise Refusal(f"{text} in the pattern {pattern!r} is not supported: {_SYNTAX}")
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _checked(value: Typed, *, empty: bool = True) -> str:
+    pattern = str(value.literal)
+    found = translated(pattern, whole_end=False)
+    if not empty and pc.match_substring_regex(pa.array([""]), found)[0].as_py():
+        raise Refusal(f"the pattern {pattern!r} fits nothing at all too, and where that is found differs")
+    return text_literal(found)
+
+
+def _like(arguments: Sequence[Typed]) -> str:
+    pattern = text_literal(translated(str(arguments[1].literal), whole_end=True))
+    return f"regexp_matches({arguments[0].sql}, {pattern})"
+
+
+def _replaced(arguments: Sequence[Typed]) -> str:
+    text, pattern, new = arguments
+    written = ""
+    for piece in re.findall(r"\\.|\$\d?|.", str(new.literal), re.DOTALL):
+        if piece == "$":
+            raise Refusal(f"in {new.literal!r}, $ stands before the number of a group; write \\$ for itself")
+        if piece[0] == "$":
+            written += f"\\{piece[1]}"
+        else:
+            written += piece[-1].replace("\\", "\\\\")
+    groups = re.compile(r"\\.|\[[^\]]*\]|(\((?!\?:))", re.DOTALL).findall(str(pattern.literal))
+    highest = max([int(number) for number in re.findall(r"(?<!\\)\$(\d)", str(new.literal))], default=0)
+    if highest > sum(bool(group) for group in groups):
+        raise Refusal(f"the pattern {pattern.literal!r} has no group {highest}")
+    return f"regexp_replace({text.sql}, {_checked(pattern, empty=False)}, {text_literal(written)}, 'g')"
+
+
+def _extracted(arguments: Sequence[Typed]) -> str:
+    text, pattern, *number = arguments
+    group = int(number[0].literal or "1") if number else 1
+    groups = re.findall(r"\\.|\[[^\]]*\]|(\((?!\?:))", str(pattern.literal), re.DOTALL)
+    if not 0 <= group <= min(sum(bool(each) for each in groups), 9):
+        raise Refusal(f"the pattern {pattern.literal!r} has no group {group}")
+    return f"regexp_extract({text.sql}, {_checked(pattern)}, {group})"
+
+
+def _counted(arguments: Sequence[Typed]) -> str:
+    text, pattern = arguments
+    return f"CAST(len(regexp_extract_all({text.sql}, {_checked(pattern, empty=False)})) AS INTEGER)"
+
+
+def _first(arguments: Sequence[Typed]) -> str:
+    text, pattern = arguments
+    found = _checked(pattern)
+    return f"nullif(regexp_extract({text.sql}, {found}), '')"
+
+
+_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\['([^'\"\\]+)'\]")
+
+
+def _json(arguments: Sequence[Typed]) -> str:
+    text, path = arguments[0].sql, str(arguments[1].literal)
+    if not path.startswith("$") or _STEP.sub("", path[1:]):
+        raise Refusal(f"{path!r} is not a path of the form $.name[0]['name']; * is not supported")
+    steps = "".join(f'."{a or c}"' if a or c else f"[{b}]" for a, b, c in _STEP.findall(path))
+    return f"(CASE WHEN json_valid({text}) THEN json_extract_string({text}, {text_literal('$' + steps)}) END)"
+
+
+_NOTE = "Java's syntax, checked: no looking around, no back references."
+_END = f"{_NOTE} $ is the very end of the text."
+_Write = Callable[[Sequence[Typed]], str]
+
+FUNCTIONS = (
+    Function("REGEXP_LIKE RLIKE REGEXP", "text, 'text'", BOOLEAN, _like, _NOTE),
+    Function("REGEXP_REPLACE", "text, 'text', 'text'", STRING, _replaced, _END),
+    Function("REGEXP_EXTRACT", "text, 'text'", STRING, _extracted, f"The first group. {_END}"),
+    Function("REGEXP_EXTRACT", "text, 'text', 'int'", STRING, _extracted, "The group of this number, 0 for all."),
+    Function("REGEXP_SUBSTR", "text, 'text'", maybe(STRING), _first, _END),
+    Function("REGEXP_COUNT", "text, 'text'", INT, _counted, _END),
+    Function(
+        "GET_JSON_OBJECT",
+        "text, 'text'",
+        maybe(STRING),
+        _json,
+        "Strict JSON, but NaN and Infinity are read too; paths without *.",
+    ),
+    Function(
+        "JSON_ARRAY_LENGTH",
+        "text",
+        maybe(INT),
+        "(CASE WHEN json_valid({0}) AND json_type({0}) = 'ARRAY' THEN CAST(json_array_length({0}) AS INTEGER) END)",
+    ),
+)

@@ -1,0 +1,111 @@
+"""The reference of functions, from the tables; `python -m service.plan.scalar.functions.reference` writes it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from avro.schema import Type
+from service.plan.scalar.functions import FAMILIES, FUNCTIONS, REFUSED
+from service.plan.scalar.functions.function import Function
+
+PAGE = Path(__file__).with_name("REFERENCE.md")
+
+_HEAD = """# Expressions and functions
+
+This page is generated: `python -m service.plan.scalar.functions.reference`. Every function here means what it means in
+Spark SQL with ANSI mode on and the session's time zone UTC; Spark itself is asked in the tests. What Flink calls
+otherwise or computes otherwise is said in the remarks; where both differ, Spark's meaning counts.
+
+What fails on a row (an overflow, a division by zero, a CAST of text that is none of the type) stops the query with the
+expression and the value: leaving out the row would give a wrong result. `TRY_CAST`, `TRY_DIVIDE` and their kin give
+NULL instead. Behind AND, OR, CASE, IF and COALESCE nothing is evaluated that does not count any more.
+
+## Types
+
+BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s) of up to 38 digits, STRING, BINARY, DATE, TIMESTAMP (an instant),
+TIMESTAMP_NTZ; TIME can be compared. Fields of a STRUCT are read by `column.field`, elements of an ARRAY by
+`column[0]`, entries of a MAP by `column['key']`. No function gives a new ARRAY, MAP or STRUCT.
+
+- Two types become one as in Spark, except that text is not read as a number behind the user's back: write a CAST. Text
+  that is written out becomes a date or timestamp where it meets one.
+- TINYINT and SMALLINT are INT; a CAST to them fails on what does not fit.
+- `a / b` is DOUBLE for whole numbers, and a decimal with Spark's digits for decimals: of more than 38, those behind the
+  point go first, but six stay.
+- Text becomes a number, date or timestamp as in Spark; years have four digits, a timestamp has a date, and numbers are
+  decimal (Java also reads `0x1p3`). Numbers that are too large to be a timestamp fail.
+- A DOUBLE becomes text with the fewest digits that tell it from others, as in Java 19 and later. In a CAST
+  of BINARY to STRING, what is not UTF-8 becomes U+FFFD.
+
+## Where Flink SQL differs
+
+- `/` of whole numbers is whole in Flink. `TIMESTAMPDIFF` is INT there, BIGINT here.
+- `GREATEST` and `LEAST` are NULL in Flink where an argument is; `CONCAT` of numbers is refused there.
+- `TO_TIMESTAMP` gives a timestamp without a time zone in Flink; here an instant, and `TO_TIMESTAMP_NTZ` the other.
+- `TRIM` and its kin take the characters to trim in Spark's order; `SUBSTRING(s, 0)` begins at the first character.
+- `ROUND` of a DOUBLE rounds the number as it is written. A DECIMAL division keeps other digits than Flink's.
+- NOW, CURRENT_TIMESTAMP, RAND, UUID and their kin are refused; Flink computes them again for a retraction.
+- `LOG(base, x)` and `LN` of what is not positive are NULL.
+
+## Operators
+
+| operator | takes | gives |
+|---|---|---|
+| `+` `-` `*` | numbers | their common type, or a decimal with the digits it needs |
+| `+` `-` | a date and a number of days; a date or timestamp and an INTERVAL written out | DATE, TIMESTAMP |
+| `/` | numbers | DOUBLE or a decimal |
+| `DIV` | whole numbers or decimals | BIGINT |
+| `%` | numbers | as `MOD` |
+| `&` `\\|` `^` `~` `<<` `>>` | whole numbers | their common type |
+| `=` `<>` `<` `<=` `>` `>=` `<=>` `IS [NOT] DISTINCT FROM` `BETWEEN` `IN (…)` | values of a common type | BOOLEAN |
+| `AND` `OR` `NOT` `IS [NOT] NULL` `IS [NOT] TRUE` `IS [NOT] FALSE` | conditions | BOOLEAN |
+| `LIKE` `ILIKE` `RLIKE`, also `LIKE ANY (…)` and `LIKE ALL (…)` | text and a pattern written out | BOOLEAN |
+| `\\|\\|` | as `CONCAT` | STRING or BINARY |
+| `CAST(x AS t)` `x::t` `TRY_CAST(x AS t)` | a value | the type |
+| `CASE` `IF` `COALESCE` `NULLIF` | values of a common type | that type |
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, f"## Functions\n\n{len(FUNCTIONS)} names.\n", *_families(), *_refused()])
+
+
+def _families() -> Iterator[str]:
+    for title, functions in FAMILIES.items():
+        yield f"### {title}\n\n| function | gives | remarks |\n|---|---|---|"
+        yield from (_line(function) for function in functions if function.names != "[]")
+        yield ""
+    yield (
+        "What stands in quotes must be written out in the query. `...` is one or more. An *int* is an INT, a *bigint* "
+        "any whole number, a *number* any number, a *double* any number taken as DOUBLE; a *moment* is a DATE, "
+        "TIMESTAMP or TIMESTAMP_NTZ, and a *unit* is one of MICROSECOND … YEAR, without quotes.\n"
+    )
+
+
+def _line(function: Function) -> str:
+    takes = function.takes.replace("|", "\\|")
+    names = "<br>".join(f"`{name}({takes})`" for name in function.names.split())
+    return f"| {names} | {_result(function)} | {function.note} |"
+
+
+def _result(function: Function) -> str:
+    if isinstance(function.gives, Type):
+        return function.gives.sql + (" or NULL" if function.gives.nullable else "")
+    text = str(function.gives.__doc__ or "their common type").splitlines()[0].rstrip(".")
+    return text[0].lower() + text[1:] if text[1].islower() else text
+
+
+def _refused() -> Iterator[str]:
+    yield "## Refused\n\nKnown names that are refused, and why; unknown names are refused too.\n"
+    yield "| function | reason |\n|---|---|"
+    reasons: dict[str, list[str]] = {}
+    for name, reason in REFUSED.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,98 @@
+"""Scalar expressions: typed as Spark SQL types them, and written in DuckDB SQL so that they mean the same there.
+
+Only what is known to mean the same is let through. Columns are already resolved: an `exp.Column` without a table, named
+as in the plan (`resolved`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.physical import Expression
+from service.plan.scalar import arithmetic as scalar_arithmetic
+from service.plan.scalar import calls as scalar_calls
+from service.plan.scalar import conditions as scalar_conditions
+from service.plan.scalar import fields as scalar_fields
+from service.plan.scalar import values as scalar_values
+from service.plan.scalar.compiler import Columns, Compiler
+from service.plan.scalar.conditions import joined
+from service.plan.scalar.typed import Typed, converted, quoted
+from service.plan.scalar.types import with_null
+
+__all__ = ["Columns", "compile_cast", "compile_condition", "compile_scalar", "resolved", "show"]
+
+_RULES = {
+    **scalar_conditions.RULES,
+    **scalar_values.RULES,
+    **scalar_arithmetic.RULES,
+    **scalar_fields.RULES,
+    **scalar_calls.RULES,
+}
+
+
+def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
+    """A scalar expression over `columns`. Raises Refusal."""
+    node = node.unnest()
+    if isinstance(node, exp.Column):
+        name, type_ = columns[node.name]
+        return Expression(quoted(name), type_, (name,), show(node), name)
+    typed = Compiler(columns, _RULES).value(node)
+    read = dict.fromkeys(columns[column.name][0] for column in node.find_all(exp.Column))
+    return Expression(typed.sql, typed.type, tuple(read), show(node))
+
+
+def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:
+    """The same, cast to a type it converts to."""
+    plain = compile_scalar(node, columns)
+    if plain.type.required == to.required:
+        return plain
+    typed = Typed(plain.sql, plain.type)
+    return Expression(
+        converted(typed, to).sql, with_null(to, plain.type.nullable), plain.columns, f"CAST({plain.text} AS {to.sql})"
+    )
+
+
+def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expression | None:
+    """All conjuncts as one condition, None for none. Raises Refusal where one is no condition."""
+    if not conjuncts:
+        return None
+    compiler = Compiler(columns, _RULES)
+    typed = [compiler.condition(conjunct) for conjunct in conjuncts]
+    whole = joined("AND", list(zip(typed, conjuncts, strict=True)))
+    read = dict.fromkeys(columns[column.name][0] for each in conjuncts for column in each.find_all(exp.Column))
+    return Expression(
+        whole.sql,
+        whole.type,
+        tuple(read),
+        " AND ".join(_operand(each) for each in conjuncts),
+    )
+
+
+def resolved(name: str, like: exp.Expr | None = None) -> exp.Column:
+    """A column of the plan by its name, at the place in the SQL where `like` stands."""
+    identifier = exp.Identifier(this=name, quoted=True)
+    if like is not None:
+        metas = [each.meta for each in like.walk() if "start" in each.meta]
+        if metas:
+            identifier.meta.update(metas[0])
+            identifier.meta["start"] = min(meta["start"] for meta in metas)
+            identifier.meta["end"] = max(meta["end"] for meta in metas)
+    return exp.Column(this=identifier)
+
+
+def show(node: exp.Expr) -> str:
+    """An expression in Spark SQL as a user would write it."""
+
+    def plain(each: exp.Expr) -> exp.Expr:
+        if isinstance(each, exp.Column):
+            return exp.column(*reversed(each.name.split(".")[-3:]))
+        return each
+
+    return str(node.transform(plain).sql("spark", comments=False))
+
+
+def _operand(node: exp.Expr) -> str:
+    return f"({show(node)})" if isinstance(node, exp.Or) else show(node)

@@ -1,0 +1,122 @@
+"""Scalar values: literals, CASE and its kin, and casts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from avro.errors import SchemaError
+from avro.schema import Type
+from service.plan.errors import Refusal
+from service.plan.scalar import types
+from service.plan.scalar.arithmetic import number_type
+from service.plan.scalar.compiler import Compiler, Rule
+from service.plan.scalar.functions.types_as_functions import converted_to
+from service.plan.scalar.typed import Typed, nullable, text_literal
+from service.plan.scalar.types import BINARY, BOOLEAN, NULL, STRING, family, with_null
+
+_NARROW = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT"}
+
+
+def _literal(_: Compiler, node: exp.Literal) -> Typed:
+    text = str(node.this)
+    if node.is_string:
+        return Typed(text_literal(text), STRING, text)
+    try:
+        type_ = number_type(text)
+    except ValueError:
+        raise Refusal(f"the number {text} is not understood", node) from None
+    if type_ is None:
+        raise Refusal("a number of more than 38 digits cannot be computed with", node)
+    return Typed(f"CAST({text} AS {types.duckdb(type_)})", type_, text)
+
+
+def _raw(_: Compiler, node: exp.RawString) -> Typed:
+    return Typed(text_literal(str(node.this)), STRING, str(node.this))
+
+
+def _bytes(_: Compiler, node: exp.HexString) -> Typed:
+    digits = str(node.this)
+    return Typed(f"unhex('{digits.rjust(len(digits) + len(digits) % 2, '0')}')", BINARY)
+
+
+def _boolean(_: Compiler, node: exp.Boolean) -> Typed:
+    return Typed("TRUE" if node.this else "FALSE", BOOLEAN)
+
+
+def _null_value(_: Compiler, __: exp.Null) -> Typed:
+    return Typed("NULL", NULL)
+
+
+def _coalesce(compiler: Compiler, node: exp.Coalesce) -> Typed:
+    values, type_ = compiler.united(node, [node.this, *node.expressions])
+    nullable = all(value.type.nullable for value in values)
+    return Typed(f"COALESCE({', '.join(value.sql for value in values)})", with_null(type_, nullable))
+
+
+def _nullif(compiler: Compiler, node: exp.Nullif) -> Typed:
+    (left, right), _ = compiler.united(node, [node.this, node.expression])
+    kept = compiler.compile(node.this)
+    return Typed(f"(CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {kept.sql} END)", kept.type.as_nullable())
+
+
+def _if(compiler: Compiler, node: exp.If) -> Typed:
+    return _branches(compiler, node, [(node.this, node.args["true"])], node.args.get("false"))
+
+
+def _case(compiler: Compiler, node: exp.Case) -> Typed:
+    ifs: list[tuple[exp.Expr, exp.Expr]] = []
+    for branch in node.args["ifs"]:
+        test = branch.this
+        if node.this is not None:
+            test = exp.EQ(this=node.this.copy(), expression=branch.this.copy())
+        ifs.append((test, branch.args["true"]))
+    return _branches(compiler, node, ifs, node.args.get("default"))
+
+
+def _branches(
+    compiler: Compiler, node: exp.Expr, ifs: list[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None
+) -> Typed:
+    results = [result for _, result in ifs] + [default or exp.Null()]
+    values, type_ = compiler.united(node, results)
+    whens = " ".join(
+        f"WHEN {compiler.condition(test).sql} THEN {value.sql}" for (test, _), value in zip(ifs, values, strict=False)
+    )
+    return Typed(f"(CASE {whens} ELSE {values[-1].sql} END)", nullable(type_, *values))
+
+
+def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
+    value = compiler.compile(node.this)
+    spelled = node.to.sql("spark")
+    strict = not isinstance(node, exp.TryCast)
+    try:
+        to = Type.of(f"{spelled} NOT NULL")
+    except SchemaError:
+        raise Refusal(f"CAST to {spelled} is not supported", node) from None
+    if family(to) is None:
+        raise Refusal(f"CAST to {to.sql} is not supported", node)
+    try:
+        found = converted_to(value, to, strict=strict)
+    except Refusal as refusal:
+        raise Refusal(refusal.text, node.this) from None
+    if spelled in _NARROW:
+        # There are no narrower integers here, but what does not fit must fail all the same.
+        word = "CAST" if strict else "TRY_CAST"
+        return Typed(f"CAST({word}({found.sql} AS {spelled}) AS INTEGER)", found.type)
+    return found
+
+
+RULES: Mapping[type[exp.Expr], Rule] = {
+    exp.Literal: (_literal, ("this",)),
+    exp.RawString: (_raw, ("this",)),
+    exp.HexString: (_bytes, ("this",)),
+    exp.Boolean: (_boolean, ("this",)),
+    exp.Null: (_null_value, ()),
+    exp.Coalesce: (_coalesce, ("this", "expressions")),
+    exp.Nullif: (_nullif, ("this", "expression")),
+    exp.If: (_if, ("this", "true", "false")),
+    exp.Case: (_case, ("this", "ifs", "default")),
+    exp.Cast: (_cast, ("this", "to")),
+    exp.TryCast: (_cast, ("this", "to")),
+}

@@ -1,0 +1,69 @@
+"""The first logical plan of a query. Every name is resolved here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal
+from service.plan.logical import Project, TtlHint
+from service.plan.sql.context import Catalog, Context, Names, Selected
+from service.plan.sql.from_clause import with_queries
+from service.plan.sql.hints import read_hints, spread
+from service.plan.sql.one_select import OneSelect
+from service.plan.sql.parse import query
+from service.plan.sql.top_rows import top_of_result
+from service.plan.sql.unions import set_operation
+
+__all__ = ["Builder", "Catalog"]
+
+_DEEPEST = 20
+
+
+@dataclass
+class Builder:
+    """Builds the plan of one query and collects its hints."""
+
+    catalog: Catalog
+    _hints: dict[str, TtlHint] = field(default_factory=dict)
+    _paths: set[str] = field(default_factory=set)
+    _invented: set[str] = field(default_factory=set)
+
+    def query(self, tree: exp.Expr) -> Project:
+        """The plan of a whole query. Raises Refusal."""
+        built = self.select(tree, Context())
+        return Project(built.input, built.outputs)
+
+    @property
+    def ttl_hints(self) -> dict[str, TtlHint]:
+        """The STATE_TTL hints by the paths that they are for."""
+        return spread(self._hints, self._paths, self._invented)
+
+    def select(self, tree: exp.Expr, context: Context) -> Selected:
+        """The rows and columns of a query. Raises Refusal."""
+        if context.path.count(".") > _DEEPEST:
+            raise Refusal("views and derived tables are nested too deeply; does a view use itself?", tree)
+        tree = query(tree)
+        context = replace(context, with_=with_queries(tree, context))
+        if isinstance(tree, exp.Select):
+            times, split = read_hints(tree)
+            self._hints |= {f"{context.path}{alias}".lower(): hint for alias, hint in times.items()}
+            return OneSelect(tree, context, split, self).built()
+        if isinstance(tree, exp.SetOperation):
+            return top_of_result(set_operation(tree, context, self), tree, Names(context.path))
+        return top_of_result(self.select(tree.this, context), tree, Names(context.path))
+
+    def invent(self, path: str, stem: str) -> str:
+        """A path that no relation has, for a query that has no alias: `exists_1.`."""
+        number = 1
+        while f"{path}{stem}_{number}".lower() in self._paths:
+            number += 1
+        invented = f"{path}{stem}_{number}"
+        self.note(invented)
+        self._invented.add(f"{invented}.".lower())
+        return f"{invented}."
+
+    def note(self, path: str) -> None:
+        """Remember the path of a relation, so that hints can name it."""
+        self._paths.add(path.lower())

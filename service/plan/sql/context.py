@@ -1,0 +1,127 @@
+"""What the parts of the front end share: where a query stands, what names in FROM can mean, what a query becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal
+from service.plan.logical import Node, Source
+from service.plan.sql.scope import Scope
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What names in FROM can mean outside of the query: tables, made when asked for, and the parsed views."""
+
+    tables: tuple[str, ...]
+    source: Callable[[str], Source]
+    views: Mapping[str, Callable[[], exp.Expr]]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A query in WITH: the names of its columns if they are given, and the queries in WITH that it sees itself."""
+
+    query: exp.Expr
+    columns: tuple[str, ...]
+    with_: Mapping[str, Named]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a query stands.
+
+    `path` is what the names of its relations begin with, empty or ending with a dot. `outer` is what names mean in the
+    query around a subquery. `named` says that its columns need names, because somebody further up uses them.
+    """
+
+    path: str = ""
+    with_: Mapping[str, Named] = field(default_factory=dict)
+    outer: Scope | None = None
+    named: bool = True
+
+    def within(self, path: str, *, named: bool = True) -> Context:
+        """The place of a query of its own, such as a derived table."""
+        return replace(self, path=path, outer=None, named=named)
+
+    def below(self, path: str, outer: Scope) -> Context:
+        """The place of a subquery in an expression."""
+        return replace(self, path=path, outer=outer, named=False)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What a query becomes: rows, and its columns as expressions over them.
+
+    `links` are the conditions of a subquery that read columns of the query around it, the others being columns of
+    `input`. `single` says that there is at most one row (for each row of the outer query, by the links). `counts` are
+    the columns of `input` that are 0 and not NULL where no row is: not None for an aggregate without GROUP BY.
+    """
+
+    input: Node
+    outputs: Mapping[str, exp.Expr]
+    links: tuple[exp.Expr, ...] = ()
+    single: bool = False
+    counts: frozenset[str] | None = None
+
+
+class Queries(Protocol):
+    """What the parts ask of the whole: the plan of another query."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Tables and views."""
+        ...
+
+    def select(self, tree: exp.Expr, context: Context) -> Selected:
+        """The rows and columns of a query. Raises Refusal."""
+        ...
+
+    def invent(self, path: str, stem: str) -> str:
+        """A path that no relation has, for a query that has no alias: `exists_1.`."""
+        ...
+
+    def note(self, path: str) -> None:
+        """Remember the path of a relation, so that hints can name it."""
+        ...
+
+
+@dataclass
+class Names:
+    """Names for computed columns of one SELECT, which are readable, and none of them the name of another column."""
+
+    path: str
+    _taken: set[str] = field(default_factory=set)
+
+    def reserve(self, names: list[str]) -> None:
+        """Keep names free for those who come with `claim`."""
+        self._taken.update(name.lower() for name in names)
+
+    def claim(self, name: str) -> str:
+        """The column called as the user calls it."""
+        return self.path + name
+
+    def fresh(self, stem: str) -> str:
+        """A column called `stem`, with a number behind it if there is one already."""
+        number, name = 1, stem
+        while name.lower() in self._taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self._taken.add(name.lower())
+        return self.path + name
+
+
+def check_reach(links: tuple[exp.Expr, ...], known: set[str]) -> None:
+    """Refuse conditions on columns of a query that is not right around the subquery."""
+    for link in links:
+        for column in link.find_all(exp.Column):
+            if column.name not in known:
+                raise Refusal(
+                    "this column cannot be used here: a subquery reads its own columns and, in WHERE, those of the "
+                    "query right around it, in a GROUP BY query only those that are grouped",
+                    column,
+                )

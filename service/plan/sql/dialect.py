@@ -1,0 +1,65 @@
+"""Spark's SQL as sqlglot reads it, but with functions left as the user wrote them.
+
+sqlglot turns the functions of each dialect into nodes that all dialects share, and rewrites arguments on the way. What
+a function means is looked up by its Spark name here (`service.plan.scalar.functions`), so calls stay calls: an
+`exp.Anonymous` with the arguments as written. Only what has a syntax of its own, aggregates and window functions keep
+their nodes. Unlike sqlglot's dialect, this one tells CAST, which fails on what it cannot cast, from TRY_CAST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
+
+_WINDOW = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD", "NTH_VALUE")
+_AGGREGATES = (
+    "COUNT", "ANY_VALUE", "FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE", "ARRAY_AGG", "COLLECT_LIST", "COLLECT_SET",
+    "PERCENTILE_APPROX", "APPROX_PERCENTILE", "PERCENTILE",
+)  # fmt: skip
+_CONDITIONALS = ("COALESCE", "NULLIF", "IF")
+_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY", "LISTAGG", "STRING_AGG",
+           "PERCENTILE", "PERCENTILE_APPROX", "APPROX_PERCENTILE", "MAX_BY", "MIN_BY", "BROADCAST", "BROADCASTJOIN",
+           "MAPJOIN", "MERGE", "MERGEJOIN", "SHUFFLEMERGE", "SHUFFLE_HASH", "SHUFFLE_REPLICATE_NL")  # fmt: skip
+
+
+_TAKE_UNITS = ("DATEADD", "DATE_ADD", "TIMESTAMPADD", "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF")
+
+
+def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    """A call whose first argument is a unit of time, which looks like a column, if there are three."""
+
+    def build(arguments: list[exp.Expr]) -> exp.Expr:
+        if len(arguments) == 3 and isinstance(arguments[0], exp.Column) and not arguments[0].table:
+            arguments = [exp.Var(this=arguments[0].name), *arguments[1:]]
+        return exp.Anonymous(this=name, expressions=arguments)
+
+    return build
+
+
+def _of_many_rows(name: str, build: Any) -> bool:
+    made = getattr(build, "__self__", None)
+    return name in _WINDOW + _AGGREGATES or (isinstance(made, type) and issubclass(made, exp.AggFunc))
+
+
+class RowkindParser(SparkParser):
+    """The parser of `RowkindSql`."""
+
+    STRICT_CAST = True
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: build
+        for name, build in SparkParser.FUNCTIONS.items()
+        if name in _CONDITIONALS or _of_many_rows(name, build)
+    } | {name: _with_unit(name) for name in _TAKE_UNITS}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _SYNTAX
+    }
+
+
+class RowkindSql(Spark):
+    """Spark's dialect with functions as they were written."""
+
+    Parser = RowkindParser

@@ -1,0 +1,200 @@
+"""GROUP BY, HAVING and aggregate functions: one Aggregate, and expressions rewritten over its columns.
+
+Below the Aggregate stands a Project with what groups, arguments and filters are computed from. Equal calls and equal
+group expressions are computed once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, KeysView
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.columns import by_name, columns
+from service.plan.errors import Refusal
+from service.plan.logical import Aggregate, Call, Node, Project, Side, reads
+from service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
+from service.plan.sql.aggregates import AggregateCall, aggregate_call, aggregate_type, is_aggregate
+from service.plan.sql.context import Names
+from service.plan.sql.hints import no_split
+from service.plan.sql.scope import is_subquery
+from service.plan.sql.select_list import SelectList
+
+_LONGEST = 30
+_SETS = "GROUPING SETS, ROLLUP and CUBE are not supported: write one GROUP BY each and UNION ALL"
+_NOT_GROUPED = (
+    "the column {0} is neither in GROUP BY nor inside of an aggregate function: group by it, or write MAX({0}) or "
+    "ANY_VALUE({0})"
+)
+
+
+def calls(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The outermost calls of aggregate functions in an expression."""
+    if is_aggregate(node) and not is_window_function(node):
+        yield node
+    else:
+        for child in node.iter_expressions():
+            yield from calls(child)
+
+
+def no_aggregates(node: exp.Expr | None, clause: str) -> None:
+    """Refuse aggregate functions where rows are not grouped yet; those in subqueries are theirs."""
+    for each in node.walk(prune=is_subquery) if node is not None else ():
+        if not is_subquery(each) and is_aggregate(each) and not is_window_function(each):
+            raise Refusal(
+                f"an aggregate function cannot stand in {clause}: write HAVING, or compute it in a derived table", each
+            )
+
+
+def is_window_function(node: exp.Expr) -> bool:
+    """Whether a node is what OVER stands behind."""
+    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
+
+
+def stem(node: exp.Expr) -> str:
+    """A short name that reminds of an expression."""
+    text = re.sub(r"[^a-z0-9]+", "_", re.sub(r"\b\w+\.", "", show(node).lower())).strip("_")
+    return text[:_LONGEST].rstrip("_") or "value"
+
+
+@dataclass
+class Grouping:
+    """Collects the groups and calls of one SELECT.
+
+    `below` are the rows that are grouped; `later` are columns that stand for subqueries and are there only afterwards.
+    """
+
+    below: Node
+    names: Names
+    later: KeysView[str]
+    _types: Columns = field(init=False)
+    _groups: dict[exp.Expr, str] = field(default_factory=dict)
+    _computed: dict[exp.Expr, str] = field(default_factory=dict)
+    _calls: dict[AggregateCall, str] = field(default_factory=dict)
+    _built: dict[str, Call] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._types = by_name(columns(self.below))
+
+    def group_by(self, node: exp.Expr, at: exp.Expr, name: str = "") -> str:
+        """Group by a resolved expression; gives the column that holds it. Raises Refusal."""
+        bare = node.unnest()
+        for call in calls(bare):
+            raise Refusal("an aggregate function cannot be grouped by: group by columns that are not aggregated", call)
+        for window in bare.find_all(exp.Window):
+            raise Refusal("a window function cannot be grouped by: compute it in a derived table", window)
+        if bare not in self._groups:
+            type_ = self._type(bare, at)
+            if not type_.orderable:
+                raise Refusal(f"a {type_.sql} cannot be grouped by: group by fields of it, or by a key", at)
+            self._groups[bare] = self._column(bare, name)
+        return self._groups[bare]
+
+    @property
+    def grouped(self) -> set[str]:
+        """The columns that group expressions read."""
+        return set().union(*map(reads, self._groups))
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The group columns."""
+        return tuple(dict.fromkeys(self._groups.values()))
+
+    @property
+    def counts(self) -> frozenset[str]:
+        """The columns of calls that are 0 and not NULL for no rows."""
+        return frozenset(name for name, call in self._built.items() if call.function == "count")
+
+    def over(self, node: exp.Expr, name: str = "") -> exp.Expr:
+        """A resolved expression over the aggregate's columns; `name` is what it is called itself. Raises Refusal."""
+        whole = node.unnest()
+
+        def rewritten(each: exp.Expr) -> exp.Expr:
+            bare = each.unnest()
+            if bare in self._groups:
+                return resolved(self._groups[bare], like=bare)
+            if is_aggregate(bare) and not is_window_function(bare):
+                return resolved(self._call(bare, name if whole == bare else ""), like=bare)
+            if isinstance(each, exp.Column) and each.name not in self.later:
+                spelled = each.name.rpartition(".")[2]
+                raise Refusal(_NOT_GROUPED.format(spelled), each)
+            return each
+
+        return node.transform(rewritten)
+
+    def aggregate(self, *, is_global: bool, at: exp.Expr, split: exp.Expr | None) -> Aggregate:
+        """The rows in groups. Raises Refusal."""
+        if not any(call.distinct for call in self._built.values()):
+            no_split(split)
+        inputs = [*self._groups.values()]
+        for call in self._built.values():
+            inputs += [*call.arguments, *([call.filter] if call.filter is not None else [])]
+        by_column = {name: node for node, name in self._computed.items()}
+        outputs = {name: by_column.get(name, resolved(name)) for name in dict.fromkeys(inputs)}
+        return Aggregate(
+            Side(Project(self.below, outputs)), self.group, dict(self._built), is_global, at, split is not None
+        )
+
+    def _call(self, node: exp.Expr, name: str) -> str:
+        asked = aggregate_call(node)
+        parts = [*asked.arguments, *([asked.filter] if asked.filter is not None else [])]
+        for part in parts:
+            for inner in calls(part):
+                raise Refusal("an aggregate function cannot stand inside of another: use a derived table", inner)
+            for window in part.find_all(exp.Window):
+                raise Refusal("a window function cannot be aggregated right here: use a derived table", window)
+            if reads(part) & self.later:
+                raise Refusal("a subquery cannot stand inside of an aggregate function: use a derived table", node)
+        if asked not in self._calls:
+            types = [self._type(argument, node) for argument in asked.arguments]
+            if asked.filter is not None:
+                compile_condition([asked.filter], self._types)
+            for type_ in types:
+                if asked.distinct and not type_.orderable:
+                    raise Refusal(f"a {type_.sql} cannot be counted by DISTINCT: use fields of it, or a key", node)
+            column = self.names.claim(name) if name else self.names.fresh(stem(node))
+            self._built[column] = Call(
+                function=asked.function,
+                arguments=tuple(self._column(argument.unnest()) for argument in asked.arguments),
+                type=aggregate_type(asked.function, types[0] if types else None, node),
+                at=node,
+                filter=None if asked.filter is None else self._column(asked.filter.unnest()),
+                distinct=asked.distinct,
+            )
+            self._calls[asked] = column
+        return self._calls[asked]
+
+    def _type(self, node: exp.Expr, at: exp.Expr) -> Type:
+        if reads(node) & self.later:
+            raise Refusal("a subquery cannot be grouped by: compute it in a derived table", at)
+        return compile_scalar(node, self._types).type
+
+    def _column(self, node: exp.Expr, name: str = "") -> str:
+        """The column of the Project below that holds an expression."""
+        if isinstance(node, exp.Column):
+            return node.name
+        if node not in self._computed:
+            self._computed[node] = self.names.claim(name) if name else self.names.fresh(stem(node))
+        return self._computed[node]
+
+
+def group_expressions(
+    group: exp.Group, columns_: SelectList, resolve: Callable[[exp.Expr], exp.Expr]
+) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """What GROUP BY says, names resolved, and where it says so: expressions, positions, or ALL. Raises Refusal."""
+    if any(group.args.get(name) for name in ("rollup", "cube", "grouping_sets", "totals")):
+        raise Refusal(_SETS, group)
+    for each in group.expressions:
+        if isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets):
+            raise Refusal(_SETS, each)
+        if isinstance(each, exp.Tuple):
+            raise Refusal("GROUP BY takes columns without parentheses around them: GROUP BY a, b", each)
+        item = columns_.position(each)
+        yield resolve(each) if item is None else item.expression, each
+    if group.args.get("all"):
+        for item in columns_.items:
+            if not any(calls(item.expression)) and not item.expression.find(exp.Window):
+                yield item.expression, item.at

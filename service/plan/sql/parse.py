@@ -1,0 +1,100 @@
+"""SQL text to sqlglot's tree, in Spark's dialect, and the refusal of clauses that no plan exists for yet."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
+
+from service.plan.errors import PlanError, Refusal, Span, mark
+from service.plan.sql.dialect import RowkindSql
+
+_SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
+
+_CLAUSES = {
+    "laterals": "LATERAL VIEW is not supported",
+    "sort": "SORT BY has no meaning for a result that keeps changing: leave it out",
+    "cluster": "CLUSTER BY has no meaning for a result that keeps changing: leave it out",
+    "distribute": "DISTRIBUTE BY has no meaning here: leave it out",
+    "pivots": "PIVOT is not supported",
+    "sample": "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back",
+    "into": "SELECT INTO is not supported: the sink says where the result goes",
+    "by_name": "BY NAME is not supported: write the columns in the same order",
+    "on": "BY NAME is not supported: write the columns in the same order",
+    "side": "a set operation takes UNION, UNION ALL, INTERSECT or EXCEPT",
+}
+# The parser warns of what it takes for a command; here it is refused anyway.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+_SELECT = {
+    *("expressions", "from_", "joins", "where", "hint", "with_", "kind", "group", "having", "distinct", "windows"),
+    *("qualify", "order", "limit", "offset"),
+}
+_SET_OPERATION = {"this", "expression", "distinct", "with_", "order", "limit", "offset"}
+_SUBQUERY = {"this", "order", "limit", "offset"}
+
+
+def parse(sql: str, origin: str, place: str) -> exp.Expr:
+    """The one query in a text; `origin` names the text in the tree, `place` in messages. Raises PlanError, Refusal."""
+    try:
+        statements = sqlglot.parse(sql, read=RowkindSql, error_level=ErrorLevel.IMMEDIATE)
+    except ParseError as error:
+        raise PlanError(place, _syntax(error, sql, origin)) from None
+    except TokenError:
+        raise PlanError(place, "the SQL cannot be read: a quotation mark or a comment is not closed") from None
+    except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
+        # The parser gives up in other ways too on some texts that are no SQL.
+        raise PlanError(place, f"the SQL cannot be read: {str(error).partition(chr(10))[0]}") from None
+    found = [statement for statement in statements if statement is not None]
+    if len(found) != 1:
+        text = "the SQL holds no query" if not found else "the SQL holds more than one statement"
+        raise PlanError(place, f"{text}: expected one {_SUPPORTED}")
+    return query(mark(found[0], origin, sql))
+
+
+def query(tree: exp.Expr) -> exp.Expr:
+    """The tree as a SELECT, a set operation or one of them in parentheses with ORDER BY … LIMIT behind them.
+
+    There is nothing in it, subqueries aside, for which there is no plan. Raises Refusal.
+    """
+    while isinstance(tree, exp.Subquery) and not any(value for name, value in tree.args.items() if name != "this"):
+        tree = tree.this
+    match tree:
+        case exp.Select():
+            known = _SELECT
+        case exp.SetOperation():
+            known = _SET_OPERATION
+        case exp.Subquery() if not tree.alias:
+            known = _SUBQUERY
+        case exp.Values():
+            raise Refusal("VALUES is not supported: a table of the job brings the rows", tree)
+        case _:
+            raise Refusal(f"this is no query: expected {_SUPPORTED}", tree)
+    for name, value in tree.args.items():
+        if not value:
+            continue
+        if name in _CLAUSES:
+            at = value[0] if isinstance(value, list) else value
+            placed = isinstance(at, exp.Expr) and any("start" in each.meta for each in at.walk())
+            raise Refusal(_CLAUSES[name], at if placed else tree)
+        if name not in known:
+            raise Refusal(f"this kind of query ({name.strip('_')}) is not supported", tree)
+    if isinstance(tree, exp.Select) and tree.args.get("from_") is None:
+        raise Refusal(f"the query reads no table: expected {_SUPPORTED}", tree)
+    return tree
+
+
+def _syntax(error: ParseError, sql: str, origin: str) -> str:
+    first = error.errors[0]
+    message = re.sub(r" but got <Token .*", "", str(first["description"])).rstrip(".")
+    if message.startswith("Required keyword"):
+        message = "something is missing"
+    line, column = int(first["line"] or 1), int(first["col"] or 1)
+    highlight = str(first["highlight"] or "")
+    # sqlglot counts to the last character of the word that it stumbled over.
+    begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
+    last = min(begin + column - 1, max(len(sql) - 1, 0))
+    span = Span(origin, max(last - len(highlight) + 1, begin), last)
+    return f"this is not SQL: {message[:1].lower() + message[1:]}, {span.show(sql)}"

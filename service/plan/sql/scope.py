@@ -1,0 +1,205 @@
+"""Names: which column of which relation a name in the SQL means.
+
+As in Spark SQL, names of tables and columns are the same in upper and lower case, and the result's columns are spelled
+as the query spells them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal
+from service.plan.scalar.fields import field_of, with_fields
+from service.plan.scalar.scalars import resolved
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table, view or derived table in FROM: its alias, and its columns as spelled with their names in the plan."""
+
+    alias: str
+    columns: Mapping[str, str]
+
+    def find(self, column: str) -> list[str]:
+        """The columns called so, by their names in the plan."""
+        return [name for spelled, name in self.columns.items() if spelled.lower() == column.lower()]
+
+
+Handler = Callable[[exp.Expr], exp.Expr]
+"""What stands for a subquery in an expression."""
+
+Alias = Callable[[exp.Column], exp.Expr | None]
+"""What a bare name means in the SELECT list, None where it does not mean a column of it."""
+
+
+def no_subquery(node: exp.Expr) -> exp.Expr:
+    """Refuse a subquery where there can be none."""
+    raise Refusal("a subquery is not supported here: compute it in a derived table, or write it as a JOIN", node)
+
+
+def no_alias(_: exp.Column) -> None:
+    """Names mean nothing but columns of FROM."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the names in one SELECT can mean.
+
+    `merged` are the columns of USING: one column each where `*` and bare names are concerned, and what it stands for.
+    `outer` is the scope of the query around a subquery. `spent` are the tables of semi and anti joins, whose columns
+    nobody sees behind the join.
+    """
+
+    relations: tuple[Relation, ...]
+    merged: Mapping[str, exp.Expr]
+    outer: Scope | None = None
+    spent: tuple[str, ...] = ()
+
+    def resolve(
+        self,
+        node: exp.Expr,
+        *,
+        subquery: Handler = no_subquery,
+        alias: Alias = no_alias,
+        outer: bool = False,
+    ) -> exp.Expr:
+        """The expression with every column resolved. Raises Refusal.
+
+        `subquery` makes something of each subquery in it; `alias` is asked first what a bare name means. Names of the
+        query around a subquery are known only with `outer`.
+        """
+
+        def replaced(each: exp.Expr) -> exp.Expr:
+            if isinstance(each, exp.Column):
+                meaning = alias(each) if not each.table and not isinstance(each.this, exp.Star) else None
+                return self._column(each, outer=outer) if meaning is None else _operand(meaning)
+            return subquery(each) if is_subquery(each) else each
+
+        return node.transform(replaced)
+
+    def knows(self, column: exp.Column) -> bool:
+        """Whether a bare name is a column of FROM, or of more than one table in it."""
+        names = [spelled for relation in self.relations for spelled in relation.columns]
+        return column.name.lower() in {name.lower() for name in (*names, *self.merged)}
+
+    def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
+        if isinstance(column.this, exp.Star):
+            raise Refusal("* stands only in the SELECT list", column)
+        bare, fields = with_fields(column, self._is_table)
+        if fields and (self.knows(bare) or bare.table or (self.outer is not None and self._is_outer(bare))):
+            return field_of(self._column(bare, outer=outer), fields)
+        if len(fields) > 1:
+            raise Refusal(f"there is no table or column {bare.name} in FROM{near(bare.name, self._names())}", column)
+        if not column.table:
+            for spelled, meaning in self.merged.items():
+                if spelled.lower() == column.name.lower():
+                    return _operand(meaning)
+        if self.outer is not None and self._is_outer(column):
+            found = self.outer._column(column, outer=True)  # noqa: SLF001 -- the same for the scope around this one
+            if not outer:
+                raise Refusal(
+                    f"{column.sql('spark')} is a column of the query around this one, which a subquery can use in its "
+                    f"WHERE only",
+                    column,
+                )
+            return found
+        relations = self._named(column) if column.table else self.relations
+        own = [(relation, name) for relation in relations for name in relation.find(column.name)]
+        if len(own) > 1:
+            choices = " or ".join(f"{relation.alias}.{column.name}" for relation, _ in own)
+            raise Refusal(f"the column {column.name} is ambiguous: write {choices}", column)
+        if not own:
+            raise Refusal(self._unknown(column, relations), column)
+        return resolved(own[0][1], like=column)
+
+    def _is_table(self, name: str) -> bool:
+        """Whether a table is called so, here or in a query around this one."""
+        here = [relation.alias for relation in self.relations] + list(self.spent)
+        known = name.lower() in map(str.lower, here)
+        return known or (self.outer is not None and self.outer._is_table(name))  # noqa: SLF001 -- as above
+
+    def _names(self) -> list[str]:
+        aliases = [relation.alias for relation in self.relations]
+        return aliases + [spelled for relation in self.relations for spelled in relation.columns]
+
+    def _is_outer(self, column: exp.Column) -> bool:
+        """Whether only the query around this one has such a column."""
+        if column.table:
+            here = any(relation.alias.lower() == column.table.lower() for relation in self.relations)
+            scope = self.outer
+            while not here and scope is not None:
+                if any(relation.alias.lower() == column.table.lower() for relation in scope.relations):
+                    return True
+                scope = scope.outer
+            return False
+        if self.knows(column):
+            return False
+        scope = self.outer
+        while scope is not None:
+            if scope.knows(column):
+                return True
+            scope = scope.outer
+        return False
+
+    def _named(self, column: exp.Column) -> tuple[Relation, ...]:
+        found = tuple(relation for relation in self.relations if relation.alias.lower() == column.table.lower())
+        if not found:
+            if column.table.lower() in map(str.lower, self.spent):
+                raise Refusal(
+                    f"{column.table} is what a SEMI or ANTI JOIN looks rows up in, which brings none of its columns: "
+                    f"write an INNER JOIN for them",
+                    column,
+                )
+            aliases = [relation.alias for relation in self.relations]
+            raise Refusal(
+                f"there is no table {column.table} in FROM{near(column.table, aliases)}", column.args["table"]
+            )
+        return found
+
+    @staticmethod
+    def _unknown(column: exp.Column, relations: tuple[Relation, ...]) -> str:
+        known = [spelled for relation in relations for spelled in relation.columns]
+        whose = f"{relations[0].alias} has" if len(relations) == 1 else "there is"
+        return f"{whose} no column {column.name}{near(column.name, known)}"
+
+    def star(self, at: exp.Expr, table: str = "") -> Iterator[tuple[str, exp.Expr]]:
+        """The columns that `*`, or `table.*`, stands for. Raises Refusal."""
+        relations = self.relations
+        if table:
+            relations = tuple(relation for relation in relations if relation.alias.lower() == table.lower())
+            if not relations:
+                aliases = [relation.alias for relation in self.relations]
+                raise Refusal(f"there is no table {table} in FROM{near(table, aliases)}", at)
+        else:
+            for spelled, meaning in self.merged.items():
+                yield spelled, meaning.copy()
+        hidden = set() if table else {spelled.lower() for spelled in self.merged}
+        for relation in relations:
+            for spelled, name in relation.columns.items():
+                if spelled.lower() not in hidden:
+                    yield spelled, resolved(name, like=at)
+
+
+def is_subquery(node: exp.Expr) -> bool:
+    """Whether a node is a subquery, or a predicate about one."""
+    if isinstance(node, exp.Any | exp.All):
+        return isinstance(node.this.unnest(), exp.Query)
+    return isinstance(node, exp.Query | exp.Exists) or (isinstance(node, exp.In) and bool(node.args.get("query")))
+
+
+def _operand(meaning: exp.Expr) -> exp.Expr:
+    return meaning.copy() if isinstance(meaning, exp.Column) else exp.Paren(this=meaning.copy())
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?`, or what there is."""
+    known = list(dict.fromkeys(known))
+    by_lower = {each.lower(): each for each in known}
+    match = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    if match:
+        return f"; did you mean {by_lower[match[0]]}?"
+    return f"; there is {', '.join(known[:12])}{', …' if len(known) > 12 else ''}" if known else ""

@@ -1,0 +1,137 @@
+"""The SELECT list: which columns a query has, what each is computed from, and what their names mean elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal
+from service.plan.sql.aggregates import is_aggregate
+from service.plan.sql.scope import Handler, Scope, near
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One column of a query: its name, its expression with all names resolved, and where it stands."""
+
+    name: str
+    expression: exp.Expr
+    at: exp.Expr
+
+
+@dataclass(frozen=True)
+class SelectList:
+    """The columns of one SELECT in order."""
+
+    items: tuple[Item, ...]
+
+    def find(self, column: exp.Column) -> exp.Expr | None:
+        """What a bare name means as a column of the result."""
+        return next((item.expression for item in self.items if item.name.lower() == column.name.lower()), None)
+
+    def position(self, node: exp.Expr) -> Item | None:
+        """The item that a number in GROUP BY or ORDER BY stands for, None for anything else. Raises Refusal."""
+        if not (isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit()):
+            return None
+        number = int(str(node.this))
+        if not 1 <= number <= len(self.items):
+            raise Refusal(f"there is no column {number} in the SELECT list, which has {len(self.items)}", node)
+        return self.items[number - 1]
+
+
+def select_list(tree: exp.Select, scope: Scope, subquery: Handler, *, named: bool) -> SelectList:
+    """The columns of a SELECT. Raises Refusal.
+
+    As in Spark, an expression may use columns to the left of it by their names, where FROM has none called so.
+    """
+    if kind := tree.args.get("kind"):
+        raise Refusal(f"SELECT AS {kind} is not supported", tree)
+    items: list[Item] = []
+    for item in tree.expressions:
+        lateral = SelectList(tuple(items))
+        for name, expression in _outputs(item, scope, subquery, lateral, named=named):
+            taken = {other.name.lower() for other in items}
+            if named and not _NAME.fullmatch(name):
+                raise Refusal(f"{name!r} cannot be a column of an Avro record: give it a name with AS", item)
+            if named and name.lower() in taken:
+                raise Refusal(f"two columns of the result are called {name}: give one another name with AS", item)
+            own = name if name and name.lower() not in taken else f"column_{len(items) + 1}"
+            items.append(Item(own, expression, item))
+    return SelectList(tuple(items))
+
+
+def _outputs(
+    item: exp.Expr, scope: Scope, subquery: Handler, lateral: SelectList, *, named: bool
+) -> Iterator[tuple[str, exp.Expr]]:
+    if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+        yield from _star(item, scope)
+        return
+    name = item.alias if isinstance(item, exp.Alias) else item.name if isinstance(item, exp.Column) else ""
+    if not name and named:
+        raise Refusal("this column of the result has no name: give it one with AS", item)
+    node = item.this if isinstance(item, exp.Alias) else item
+
+    def alias(column: exp.Column) -> exp.Expr | None:
+        return None if scope.knows(column) else lateral.find(column)
+
+    yield name, scope.resolve(node, subquery=subquery, alias=alias)
+
+
+def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
+    star = item if isinstance(item, exp.Star) else item.this
+    columns = list(scope.star(item, item.table if isinstance(item, exp.Column) else ""))
+    if extra := [name for name, value in star.args.items() if value and name != "except_"]:
+        raise Refusal(f"* {extra[0].strip('_').upper()} is not supported: write the columns", item)
+    names = {name.lower() for name, _ in columns}
+    without = star.args.get("except_") or []
+    for column in without:
+        if column.name.lower() not in names:
+            raise Refusal(f"* has no column {column.name}{near(column.name, [name for name, _ in columns])}", column)
+    left_out = {column.name.lower() for column in without}
+    yield from ((name, expression) for name, expression in columns if name.lower() not in left_out)
+
+
+def in_call(column: exp.Expr) -> bool:
+    """Whether a piece of SQL stands inside of the call of an aggregate function."""
+    node = column.parent
+    while node is not None:
+        if is_aggregate(node) and not isinstance(node.parent, exp.Window):
+            return True
+        node = node.parent
+    return False
+
+
+def aliases_last(
+    scope: Scope, columns: SelectList, grouped: set[str] | None
+) -> Callable[[exp.Column], exp.Expr | None]:
+    """What a bare name means in HAVING and QUALIFY: a column of FROM that is there after grouping, else of the result.
+
+    `grouped` are the columns that group expressions read, None where nothing is grouped.
+    """
+
+    def alias(column: exp.Column) -> exp.Expr | None:
+        found = columns.find(column)
+        if found is None or in_call(column):
+            return None
+        if not scope.knows(column):
+            return found
+        if grouped is None:
+            return None
+        own = scope.resolve(column)
+        return None if {each.name for each in own.find_all(exp.Column)} <= grouped else found
+
+    return alias
+
+
+def aliases_first(columns: SelectList) -> Callable[[exp.Column], exp.Expr | None]:
+    """What a bare name means in ORDER BY: a column of the result, and only then one of FROM."""
+
+    def alias(column: exp.Column) -> exp.Expr | None:
+        return None if in_call(column) else columns.find(column)
+
+    return alias

@@ -1,0 +1,263 @@
+"""Subqueries in WHERE and in expressions, as joins.
+
+    EXISTS, IN           a semi join
+    NOT EXISTS           an anti join
+    NOT IN               where neither side can be NULL an anti join. A subquery that reads the query around it: an anti
+                         join on `(x = y) IS NOT FALSE`, since a NULL on either side is as good as a match. Else the
+                         join "not in", which knows whether the subquery is empty and whether it holds a NULL
+    a single value       a LEFT JOIN on an aggregate, grouped by what links it to the query around it, or on rows found
+                         by their unique key. COUNT of no rows is 0 and not NULL
+
+What a subquery's WHERE says of the query around it becomes the condition of the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import KeysView, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from service.plan.columns import by_name, columns
+from service.plan.errors import Refusal
+from service.plan.logical import Filter, Join, Node, Project, Side, conjuncts, reads, substitute
+from service.plan.scalar.scalars import compile_scalar, resolved
+from service.plan.sql.context import Context, Queries, Selected, check_reach
+from service.plan.sql.grouping import no_aggregates
+from service.plan.sql.scope import Scope
+from service.plan.sql.windows import no_windows
+from service.plan.traits.null_rejection import rejects
+from service.plan.traits.unique_keys import unique_keys
+
+_TOP = (
+    "{0} is supported in WHERE where AND holds it together with the rest: for OR or an expression, LEFT JOIN "
+    "(SELECT DISTINCT …) AS x ON … and test x.… IS NOT NULL, or write one query each and UNION them"
+)
+_MORE = (
+    "this subquery may give more than one row: make it an aggregate such as MAX(…) without GROUP BY, or let WHERE set "
+    "the whole primary key of its table equal to columns of the query around it"
+)
+
+
+@dataclass
+class Values:
+    """The subqueries in the expressions of one clause, each of which stands for a single value.
+
+    While expressions are resolved, a column holds the place of each; `join` brings the columns about.
+    """
+
+    queries: Queries
+    context: Context
+    scope: Scope
+    found: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The columns that hold the places, also those that are still to come."""
+        return self.found.keys()
+
+    def place(self, node: exp.Expr) -> exp.Expr:
+        """The column for a subquery in an expression. Raises Refusal for EXISTS and IN."""
+        if not isinstance(node, exp.Query):
+            if isinstance(node, exp.Any | exp.All):
+                raise Refusal("ANY and ALL take no subquery here: write IN, EXISTS, or compare with MIN or MAX", node)
+            raise Refusal(_TOP.format("EXISTS (…)" if isinstance(node, exp.Exists) else "IN (SELECT …)"), node)
+        path = self.queries.invent(self.context.path, "scalar")
+        name = f"{path}value"
+        self.found[name] = (path, node)
+        return resolved(name, like=node)
+
+    def join(self, node: Node) -> tuple[Node, dict[str, exp.Expr]]:
+        """The rows with the values beside them, and what stands for each place."""
+        meanings: dict[str, exp.Expr] = {}
+        for name, (path, tree) in self.found.items():
+            inner = self.queries.select(tree, self.context.below(path, self.scope))
+            if len(inner.outputs) != 1:
+                raise Refusal("a subquery that stands for a value has one column", tree)
+            (output,) = inner.outputs.values()
+            if inner.counts is not None:
+                # A missing row is an empty group: the value is computed behind the join, where counts are made 0.
+                right = inner.input
+                meanings[name] = _of_empty(output, inner.counts)
+            else:
+                if not (inner.single or _found_by_key(inner)):
+                    raise Refusal(_MORE, tree)
+                right = Project(inner.input, {each: resolved(each) for each in columns(inner.input)} | {name: output})
+                meanings[name] = resolved(name, like=tree)
+            check_reach(inner.links, {*columns(node), *columns(right)})
+            node = Join("left", Side(node), Side(right), inner.links, tree)
+        return node, meanings
+
+
+def where(
+    condition: exp.Expr, node: Node, scope: Scope, context: Context, queries: Queries
+) -> tuple[Node, tuple[exp.Expr, ...]]:
+    """The rows that fulfil WHERE, and the conditions that read columns of the query around it. Raises Refusal."""
+    no_windows(condition, "WHERE")
+    no_aggregates(condition, "WHERE")
+    values = Values(queries, context, scope)
+    plain: list[exp.Expr] = []
+    tests: list[exp.Expr] = []
+    for each in conjuncts(condition):
+        if _predicate(each) is not None:
+            tests.append(each)
+        else:
+            plain.append(scope.resolve(each, subquery=values.place, outer=True))
+    own = {*columns(node), *values.names}
+    links = tuple(each for each in plain if not reads(each) <= own)
+    for each in links:
+        if reads(each) & values.names:
+            raise Refusal("this condition reads the query around this one and a subquery: use a derived table", each)
+    rest = [each for each in plain if each not in links]
+    node = _filtered(node, [each for each in rest if not reads(each) & values.names])
+    for each in tests:
+        node = _tested(each, node, scope, context, queries)
+    node, meanings = values.join(node)
+    late = [substitute(each, meanings) for each in rest if reads(each) & values.names]
+    return _filtered(node, late), links
+
+
+def _filtered(node: Node, conditions: list[exp.Expr]) -> Node:
+    return Filter(node, tuple(conditions)) if conditions else node
+
+
+def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
+    """The EXISTS or IN that a conjunct is, and whether NOT stands before it."""
+    node, negated = node.unnest(), False
+    while isinstance(node, exp.Not):
+        node, negated = node.this.unnest(), not negated
+    if isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")):
+        return node, negated
+    return None
+
+
+def _tested(condition: exp.Expr, node: Node, scope: Scope, context: Context, queries: Queries) -> Node:
+    """The rows for which EXISTS or IN is true."""
+    found = _predicate(condition)
+    assert found is not None, "the caller has found the predicate"
+    test, negated = found
+    compares = isinstance(test, exp.In)
+    tree = test.args["query"] if compares else test.this
+    path = queries.invent(context.path, "in" if compares else "exists")
+    inner = queries.select(tree, context.below(path, scope))
+    if inner.counts is not None and (inner.links or not compares):
+        raise Refusal(
+            "an aggregate without GROUP BY always has a row: compare its value, (SELECT COUNT(*) …) > 0", tree
+        )
+    if not compares:
+        check_reach(inner.links, {*columns(node), *columns(inner.input)})
+        return Join("anti" if negated else "semi", Side(node), Side(inner.input), inner.links, test)
+    written = test.this.expressions if isinstance(test.this, exp.Tuple) else [test.this]
+    if len(written) != len(inner.outputs):
+        raise Refusal(f"IN compares {len(written)} with {len(inner.outputs)} columns: both need the same number", test)
+    values = Values(queries, context, scope)
+    resolved_ = [scope.resolve(each, subquery=values.place) for each in written]
+    node, meanings = values.join(node)
+    mine = [substitute(each, meanings) for each in resolved_]
+    check_reach(inner.links, {*columns(node), *columns(inner.input)})
+    return _not_in(mine, inner, node, path, test) if negated else _in(mine, inner, node, test)
+
+
+def _in(mine: list[exp.Expr], inner: Selected, node: Node, at: exp.Expr) -> Join:
+    equal = [exp.EQ(this=a, expression=b) for a, b in zip(mine, inner.outputs.values(), strict=True)]
+    return Join("semi", Side(node), Side(inner.input), (*inner.links, *equal), at)
+
+
+def _not_in(mine: list[exp.Expr], inner: Selected, node: Node, path: str, at: exp.Expr) -> Join:
+    pairs = list(zip(mine, inner.outputs.values(), strict=True))
+    equal = [exp.EQ(this=a, expression=b) for a, b in pairs]
+    if all(_never_null(a, node) and _never_null(b, inner.input) for a, b in pairs):
+        return Join("anti", Side(node), Side(inner.input), (*inner.links, *equal), at)
+    if len(pairs) > 1:
+        raise Refusal(
+            "NOT IN with more than one column that may be NULL is not supported: write NOT EXISTS (SELECT … WHERE "
+            "a = b AND …), or declare the columns NOT NULL",
+            at,
+        )
+    if inner.links:
+        false = exp.Is(this=exp.Paren(this=equal[0]), expression=exp.Boolean(this=False))
+        maybe = exp.Not(this=exp.Paren(this=false))
+        return Join("anti", Side(node), Side(inner.input), (*inner.links, maybe), at)
+    # Both sides as columns that are there, so that the one key reads them and nothing else.
+    ((own, output),) = pairs
+    right = Project(inner.input, {f"{path}value": output})
+    if not reads(own):
+        node = Project(node, {each: resolved(each) for each in columns(node)} | {f"{path}constant": own})
+        own = resolved(f"{path}constant", like=own)
+    key = exp.EQ(this=own, expression=resolved(f"{path}value", like=output))
+    return Join("not in", Side(node), Side(right), (key,), at)
+
+
+def _never_null(node: exp.Expr, below: Node) -> bool:
+    """Whether an expression is never NULL in rows of `below`: by its type, or because a filter removes such rows."""
+    if not compile_scalar(node, by_name(columns(below))).type.nullable:
+        return True
+    while isinstance(below, Filter | Project):
+        if isinstance(below, Filter):
+            bare = node.unnest()
+            if isinstance(bare, exp.Column) and any(rejects(each, {bare.name}) for each in below.conjuncts):
+                return True
+        else:
+            node = substitute(node, below.outputs)
+        below = below.input
+    return False
+
+
+def _of_empty(output: exp.Expr, counts: frozenset[str]) -> exp.Expr:
+    """An expression over an aggregate where its row may be missing."""
+    zero = {
+        name: exp.Coalesce(this=resolved(name), expressions=[exp.Literal.number(0)]) for name in counts & reads(output)
+    }
+    return substitute(output, zero)
+
+
+def _found_by_key(inner: Selected) -> bool:
+    """Whether the links, and equalities with constants, set a whole unique key of a subquery's rows."""
+    own = set(columns(inner.input))
+    fixed: set[str] = set()
+    conditions = list(inner.links)
+    node = inner.input
+    while isinstance(node, Filter):
+        conditions += node.conjuncts
+        node = node.input
+    for each in conditions:
+        bare = each.unnest()
+        if isinstance(bare, exp.EQ | exp.NullSafeEQ):
+            for a, b in ((bare.left.unnest(), bare.right), (bare.right.unnest(), bare.left)):
+                if isinstance(a, exp.Column) and a.name in own and not reads(b) & own:
+                    fixed.add(a.name)
+    return any(key <= fixed for key in unique_keys(inner.input))
+
+
+@dataclass(frozen=True)
+class Link:
+    """An equality between a column of the query around a subquery and an expression of the subquery's own."""
+
+    outer: exp.Expr
+    own: exp.Expr
+    null_safe: bool
+    at: exp.Expr
+
+    def over(self, column: str) -> exp.Expr:
+        """The same where the subquery's expression is a column."""
+        kind = exp.NullSafeEQ if self.null_safe else exp.EQ
+        return kind(this=self.outer.copy(), expression=resolved(column, like=self.own))
+
+
+def equal_links(links: tuple[exp.Expr, ...], own: Mapping[str, object]) -> list[Link]:
+    """The links of a subquery that groups its rows, which must be equalities. Raises Refusal."""
+    found = []
+    for each in links:
+        bare = each.unnest()
+        sides = [(bare.left, bare.right), (bare.right, bare.left)] if isinstance(bare, exp.EQ | exp.NullSafeEQ) else []
+        for outer, inner in sides:
+            if reads(inner) and reads(inner) <= set(own) and not reads(outer) & set(own):
+                found.append(Link(outer, inner, isinstance(bare, exp.NullSafeEQ), each))
+                break
+        else:
+            raise Refusal(
+                "a subquery that aggregates can be linked to the query around it by equalities only, own column = "
+                "outer column: write it as a JOIN with GROUP BY",
+                each,
+            )
+    return found

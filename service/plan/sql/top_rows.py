@@ -1,0 +1,100 @@
+"""ORDER BY … LIMIT n: the rows whose number in the order is at most n."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from service.plan.errors import Refusal
+from service.plan.logical import Filter, Node, Window
+from service.plan.scalar.scalars import resolved
+from service.plan.sql.context import Names, Selected
+from service.plan.sql.scope import Scope, near
+from service.plan.sql.select_list import Item, SelectList
+from service.plan.sql.windows import Terms, no_windows
+
+_NO_ORDER = "ORDER BY has no meaning for a result that keeps changing: leave it out and sort where the result is read"
+_NO_LIMIT = (
+    "LIMIT without ORDER BY keeps any rows: say which by ORDER BY, or ORDER BY PROCTIME() for the first to arrive"
+)
+
+
+@dataclass(frozen=True)
+class TopRows:
+    """Which rows of an order stay: those with numbers from `first` to `last`."""
+
+    order: exp.Order
+    first: int
+    last: int
+    at: exp.Expr
+
+
+def top_rows(tree: exp.Expr) -> TopRows | None:
+    """What ORDER BY, LIMIT and OFFSET of a query say, None where there are none. Raises Refusal."""
+    order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
+    if order is None and limit is None and offset is None:
+        return None
+    if limit is None:
+        raise Refusal("OFFSET needs a LIMIT" if order is None or offset is not None else _NO_ORDER, offset or order)
+    if order is None:
+        raise Refusal(_NO_LIMIT, limit if limit.find(exp.Literal) else tree)
+    skipped = _number(offset.expression, "OFFSET") if offset is not None else 0
+    if isinstance(limit, exp.Fetch):
+        options = limit.args.get("limit_options")
+        if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
+            raise Refusal("FETCH takes a number of rows: for ties, keep RANK() OVER (ORDER BY …) <= n", tree)
+        count = limit.args.get("count")
+    else:
+        count = limit.expression
+        if limit.expressions:
+            raise Refusal("LIMIT … BY is not supported: keep ROW_NUMBER() OVER (PARTITION BY …) <= n", limit)
+    kept = _number(count, "LIMIT")
+    if kept == 0:
+        raise Refusal("LIMIT 0 keeps no row", limit)
+    return TopRows(order, skipped + 1, skipped + kept, order)
+
+
+def keep_top(node: Node, top: TopRows, order: exp.Order, names: Names) -> Node:
+    """The rows that stay; `order` is over the node's columns."""
+    terms = Terms(node, names)
+    orders = terms.orders(order)
+    number = names.fresh("row_number")
+    column = resolved(number, like=top.at)
+    conditions: list[exp.Expr] = [exp.LTE(this=column, expression=exp.Literal.number(top.last))]
+    if top.first > 1:
+        conditions.insert(0, exp.GTE(this=column.copy(), expression=exp.Literal.number(top.first)))
+    return Filter(Window(terms.node, "row_number", (), orders, number, top.at), tuple(conditions))
+
+
+def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
+    """The first rows of a result by ORDER BY … LIMIT behind it, which knows the columns of the result only."""
+    top = top_rows(tree)
+    if top is None:
+        return inner
+    items = SelectList(tuple(Item(name, expression, tree) for name, expression in inner.outputs.items()))
+    names.reserve(list(inner.outputs))
+
+    def alias(column: exp.Column) -> exp.Expr:
+        found = items.find(column)
+        if found is None:
+            known = [item.name for item in items.items]
+            raise Refusal(
+                f"ORDER BY knows the columns of the result here, and {column.name} is none of them"
+                f"{near(column.name, known)}",
+                column,
+            )
+        return found
+
+    order = top.order.copy()
+    no_windows(order, "ORDER BY behind a whole result")
+    for each in order.expressions:
+        item = items.position(each.this)
+        each.set("this", item.expression.copy() if item is not None else Scope((), {}).resolve(each.this, alias=alias))
+    return Selected(keep_top(inner.input, top, order, names), inner.outputs, single=top.first == top.last)
+
+
+def _number(node: exp.Expr | None, clause: str) -> int:
+    if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
+        return int(str(node.this))
+    raise Refusal(f"{clause} takes a whole number that is written out", node)

@@ -1,0 +1,120 @@
+"""UNION, INTERSECT and EXCEPT.
+
+UNION ALL    a Union of the inputs, whose columns are united in type
+UNION        the same without duplicates: an Aggregate without calls
+INTERSECT    the left rows without duplicates that are among the right ones: a semi join on all columns
+EXCEPT       those that are not: an anti join. NULL equals NULL in both, as in GROUP BY
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.columns import columns
+from service.plan.errors import Refusal
+from service.plan.logical import Aggregate, Join, Node, Project, Side, Union
+from service.plan.physical import JoinKind
+from service.plan.scalar.scalars import resolved
+from service.plan.scalar.types import common
+from service.plan.sql.context import Context, Queries, Selected
+from service.plan.sql.parse import query
+
+
+def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) -> Selected:
+    """The rows of a set operation, ORDER BY and LIMIT aside. Raises Refusal."""
+    if isinstance(tree, exp.Union):
+        distinct = bool(tree.args.get("distinct"))
+        parts = [part for each in (tree.this, tree.expression) for part in _flat(each, distinct=distinct)]
+        branches = _branches(parts, context, queries)
+        names = {name: f"{context.path}{name}" for name in branches[0].outputs}
+        node: Node = Union(tuple(_same(branches, list(names.values()), parts)), tree)
+        if distinct:
+            node = without_duplicates(node, tree)
+        return _selected(node, names)
+    word = "INTERSECT" if isinstance(tree, exp.Intersect) else "EXCEPT"
+    if not tree.args.get("distinct"):
+        raise Refusal(
+            f"{word} ALL is not supported: write {word}, or number equal rows by ROW_NUMBER and take that along",
+            tree.expression,
+        )
+    parts = [tree.this, tree.expression]
+    branches = _branches(parts, context, queries)
+    names = {name: f"{context.path}{name}" for name in branches[0].outputs}
+    left, right = _same(branches, list(names.values()), parts)
+    path = queries.invent(context.path, word.lower())
+    right = Project(
+        right.input,
+        {f"{path}{name}": right.outputs[own] for name, own in names.items()},
+    )
+    condition = tuple(
+        exp.NullSafeEQ(this=resolved(own), expression=resolved(f"{path}{name}")) for name, own in names.items()
+    )
+    kind: JoinKind = "semi" if isinstance(tree, exp.Intersect) else "anti"
+    node = Join(kind, Side(without_duplicates(left, tree)), Side(right), condition, tree)
+    return _selected(node, names)
+
+
+def without_duplicates(node: Node, at: exp.Expr) -> Aggregate:
+    """Each row of a node once. Raises Refusal for columns that cannot be compared."""
+    for name, type_ in columns(node).items():
+        if not type_.orderable:
+            spelled = name.rpartition(".")[2]
+            raise Refusal(f"{spelled} is a {type_.sql}, which cannot be compared: select fields of it, or a key", at)
+    return Aggregate(Side(node), tuple(columns(node)), {}, False, at)
+
+
+def _selected(node: Node, names: dict[str, str]) -> Selected:
+    return Selected(node, {name: resolved(own) for name, own in names.items()})
+
+
+def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
+    """A query, or the inputs of a UNION that stands in another one where it makes no difference."""
+    tree = query(tree)
+    plain = not any(tree.args.get(name) for name in ("order", "limit", "offset", "with_"))
+    if isinstance(tree, exp.Union) and plain and (distinct or not tree.args.get("distinct")):
+        return [*_flat(tree.this, distinct=distinct), *_flat(tree.expression, distinct=distinct)]
+    return [tree]
+
+
+def _branches(parts: list[exp.Expr], context: Context, queries: Queries) -> list[Selected]:
+    found: list[Selected] = []
+    for number, part in enumerate(parts):
+        path = queries.invent(context.path, "input")
+        inner = queries.select(part, context.within(path, named=context.named and not number))
+        if found and len(inner.outputs) != len(found[0].outputs):
+            raise Refusal(
+                f"the query before has {len(found[0].outputs)} columns, and this one {len(inner.outputs)}: "
+                f"select the same columns in the same order",
+                part,
+            )
+        found.append(inner)
+    return found
+
+
+def _same(branches: list[Selected], names: list[str], parts: list[exp.Expr]) -> list[Project]:
+    """Each query with the columns `names`, all of the same types."""
+    projects = [Project(each.input, dict(zip(names, each.outputs.values(), strict=True))) for each in branches]
+    types = [columns(project) for project in projects]
+    for name in names:
+        united = types[0][name]
+        for own, part in zip(types[1:], parts[1:], strict=True):
+            united = _united(united, own[name], name.rpartition(".")[2], part)
+        for number, own in enumerate(types):
+            if own[name].required != united.required:
+                output = projects[number].outputs[name]
+                cast = exp.Cast(this=output.copy(), to=exp.DataType.build(united.required.sql, dialect="spark"))
+                outputs = {**projects[number].outputs, name: cast}
+                projects[number] = Project(projects[number].input, outputs)
+    return projects
+
+
+def _united(left: Type, right: Type, name: str, at: exp.Expr) -> Type:
+    if left.required == right.required:
+        return left
+    type_ = common(left, right)
+    if type_ is None:
+        raise Refusal(
+            f"the column {name} is {left.sql} in the query before and {right.sql} here: write a CAST on one of them", at
+        )
+    return type_

@@ -1,0 +1,218 @@
+"""Window functions: ROW_NUMBER, RANK and DENSE_RANK() OVER (PARTITION BY … ORDER BY …), each a Window.
+
+What partitions and orders are computed from is a Project below. Conditions on the number stay above, where
+`rewrite_ranks` finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.columns import by_name, columns
+from service.plan.errors import Refusal, word
+from service.plan.logical import Node, Order, Project, Window
+from service.plan.physical import RankFunction
+from service.plan.scalar.scalars import compile_scalar, resolved
+from service.plan.sql.aggregates import AGGREGATES
+from service.plan.sql.context import Names
+from service.plan.sql.grouping import stem
+
+_FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
+    exp.RowNumber: "row_number",
+    exp.Rank: "rank",
+    exp.DenseRank: "dense_rank",
+}
+_ONLY = "ROW_NUMBER, RANK and DENSE_RANK are the window functions that there are"
+_AGGREGATE = "for a value per group, join with (SELECT …, {0}(…) AS … FROM … GROUP BY …)"
+_NEIGHBOUR = "for the row before or after, number the rows by ROW_NUMBER in a derived table and join it with itself"
+_OTHER = "compute it where the result is read"
+_FIRST = "for the first or last row of a group, keep ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1"
+
+
+def named_windows(tree: exp.Select) -> dict[str, exp.Window]:
+    """The windows of the WINDOW clause by name in lower case. Raises Refusal."""
+    found: dict[str, exp.Window] = {}
+    for each in tree.args.get("windows") or []:
+        name = each.name.lower()
+        if name in found:
+            raise Refusal(f"two windows are called {each.name}: give one another name", each)
+        found[name] = _written_out(each, found)
+    return found
+
+
+def with_windows(node: exp.Expr, named: Mapping[str, exp.Window]) -> exp.Expr:
+    """A piece of SQL with the windows that it calls by name written out. Raises Refusal."""
+
+    def written(each: exp.Expr) -> exp.Expr:
+        return _written_out(each, named) if isinstance(each, exp.Window) else each
+
+    return node.transform(written) if node.find(exp.Window) else node
+
+
+def _written_out(window: exp.Window, named: Mapping[str, exp.Window]) -> exp.Window:
+    """The window with what the one that it calls by name says."""
+    called = window.args.get("alias")
+    if called is None:
+        return window
+    if called.name.lower() not in named:
+        raise Refusal(f"there is no WINDOW called {called.name}", called)
+    meant = named[called.name.lower()]
+    copied = window.copy()
+    copied.set("alias", None)
+    for part in ("partition_by", "order", "spec"):
+        if meant.args.get(part):
+            if copied.args.get(part):
+                raise Refusal(f"the window {called.name} says this already: leave it out here or there", window)
+            value = meant.args[part]
+            copied.set(part, [each.copy() for each in value] if isinstance(value, list) else value.copy())
+    return copied
+
+
+def check_windows(node: exp.Expr) -> None:
+    """Refuse window functions that there are not, and what only stands in one."""
+    for each in node.find_all(*_FUNCTIONS):
+        if isinstance(each, exp.Func) and not isinstance(each.parent, exp.Window):
+            raise Refusal(
+                f"{word(each)}() is a window function: write OVER (PARTITION BY … ORDER BY …) behind it", each
+            )
+    for each in node.find_all(exp.Anonymous):
+        if is_arrival(each) and not isinstance(each.parent, exp.Ordered):
+            raise Refusal("PROCTIME() stands in ORDER BY only, by itself: it is the order in which rows arrive", each)
+    for window in node.find_all(exp.Window):
+        function: exp.Expr = window.this
+        while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+            function = function.this
+        name = word(function) if isinstance(function, exp.Func) else "this"
+        if type(function) not in _FUNCTIONS:
+            advice = f": {_advice(function, name)}" if isinstance(function, exp.Func) else ""
+            raise Refusal(f"{name}(…) OVER (…) is not supported, {_ONLY}{advice}", window)
+        if function is not window.this or function.expressions:
+            raise Refusal(f"{name}() takes nothing in its parentheses and nothing but OVER behind it", window)
+        if window.args.get("spec"):
+            raise Refusal(f"{name}() takes no ROWS or RANGE: leave it out", window)
+        if not window.args.get("order"):
+            raise Refusal(
+                f"{name}() OVER (…) needs ORDER BY; the order in which rows arrive is ORDER BY PROCTIME()", window
+            )
+        if any(inner is not window for inner in window.find_all(exp.Window)):
+            raise Refusal("a window function cannot stand inside of another: use a derived table", window)
+
+
+def is_arrival(node: exp.Expr) -> bool:
+    """Whether a node is PROCTIME(), the order in which rows arrive."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME"
+
+
+def no_windows(node: exp.Expr, clause: str) -> None:
+    """Refuse window functions where rows are not numbered yet."""
+    for each in node.find_all(exp.Window):
+        raise Refusal(
+            f"a window function cannot stand in {clause}: compute it in a derived table and filter around it", each
+        )
+
+
+def _advice(function: exp.Func, name: str) -> str:
+    if isinstance(function, exp.Lag | exp.Lead):
+        return _NEIGHBOUR
+    if isinstance(function, exp.FirstValue | exp.LastValue | exp.NthValue | exp.First | exp.Last):
+        return _FIRST
+    return _AGGREGATE.format(name) if name in AGGREGATES else _OTHER
+
+
+def number_rows(
+    node: Node, expressions: Mapping[str, exp.Expr], names: Names
+) -> tuple[Node, dict[exp.Expr, exp.Column]]:
+    """The rows with the number of each window in `expressions`, and the column of each window.
+
+    Expressions are over the node's columns, by what they are called or "" for those that are no column of the result.
+    """
+    found: dict[exp.Expr, str] = {}
+    for name, expression in expressions.items():
+        for window in expression.find_all(exp.Window):
+            own = name if expression.unnest() == window else ""
+            found.setdefault(window, own)
+    if not found:
+        return node, {}
+    terms = Terms(node, names)
+    parts = [
+        (
+            window,
+            terms.columns(window.args.get("partition_by") or [], "PARTITION BY"),
+            terms.orders(window.args["order"]),
+        )
+        for window in found
+    ]
+    node = terms.node
+    numbers: dict[exp.Expr, exp.Column] = {}
+    for call, partition, order in parts:
+        function = _FUNCTIONS[type(call.this)]
+        own = found[call]
+        number = names.claim(own) if own else names.fresh(function)
+        node = Window(node, function, partition, order, number, call)
+        numbers[call] = resolved(number, like=call)
+    return node, numbers
+
+
+def replaced(node: exp.Expr, numbers: Mapping[exp.Expr, exp.Column]) -> exp.Expr:
+    """An expression with its windows replaced by the columns that hold their numbers."""
+    return node.transform(lambda each: numbers[each.unnest()].copy() if isinstance(each.unnest(), exp.Window) else each)
+
+
+class Terms:
+    """Expressions of partitions and orders as columns; `node` are the rows that have them all."""
+
+    def __init__(self, node: Node, names: Names) -> None:
+        self._below = node
+        self._names = names
+        self._types = columns(node)
+        self._computed: dict[exp.Expr, str] = {}
+
+    @property
+    def node(self) -> Node:
+        """The rows below, with what had to be computed."""
+        if not self._computed:
+            return self._below
+        computed = {name: node for node, name in self._computed.items()}
+        return Project(self._below, {name: resolved(name) for name in self._types} | computed)
+
+    def columns(self, nodes: Sequence[exp.Expr], clause: str) -> tuple[str, ...]:
+        """The columns that hold expressions. Raises Refusal."""
+        return tuple(dict.fromkeys(self._column(node, clause) for node in nodes))
+
+    def orders(self, order: exp.Order) -> tuple[Order, ...]:
+        """What ORDER BY says. Raises Refusal."""
+        found: dict[str | None, Order] = {}
+        for each in order.expressions:
+            ordered = cast("exp.Ordered", each)
+            node = ordered.this.unnest()
+            descending, first = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
+            if ordered.args.get("with_fill"):
+                raise Refusal("WITH FILL is not supported", ordered)
+            if is_arrival(node):
+                if node.expressions:
+                    raise Refusal("PROCTIME() takes nothing in its parentheses", node)
+                found.setdefault(None, Order(None, descending, first))
+                continue
+            if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
+                raise Refusal("this is the same for every row: order by a column, or by PROCTIME()", ordered)
+            column = self._column(node, "ORDER BY")
+            found.setdefault(column, Order(column, descending, first))
+        return tuple(found.values())
+
+    def _column(self, node: exp.Expr, clause: str) -> str:
+        node = node.unnest()
+        type_ = self._type(node)
+        if not type_.orderable:
+            raise Refusal(f"a {type_.sql} cannot stand in {clause}: take a field of it, or a key", node)
+        if isinstance(node, exp.Column):
+            return node.name
+        if node not in self._computed:
+            self._computed[node] = self._names.fresh(stem(node))
+        return self._computed[node]
+
+    def _type(self, node: exp.Expr) -> Type:
+        return compile_scalar(node, by_name(self._types)).type

@@ -1,0 +1,70 @@
+"""Monotonic columns: which columns of a row can only grow, or only shrink, while the row is replaced.
+
+Over rows that only come, COUNT and MAX of a group grow and MIN shrinks, and no group ever goes away. A rank by such a
+column need not remember rows that have fallen out of its range: they come back by themselves, with a better value.
+(Flink's monotonicity, which makes its UpdateFastStrategy possible.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from service.plan.logical import Aggregate, Node, Order, Project
+from service.plan.traits.changelog_modes import produced
+
+Direction = Literal["constant", "increasing", "decreasing"]
+
+
+@dataclass(frozen=True)
+class Monotonic:
+    """Rows that are replaced by `key` and never deleted; `directions` of those columns that are known to have one.
+
+    A column in `from_null` is NULL first and then no more.
+    """
+
+    key: tuple[str, ...]
+    directions: Mapping[str, Direction]
+    from_null: frozenset[str]
+
+    def improves(self, order: Order) -> bool:
+        """Whether a row that is replaced never moves to the back by this column of an order."""
+        direction = self.directions.get(order.column or "")
+        if direction == "constant":
+            return True
+        if order.column in self.from_null and order.nulls_first:
+            return False
+        return direction == ("increasing" if order.descending else "decreasing")
+
+
+def monotonic(node: Node) -> Monotonic | None:
+    """What is known of a node's rows, None where they may be deleted."""
+    match node:
+        case Project():
+            below = monotonic(node.input)
+            return _renamed(node, below) if below is not None else None
+        case Aggregate() if node.calls and produced(node.input.input) == "append":
+            growing: dict[str, Direction] = dict.fromkeys(node.group, "constant")
+            for name, call in node.calls.items():
+                if call.function in ("count", "max"):
+                    growing[name] = "increasing"
+                elif call.function == "min":
+                    growing[name] = "decreasing"
+            nullable = frozenset(name for name, call in node.calls.items() if call.type.nullable)
+            return Monotonic(node.group, growing, nullable)
+    return None
+
+
+def _renamed(node: Project, below: Monotonic) -> Monotonic | None:
+    names: dict[str, str] = {}
+    for name, output in node.outputs.items():
+        if isinstance(bare := output.unnest(), exp.Column):
+            names.setdefault(bare.name, name)
+    if not names.keys() >= set(below.key):
+        return None
+    directions = {names[column]: direction for column, direction in below.directions.items() if column in names}
+    from_null = frozenset(names[column] for column in below.from_null if column in names)
+    return Monotonic(tuple(names[column] for column in below.key), directions, from_null)

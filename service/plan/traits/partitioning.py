@@ -1,0 +1,107 @@
+"""Partitioning: which columns of a node decide in which shard each of its rows is.
+
+An operator puts a row out where it found it, in the shard of its key. Where the consumer wants the rows by the same
+columns, they need not be shuffled, and the two run in one stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.columns import columns
+from service.plan.logical import Aggregate, Filter, Join, Node, Normalize, Project, Rank, Scan, Side, Union, Window
+from service.plan.scalar import types
+from service.plan.traits.unique_keys import key_columns
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a key: the columns that hold its value, perhaps none any more, and the type that it is hashed as."""
+
+    columns: frozenset[str]
+    type: Type
+
+    def decides(self, expression: exp.Expr, type_: Type) -> bool:
+        """Whether an expression, hashed as `type_`, is the same part."""
+        bare = expression.unnest()
+        if not (isinstance(bare, exp.Column) and bare.name in self.columns):
+            return False
+        # Numbers of one family have equal bytes if they are equal, decimals only if they have the same scale.
+        family = types.family(self.type)
+        same = self.type.required == type_.required
+        return same or (family is not None and family != "decimal" and family == types.family(type_))
+
+
+def partitioning(node: Node) -> tuple[Part, ...] | None:
+    """The parts of the key by which a node's rows are spread; none for a single shard. None where there is no key."""
+    match node:
+        case Scan() | Union():
+            return None
+        case Filter() | Window():
+            return partitioning(node.input)
+        case Project():
+            parts = partitioning(node.input)
+            return None if parts is None else tuple(_renamed(part, node) for part in parts)
+        case Join():
+            return tuple(Part(_holders(node, number), key.type) for number, key in enumerate(node.keys))
+        case Aggregate():
+            return _bare(node.input, node.group)
+        case Rank():
+            return _bare(node.input, node.partition)
+        case Normalize():
+            return _bare(node.input, normalize_key(node))
+
+
+def normalize_key(node: Normalize) -> tuple[str, ...]:
+    """What a Normalize is partitioned by: the primary key, or as much of the row as can be part of a key."""
+    below = columns(node.input.input)
+    return node.key or tuple(name for name in node.input.carried if below[name].orderable)
+
+
+def already_partitioned(node: Node, key: Sequence[tuple[exp.Expr, Type]]) -> bool:
+    """Whether rows with an equal key are all in the shard that the key's hash means."""
+    parts = partitioning(node)
+    if parts is None or len(parts) != len(key):
+        return False
+    return all(part.decides(*wanted) for part, wanted in zip(parts, key, strict=True))
+
+
+def together(node: Node, key: set[str]) -> bool:
+    """Whether rows that agree in the columns `key` are all in one shard, whichever it is."""
+    parts = partitioning(node)
+    return parts is not None and all(part.columns & key for part in parts)
+
+
+def _bare(side: Side, names: Sequence[str]) -> tuple[Part, ...]:
+    below = columns(side.input)
+    return tuple(Part(frozenset([name]), below[name]) for name in names)
+
+
+def _holders(join: Join, number: int) -> frozenset[str]:
+    """The columns that hold one part of a join's key in every row."""
+    key = join.keys[number]
+    found = set()
+    for side, expression, kinds in (
+        (join.left, key.left, ("inner", "left", "semi", "anti", "not in")),
+        (join.right, key.right, ("inner", "right")),
+    ):
+        bare = expression.unnest()
+        if join.kind not in kinds or not isinstance(bare, exp.Column) or bare.name not in key_columns(join, side):
+            continue
+        # Rows whose key is NULL are spread by their content, where they are not dropped.
+        if join.kind in ("inner", "semi") or key.null_safe or not columns(side.input)[bare.name].nullable:
+            found.add(bare.name)
+    return frozenset(found)
+
+
+def _renamed(part: Part, project: Project) -> Part:
+    names = {
+        name
+        for name, output in project.outputs.items()
+        if isinstance(bare := output.unnest(), exp.Column) and bare.name in part.columns
+    }
+    return replace(part, columns=frozenset(names))

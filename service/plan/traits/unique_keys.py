@@ -1,0 +1,164 @@
+"""Unique keys: which columns identify at most one live row of what a node puts out.
+
+They decide how an operator keeps its input, by which key a sink may replace rows, and what explain shows. The rules:
+
+    scan            the primary key
+    filter          those below
+    project         those whose columns are all selected
+    join            those of a side each of whose rows matches at most one row of the other side; else one of each side
+                    together. An inner join's equal columns stand for each other.
+    outer join      as above, as far as a pad's NULLs cannot be mistaken for another row
+    semi, anti      those of the left side
+    aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row
+    rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is kept
+    union           none: the same key may come from two inputs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from service.plan.columns import columns
+from service.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Normalize,
+    Project,
+    Rank,
+    Scan,
+    Side,
+    Union,
+    Window,
+    reads,
+)
+from service.plan.remembered import remembered
+from service.plan.scalar import types
+
+UniqueKey = frozenset[str]
+_MOST = 16
+
+
+@remembered
+def unique_keys(node: Node) -> frozenset[UniqueKey]:
+    """The minimal unique keys that can be inferred."""
+    match node:
+        case Scan():
+            return frozenset([frozenset(map(node.name, node.source.primary_key))] if node.source.primary_key else [])
+        case Filter() | Window():
+            return unique_keys(node.input)
+        case Project():
+            return _projected(node)
+        case Join():
+            return unique_keys(node.left.input) if node.filters_left else _joined(node)
+        case Aggregate():
+            group = frozenset(node.group)
+            return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
+        case Rank():
+            return _ranked(node)
+        case Normalize():
+            return unique_keys(node.input.input)
+        case Union():
+            return frozenset()
+
+
+def in_order(keys: Iterable[UniqueKey], node: Node) -> tuple[tuple[str, ...], ...]:
+    """Unique keys with their columns in the node's order, the shortest key first."""
+    order = {name: number for number, name in enumerate(columns(node))}
+    return tuple(
+        sorted(
+            (tuple(sorted(key, key=order.__getitem__)) for key in keys),
+            key=lambda key: (len(key), *map(order.get, key)),
+        )
+    )
+
+
+def key_columns(join: Join, side: Side) -> UniqueKey:
+    """The columns of one side that the join's key determines: those that stand in it bare.
+
+    Not so a number that is compared as DOUBLE, which may be the same for two of them.
+    """
+    below = columns(side.input)
+    return frozenset(
+        own.name
+        for key in join.keys
+        if isinstance(own := (key.left if side is join.left else key.right).unnest(), exp.Column)
+        and (types.family(key.type) != "float" or types.family(below[own.name]) == "float")
+    )
+
+
+def matches_one(join: Join, side: Side) -> bool:
+    """Whether a key of the join finds at most one row on this side."""
+    return any(unique <= key_columns(join, side) for unique in unique_keys(side.input))
+
+
+def keeps_key(join: Join, side: Side) -> bool:
+    """Whether no update of a row, as known by its unique key, moves it to another key of the join."""
+    unique = frozenset[str]().union(*unique_keys(side.input))
+    return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
+
+
+def _projected(node: Project) -> frozenset[UniqueKey]:
+    names: dict[str, list[str]] = {}
+    for name, output in node.outputs.items():
+        bare = output.unnest()
+        if isinstance(bare, exp.Column):
+            names.setdefault(bare.name, []).append(name)
+    found: set[UniqueKey] = set()
+    for key in unique_keys(node.input):
+        variants: list[UniqueKey] = [frozenset()]
+        for column in key:
+            variants = [variant | {name} for variant in variants for name in names.get(column, [])]
+        found.update(variants)
+    return _minimal(found)
+
+
+def _ranked(node: Rank) -> frozenset[UniqueKey]:
+    found = set(unique_keys(node.input.input))
+    if node.function == "row_number":
+        if node.first == node.last:
+            found.add(frozenset(node.partition))
+        elif node.number is not None:
+            found.add(frozenset([*node.partition, node.number]))
+    return _minimal(found)
+
+
+def _joined(node: Join) -> frozenset[UniqueKey]:
+    left, right = unique_keys(node.left.input), unique_keys(node.right.input)
+    found: set[UniqueKey] = set()
+    if matches_one(node, node.right) and not node.pads_right:
+        found |= left
+    if matches_one(node, node.left) and not node.pads_left:
+        found |= right
+    required = {name for side in node.sides for name, type_ in columns(side.input).items() if not type_.nullable}
+    for a in left:
+        for b in right:
+            # In a FULL JOIN, a pad on either side must differ from every row, so one key needs a column without NULL.
+            if node.kind != "full" or ((a | b) & required):
+                found.add(a | b)
+    if node.kind == "inner":
+        found |= _with_equal_columns(node, found)
+    return _minimal(found)
+
+
+def _with_equal_columns(node: Join, keys: set[UniqueKey]) -> set[UniqueKey]:
+    more: set[UniqueKey] = set(keys)
+    determined = key_columns(node, node.left) | key_columns(node, node.right)
+    for key in node.keys:
+        pair = (key.left.unnest().name, key.right.unnest().name)
+        if determined.issuperset(pair):
+            for a, b in (pair, pair[::-1]):
+                more |= {unique - {a} | {b} for unique in more if a in unique}
+    return more
+
+
+def _minimal(keys: Iterable[UniqueKey]) -> frozenset[UniqueKey]:
+    """Keys that contain no other one; a handful, the shortest."""
+    kept: list[UniqueKey] = []
+    for key in sorted(set(keys), key=lambda each: (len(each), sorted(each))):
+        if not any(other <= key for other in kept):
+            kept.append(key)
+    return frozenset(kept[:_MOST])
