@@ -21,6 +21,39 @@ def default_bytes(field: Field) -> bytes | None:
         raise SchemaError(f"field {field.name!r}: the default {field.default} is no {field.type.sql}") from None
 
 
+def nothing(type_: Type) -> bytes:
+    """NULL, packed; or what comes nearest to it where the type is NOT NULL: zero, no text, no elements."""
+    return _pack(type_, _zero(type_))
+
+
+def _zero(type_: Type) -> Any:
+    if type_.nullable:
+        return None
+    match type_.kind:
+        case "boolean":
+            return False
+        case "int" | "long" | "float" | "double":
+            return 0
+        case "bytes" if type_.logical == "decimal":
+            return "\0"
+        case "bytes" | "string":
+            return ""
+        case "fixed":
+            return "\0" * type_.size
+        case "enum":
+            return type_.symbols[0]
+        case "record":
+            return {inner.name: _zero(inner.type) for inner in type_.fields}
+        case "array":
+            return []
+        case "map":
+            return {}
+        case "union":
+            return _zero(type_.branches[0])
+        case _:
+            return None
+
+
 def varint(number: int) -> bytes:
     """One zigzag-coded number."""
     coded = (number << 1) ^ (number >> 63)

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from avro import codec
 from avro.codec import Decoded
+from avro.defaults import nothing
 from avro.order import comparable, join_bytes
-from avro.schema import Record
+from avro.schema import Field, Record
 from operators.changes import Changes, Int64s, Mask, RowKind, Rows, constant
 from operators.hashing import hash64, mix
 from operators.partial_aggregate import partial
@@ -69,9 +70,24 @@ def _live(calc: Calc, rows: Rows) -> Changes:
     if not len(rows):
         return Changes.empty()
     update = _updates(rows)
+    alone = np.zeros(len(rows), np.bool_)
     if calc.predicate is not None:
-        rows, update = _filter(calc, calc.predicate, rows, update)
-    values = _Values(calc, rows.payload)
+        rows, update, alone = _filter(calc, calc.predicate, rows, update)
+    if calc.upsert:
+        alone = rows.kind == RowKind.DELETE
+    if not alone.any():
+        return _sent(calc, rows, update)
+    known = frozenset(calc.replaced_by)
+    return Changes.concat(
+        [_sent(calc, rows.filter(~alone), update[~alone]), _sent(calc, rows.filter(alone), update[alone], known)]
+    )
+
+
+def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None = None) -> Changes:
+    """The rows on their way; where only the columns `known` are, the others are NULL, or what comes nearest to it."""
+    if not len(rows):
+        return Changes.empty()
+    values = _Values(calc, rows.payload, known)
     payload = values.payload()
     sub = _sub_key(calc.sub, values) if calc.sub else constant(b"", len(rows))
     key, null = _key(calc.key, values)
@@ -96,12 +112,13 @@ def _summed(calc: Calc, changes: Changes) -> Changes:
 class _Values:
     """The columns and expressions of one batch under a calc, decoded and evaluated once, and only if asked for."""
 
-    def __init__(self, calc: Calc, payloads: pa.BinaryArray) -> None:
+    def __init__(self, calc: Calc, payloads: pa.BinaryArray, known: frozenset[str] | None) -> None:
         self._calc = calc
         self._payloads = payloads
+        self._known = known
         self._same = _hands_on(calc)
         expressions = (*(() if self._same else calc.columns), *calc.key.parts, *(each.expression for each in calc.sub))
-        computed = [expression for expression in expressions if expression.column is None]
+        computed = [each for each in expressions if each.column is None and self._is_known(each)]
         self._decoded = _read(calc.input, payloads) if expressions else None
         self._computed = evaluate(computed, self._columns(computed), len(payloads)) if computed else {}
 
@@ -114,9 +131,16 @@ class _Values:
         if self._decoded is None:
             return codec.encode(record, {}, len(self))
         return self._decoded.assemble(
-            record,
-            [self._computed[each] if each.column is None else each.column for each in expressions],
+            record, [self._source(*each) for each in zip(record.fields, expressions, strict=True)]
         )
+
+    def _source(self, field: Field, expression: Expression) -> pa.Array | str | bytes:
+        if not self._is_known(expression):
+            return nothing(field.type)
+        return self._computed[expression] if expression.column is None else expression.column
+
+    def _is_known(self, expression: Expression) -> bool:
+        return self._known is None or self._known.issuperset(expression.columns)
 
     def of(self, expression: Expression) -> pa.Array:
         """The values of one expression."""
@@ -184,23 +208,22 @@ def _updates(rows: Rows) -> Int64s:
     return update
 
 
-def _filter(calc: Calc, predicate: Expression, rows: Rows, update: Int64s) -> tuple[Rows, Int64s]:
-    """The rows that go on.
+def _filter(calc: Calc, predicate: Expression, rows: Rows, update: Int64s) -> tuple[Rows, Int64s, Mask]:
+    """The rows that go on, and which of them stand for their key alone.
 
     A row that replaces another one without taking it back first must not be swallowed, or the other one would stay:
     in an upsert stream it becomes a delete; elsewhere it goes on together with its own delete, so that the consumer
     neither keeps a row nor misses one.
     """
-    decoded = _read(calc.input, rows.payload)
-    columns = {name: decoded.column(name) for name in predicate.columns}
-    passes = truth(evaluate([predicate], columns, len(rows))[predicate])
+    passes = _passes(calc, predicate, rows)
+    none = np.zeros(len(rows), np.bool_)
     if passes.all():
-        return rows, update
+        return rows, update, none
     if calc.upsert:
-        return replace(rows, kind=np.where(passes, rows.kind, np.int8(RowKind.DELETE))), update
+        return replace(rows, kind=np.where(passes, rows.kind, np.int8(RowKind.DELETE))), update, none
     if calc.nets:
-        return rows.filter(passes), update[passes]
-    replaces = ~passes & (rows.kind == RowKind.UPDATE_AFTER) & (update == 0)
+        return rows.filter(passes), update[passes], none[passes]
+    replaces = ~passes & (rows.kind == RowKind.UPDATE_AFTER) & (update == 0) & bool(calc.replaced_by)
     at = np.repeat(np.arange(len(rows)), passes + 2 * replaces)
     again = np.zeros(len(at), np.bool_)
     again[1:] = at[1:] == at[:-1]
@@ -208,7 +231,20 @@ def _filter(calc: Calc, predicate: Expression, rows: Rows, update: Int64s) -> tu
     return (
         Rows(np.where(again, np.int8(RowKind.DELETE), chosen.kind), chosen.seq + again, chosen.payload),
         update[at],
+        replaces[at],
     )
+
+
+def _passes(calc: Calc, predicate: Expression, rows: Rows) -> Mask:
+    """For which rows the predicate is true; of a delete in an upsert stream there is nothing to ask."""
+    asked = np.ones(len(rows), np.bool_) if not calc.upsert else rows.kind != RowKind.DELETE
+    if not asked.all():
+        passes = np.zeros(len(rows), np.bool_)
+        passes[asked] = _passes(calc, predicate, rows.filter(asked)) if asked.any() else False
+        return passes
+    decoded = _read(calc.input, rows.payload)
+    columns = {name: decoded.column(name) for name in predicate.columns}
+    return truth(evaluate([predicate], columns, len(rows))[predicate])
 
 
 def _survivors(changes: Changes) -> Mask:

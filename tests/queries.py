@@ -153,7 +153,9 @@ def everything(*, fused: bool = True) -> Sink:
     )
     names = Normalize(
         "normalize_2",
-        scan("c", CUSTOMERS, "upsert", select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True), "id"),
+        scan(
+            "c", CUSTOMERS, "upsert", select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True, replaced_by=("id",)), "id"
+        ),
         BY_KEY,
         "",
         select(CUSTOMERS, key=by(CUSTOMERS, "id", null_safe=False), side=1, padded=True, nets=True),
@@ -226,7 +228,13 @@ def _guests(row: Record) -> Join:
         "join_3",
         "semi",
         scan("e", EXTRA, "append", select(EXTRA, key=by(EXTRA, "guest", null_safe=False, drop_null=True), nets=True)),
-        scan("c2", CUSTOMERS, "upsert", select(CUSTOMERS, "id", key=by(CUSTOMERS, "id"), side=1, upsert=True), "id"),
+        scan(
+            "c2",
+            CUSTOMERS,
+            "upsert",
+            select(CUSTOMERS, "id", key=by(CUSTOMERS, "id"), side=1, upsert=True, replaced_by=("id",)),
+            "id",
+        ),
         ROW_STATE,
         BY_KEY,
         EXTRA,

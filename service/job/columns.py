@@ -11,9 +11,7 @@ from service.job.model import Job
 
 
 def declared(job: Job, table: str) -> Record:
-    """The columns of a table as its rows are read: primary key NOT NULL, and the rest of an upsert table nullable.
-
-    A delete in an upsert topic has a key and no row, which is why the rest may be missing.
+    """The columns of a table as its rows are read, the primary key NOT NULL.
 
     Raises:
         JobError, RegistryUnreachableError: Each with a message for the user.
@@ -30,12 +28,11 @@ def declared(job: Job, table: str) -> Record:
             )
         if not record.type(column).orderable:
             raise _error(job, table, "primary_key", f"{column!r} is {record.type(column).sql}, which cannot be a key")
-    nullable = record.nullable() if of.mode == "upsert" else record
     return replace(
-        nullable,
+        record,
         fields=tuple(
             replace(field, type=field.type.required, default=None) if field.name in of.primary_key else field
-            for field in nullable.fields
+            for field in record.fields
         ),
     )
 

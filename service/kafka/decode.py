@@ -7,21 +7,19 @@ upsert topic.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from avro import codec, framing
-from avro.defaults import default_bytes
+from avro.defaults import nothing
 from avro.errors import RegistryError, RegistryUnreachableError, SchemaError
 from avro.registry import Registry
 from avro.resolve import resolve
-from avro.schema import Field, Record, Type
+from avro.schema import Record
 from operators.changes import SYMBOLS, Indices, Int8s, Mask, RowKind, Rows, binary, concat_binary
 from service.kafka.dead_letter import DeadLetter
 from service.kafka.errors import UndecodableRowError
@@ -241,39 +239,4 @@ def _deleted_row(scan: Scan) -> list[str | bytes] | None:
     if scan.key_record is None or len(scan.key_record.fields) != len(scan.primary_key):
         return None
     of_key = dict(zip(scan.primary_key, scan.key_record.names, strict=True))
-    return [of_key.get(field.name, _nothing(field)) for field in scan.calc.input.fields]
-
-
-def _nothing(field: Field) -> bytes:
-    """NULL, packed; or what comes nearest to it where the column is NOT NULL. Nobody reads it: the key says it all."""
-    packed = default_bytes(Field(field.name, field.type, json.dumps(_zero(field.type))))
-    assert packed is not None, "a default was given"
-    return packed
-
-
-def _zero(type_: Type) -> Any:
-    if type_.nullable:
-        return None
-    match type_.kind:
-        case "boolean":
-            return False
-        case "int" | "long" | "float" | "double":
-            return 0
-        case "bytes" if type_.logical == "decimal":
-            return "\0"
-        case "bytes" | "string":
-            return ""
-        case "fixed":
-            return "\0" * type_.size
-        case "enum":
-            return type_.symbols[0]
-        case "record":
-            return {inner.name: _zero(inner.type) for inner in type_.fields}
-        case "array":
-            return []
-        case "map":
-            return {}
-        case "union":
-            return _zero(type_.branches[0])
-        case _:
-            return None
+    return [of_key.get(field.name, nothing(field.type)) for field in scan.calc.input.fields]

@@ -35,7 +35,15 @@ class Edge:
 
 
 def calc(
-    top: Node, edge: Edge, input_: Record, below: Columns, record: str, *, upsert: bool = False, nets: bool = True
+    top: Node,
+    edge: Edge,
+    input_: Record,
+    below: Columns,
+    record: str,
+    *,
+    replaced_by: tuple[str, ...] = (),
+    upsert: bool = False,
+    nets: bool = True,
 ) -> physical.Calc:
     """The calc of a scan or operator whose filters and projections reach up to `top`."""
     conditions, meanings = _merged(top, below)
@@ -62,6 +70,7 @@ def calc(
         ),
         predicate=compile_condition(conditions, below),
         side=edge.side,
+        replaced_by=replaced_by,
         upsert=upsert,
         nets=nets,
     )

@@ -33,7 +33,7 @@ from service.plan.scalar.scalars import resolved
 class Source:
     """A table of the job as the plan sees it.
 
-    `declared` has the primary key NOT NULL, and the rest of an upsert table nullable: a delete brings the key alone.
+    `declared` has the primary key NOT NULL.
     `exact` is the producer's promise that every retraction takes back a row that was sent, and every update brings
     its -U.
     """

@@ -102,8 +102,9 @@ class Aggregation:
 class Calc:
     """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
 
-    `upsert` says that the input is an upsert stream: no predicate may then swallow a change; a row that fails it goes
-    on as a delete of its key.
+    `replaced_by` are the columns of the input by which its rows replace each other without being taken back; empty
+    where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
+    bring these columns only. Of what is known by its key alone, nothing else is computed.
     `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
     `partial` is the aggregate that the rows go to, where they are added up by group before they are shuffled.
     """
@@ -115,6 +116,7 @@ class Calc:
     sub: tuple[Order, ...] = ()
     predicate: Expression | None = None
     side: int = 0
+    replaced_by: tuple[str, ...] = ()
     upsert: bool = False
     nets: bool = False
     partial: Aggregation | None = None

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from avro import codec
+from avro.defaults import nothing
 from avro.schema import Record, Type
 
 _DIGITS = Context(prec=100)
@@ -58,6 +59,13 @@ def encode(record: Record, rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
         field.name: pa.array([row[field.name] for row in rows], type=field.type.arrow) for field in record.fields
     }
     return codec.encode(record, columns, len(rows))
+
+
+def encode_keys(record: Record, primary_key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
+    """Rows of which only the primary key is known, as the reader makes them of deletes: the rest holds nothing."""
+    key = record.select(primary_key)
+    columns = [field.name if field.name in key.names else nothing(field.type) for field in record.fields]
+    return codec.read(key, encode(key, rows)).assemble(record, columns)
 
 
 def decode(record: Record, payloads: pa.BinaryArray) -> list[dict[str, Any]]:

@@ -18,11 +18,11 @@ import pyarrow as pa
 from avro.schema import Record
 from operators.changes import SYMBOLS, Changes, RowKind, Rows
 from service.job.columns import declared
-from service.job.model import Job
+from service.job.model import Job, Table
 from service.plan.physical import Scan, Sink, walk
 from service.plan.sql.scope import near
 from service.run.errors import RunError
-from service.run.json_rows import ValueProblem, check_row, decode, encode, parse_line
+from service.run.json_rows import ValueProblem, check_row, decode, encode, encode_keys, parse_line
 from service.run.memory import Fold, MemoryEngine
 
 Batch = Mapping[str, Rows]
@@ -66,7 +66,7 @@ def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Bat
     batches: list[dict[str, Rows]] = [{} for _ in range(-(-taken // batch_rows))]
     for table, record in records.items():
         own = [(batch, line) for batch, other, line in tables if other == table]
-        payload = encode(record, [line.row for _, line in own])
+        payload = _encoded(record, job.tables[table], [line for _, line in own])
         kinds = np.array([line.kind for _, line in own], np.int8)
         seqs = np.array([line.number << 16 for _, line in own], np.int64)
         numbers = np.array([batch for batch, _ in own])
@@ -74,6 +74,17 @@ def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Bat
             first, last = np.searchsorted(numbers, [batch, batch + 1])
             batches[batch][table] = Rows(kinds[first:last], seqs[first:last], payload[first:last])
     return list(batches)
+
+
+def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArray:
+    """The rows as payloads. A delete in an upsert table brings its key, as in Kafka, and nothing else."""
+    alone = np.array([of.mode == "upsert" and line.kind == RowKind.DELETE for line in lines], np.bool_)
+    whole = encode(record, [line.row for line, by_key in zip(lines, alone, strict=True) if not by_key])
+    if not alone.any():
+        return whole
+    keys = [line.row for line, by_key in zip(lines, alone, strict=True) if by_key]
+    order = np.argsort(np.concatenate([np.flatnonzero(~alone), np.flatnonzero(alone)]))
+    return pa.concat_arrays([whole, encode_keys(record, of.primary_key, keys)]).take(pa.array(order))
 
 
 def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple[str, _Line]:
@@ -94,11 +105,12 @@ def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple
         raise ValueProblem(f"op {symbol!r} in a table of mode {mode}: expected {' or '.join(_ALLOWED[mode])}")
     if table not in records:
         records[table] = declared(job, table)
-    row = change["row"]
+    row, record = change["row"], records[table]
     if mode == "upsert" and symbol == "-D":
         # As in Kafka, where a delete is a key without a value.
-        row = {column: value for column, value in row.items() if column in job.tables[table].primary_key}
-    return table, _Line(number, RowKind(SYMBOLS.index(symbol)), check_row(records[table], row))
+        record = record.select(job.tables[table].primary_key)
+        row = {column: value for column, value in row.items() if column in record.names}
+    return table, _Line(number, RowKind(SYMBOLS.index(symbol)), check_row(record, row))
 
 
 def in_memory(warn: Callable[[str], None]) -> Engine:

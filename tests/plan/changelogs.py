@@ -17,6 +17,7 @@ from avro.schema import Record, Type
 from operators.changes import RowKind, Rows
 from service.job.columns import declared
 from service.job.model import Job
+from service.run.json_rows import encode_keys
 
 Row = dict[str, Any]
 
@@ -76,7 +77,7 @@ class TableModel:
             return [self._add(RowKind.INSERT, row)]
         self.rows.remove(old)
         if rng.random() < 0.4:
-            return [(RowKind.DELETE, self._told(old))]
+            return [(RowKind.DELETE, old)]
         after = self._add(RowKind.UPDATE_AFTER, row)
         if self.mode == "upsert" or (self.bare_updates and rng.random() < 0.3):
             return [after]
@@ -98,11 +99,20 @@ class TableModel:
                 return other
         return None
 
-    def _told(self, row: Row) -> Row:
-        """What a delete says of its row."""
-        if self.mode != "upsert":
-            return row
-        return {column: value if column in self.primary_key else None for column, value in row.items()}
+    def packed(self, changes: list[tuple[int, RowKind, Row]]) -> Rows:
+        """Changes with their arrival numbers; a delete of an upsert table brings its key and nothing else."""
+        by_key = [self.mode == "upsert" and kind == RowKind.DELETE for _, kind, _ in changes]
+        payloads = [
+            encode_keys(self.record, self.primary_key, [row])
+            if alone
+            else codec.encode(self.record, table_of(self.record, [row]))
+            for alone, (*_, row) in zip(by_key, changes, strict=True)
+        ]
+        return Rows(
+            np.array([kind for _, kind, _ in changes], np.int8),
+            np.array([seq << 16 for seq, *_ in changes], np.int64),
+            pa.concat_arrays(payloads),
+        )
 
 
 @dataclass
@@ -151,11 +161,7 @@ class World:
         for name, model in self.tables.items():
             own = [(seq, kind, row) for seq, other, kind, row in numbered if other == name]
             if own:
-                found[name] = Rows(
-                    np.array([kind for _, kind, _ in own], np.int8),
-                    np.array([seq << 16 for seq, _, _ in own], np.int64),
-                    codec.encode(model.record, table_of(model.record, [row for *_, row in own])),
-                )
+                found[name] = model.packed(own)
         return found
 
     def _snapshot(self, without: tuple[str, Row] | None = None) -> dict[str, pa.Table]:

@@ -171,7 +171,7 @@ sinks:
     found = job(tmp_path, "", tail)
 
     assert [str(field.type) for field in declared(found, "a").fields] == ["INT NOT NULL", "INT NOT NULL"]
-    assert [str(field.type) for field in declared(found, "b").fields] == ["INT NOT NULL", "INT"]
+    assert [str(field.type) for field in declared(found, "b").fields] == ["INT NOT NULL", "INT NOT NULL"]
 
 
 def test_columns_come_from_a_schema_file_or_the_registry(tmp_path: Path) -> None:

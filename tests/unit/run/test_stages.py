@@ -64,7 +64,9 @@ def test_a_stage_without_keys_has_one_shard() -> None:
 
 def test_a_stage_with_more_members_than_a_side_can_say_is_cut() -> None:
     """A chain of more operators than fit runs in two stages, with all of them."""
-    node = scan("c", CUSTOMERS, "upsert", select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True), "id")
+    node = scan(
+        "c", CUSTOMERS, "upsert", select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True, replaced_by=("id",)), "id"
+    )
     for number in range(MOST_MEMBERS + 5):
         calc = select(CUSTOMERS, key=by(CUSTOMERS, "id"))
         node = Normalize(f"normalize_{number}", node, BY_KEY, "", calc, fused=True)
