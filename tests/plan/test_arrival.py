@@ -1,0 +1,88 @@
+"""Queries whose result depends on the order of arrival, which no other engine can be asked about."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.job.load import load
+from service.plan.errors import PlanError
+from service.plan.pipeline import plan
+from service.run import trial
+
+JOB = """
+job: arrival
+tables:
+  prices:
+    mode: retract
+    primary_key: [id]
+    columns: {{id: INT NOT NULL, item: STRING NOT NULL, price: INT, at: TIMESTAMP}}
+  clicks:
+    mode: append
+    columns: {{who: STRING NOT NULL, page: STRING, at: TIMESTAMP}}
+sinks:
+  result: {{mode: upsert, key: [{key}], {conflict} sql: "{sql}"}}
+"""
+
+Change = tuple[str, str, dict[str, Any]]
+
+TWO_PRICES_AND_ONE_GOES: list[Change] = [
+    ("prices", "+I", {"id": 1, "item": "tea", "price": 3}),
+    ("prices", "+I", {"id": 2, "item": "tea", "price": 4}),
+    ("prices", "+U", {"id": 1, "item": "tea", "price": 5}),
+    ("prices", "-D", {"id": 1, "item": "tea", "price": 5}),
+]
+CLICKS: list[Change] = [
+    ("clicks", "+I", {"who": "ann", "page": "a", "at": "2026-01-01T00:00:02Z"}),
+    ("clicks", "+I", {"who": "ann", "page": "b", "at": "2026-01-01T00:00:02Z"}),
+    ("clicks", "+I", {"who": "ann", "page": "c", "at": "2026-01-01T00:00:01Z"}),
+]
+
+
+def _steps(folder: Path, job: str, changes: list[Change], column: str) -> list[Any]:
+    """What the one row of the result says in a column after each change; None where there is no row."""
+    file = folder / "job.yaml"
+    file.write_text(job)
+    loaded = load(file)
+    lines = [json.dumps({"table": table, "op": op, "row": row}) for table, op, row in changes]
+    batches = trial.read(loaded, lines, "changes.jsonl", 1)
+    found = []
+    for number in range(1, len(batches) + 1):
+        rows = list(trial.results(loaded, plan(loaded, "result"), batches[:number], trial.in_memory(print), fold=True))
+        assert len(rows) < 2
+        found.append(json.loads(rows[0])["row"][column] if rows else None)
+    return found
+
+
+@pytest.mark.parametrize(("conflict", "expected"), [("last", [3, 4, 5, 4]), ("first", [3, 3, 4, 4])])
+def test_of_rows_that_share_a_sinks_key_one_stands(conflict: str, expected: list[int], tmp_path: Path) -> None:
+    """It is the first or the last to have arrived, an update arrives anew, and another one follows what is deleted."""
+    job = JOB.format(key="item", conflict=f"on_conflict: {conflict},", sql="SELECT item, price FROM prices")
+    assert _steps(tmp_path, job, TWO_PRICES_AND_ONE_GOES, "price") == expected
+
+
+def test_rows_that_share_a_sinks_key_are_refused_where_nothing_is_said(tmp_path: Path) -> None:
+    """The message names both keys and the way out."""
+    (tmp_path / "job.yaml").write_text(JOB.format(key="item", conflict="", sql="SELECT item, id, price FROM prices"))
+    with pytest.raises(PlanError, match=r"the sink's key \(item\) does not identify .* is \(id\).*`on_conflict: last`"):
+        plan(load(tmp_path / "job.yaml"), "result")
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("PROCTIME()", ["a", "a", "a"]),
+        ("PROCTIME() DESC", ["a", "b", "c"]),
+        ("at", ["a", "a", "c"]),
+        ("at DESC", ["a", "b", "b"]),
+        ("at DESC, page", ["a", "a", "a"]),
+    ],
+)
+def test_which_row_deduplication_keeps(order: str, expected: list[str], tmp_path: Path) -> None:
+    """By arrival or by time, first or last; of equal times the first keeps the earlier arrival, the last the later."""
+    ranked = f"SELECT who, page, ROW_NUMBER() OVER (PARTITION BY who ORDER BY {order}) AS n FROM clicks"
+    job = JOB.format(key="who", conflict="", sql=f"SELECT who, page FROM ({ranked}) WHERE n = 1")
+    assert _steps(tmp_path, job, CLICKS, "page") == expected
