@@ -107,13 +107,18 @@ def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = str
     )
 
 
-def fold(view: Counter[Row], rows: Rows) -> None:
-    """Apply output rows to a materialised view; a row that goes without being there is a failure."""
+def changed(rows: Rows) -> Counter[Row]:
+    """How often each row comes, negative where it goes."""
     step: Counter[Row] = Counter()
     for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
         assert kind in (RowKind.INSERT, RowKind.DELETE), f"an operator put out kind {kind}"
         step[unpack(payload)] += 1 if kind == RowKind.INSERT else -1
-    for row, weight in step.items():
+    return step
+
+
+def fold(view: Counter[Row], rows: Rows) -> None:
+    """Apply output rows to a materialised view; a row that goes without being there is a failure."""
+    for row, weight in changed(rows).items():
         view[row] += weight
         assert view[row] >= 0, f"{row} was taken back and is not there"
         if view[row] == 0:

@@ -26,6 +26,7 @@ from operators.store import MemoryStore
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, show
 from tests.oracle.aggregates import AGGREGATES, TEXTS, Aggregated, row_of, spec_of
+from tests.oracle.findings import finding, operating, views_differ
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
 
 CASES_EACH = 63
@@ -110,6 +111,7 @@ def _valid(batches: Batches) -> bool:
     return not any(state.apply(batch) for batch in batches)
 
 
+@finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
     """What is wrong with the aggregate on these batches; None if nothing is."""
     spec = spec_of(case.aggregates, retracts=case.retracts, is_global=case.is_global)
@@ -120,11 +122,9 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
     view: Counter[Row] = Counter()
     views = []
     for number, batch in enumerate(batches):
-        try:
+        with operating(number):
             output = aggregate.process(columns(batch, case), stores, now=number)
             fold(view, output.rows)
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {number}: {error!r}"
         if not net(output.rows):
             return f"batch {number} puts out and takes back the same row"
         if len(output.unmatched):
@@ -134,11 +134,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
         if not folded.rows and not case.is_global and any(list(store) for store in stores.values()):
             return f"after batch {number}: state is left and there are no rows"
         table += [(number, *row) for row in folded.rows]
-    expected = _sql(database, case, table, len(batches))
-    for number, view in enumerate(views):
-        if view != expected.get(number, Counter()):
-            return f"after batch {number}: {dict(view)}, expected {dict(expected.get(number, Counter()))}"
-    return None
+    return views_differ(views, _sql(database, case, table, len(batches)))
 
 
 def _sql(

@@ -17,8 +17,9 @@ import pytest
 from operators import merging, segment
 from operators.aggregate import Aggregate
 from operators.store import MemoryStore
-from tests.changelogs import Row, show, strong_hash, unpack
+from tests.changelogs import Row, show, strong_hash
 from tests.oracle.aggregates import AGGREGATES, Aggregated, row_of, spec_of
+from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, random_batches, shrink
 from tests.oracle.test_aggregate_oracle import INPUT, Case, columns
 
@@ -116,6 +117,7 @@ def _results(naive: _Naive, aggregates: tuple[Aggregated, ...]) -> Counter[Row]:
     )
 
 
+@finding
 def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
     """What is wrong with the aggregate on these batches, of which one comes every millisecond; None if nothing is."""
     spec = spec_of(case.aggregates, ttl_ms=ttl_ms)
@@ -129,15 +131,10 @@ def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
         for change in sorted(batch, key=lambda change: -change.sign):
             naive.step(change.row[1], change.row, change.sign, now)
         expected.update(_results(naive, case.aggregates))
-        try:
+        with operating(now):
             rows = aggregate.process(columns(batch, case), stores, now).rows
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {now}: {error!r}"
-        found: Counter[Row] = Counter()
-        for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
-            found[unpack(payload)] += 1 if kind == 0 else -1
-        if found != Counter({row: count for row, count in expected.items() if count}):
-            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+        if wrong := changes_differ(now, rows, expected):
+            return wrong
     return None
 
 

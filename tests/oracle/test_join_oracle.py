@@ -27,6 +27,7 @@ from operators.join import Join, JoinKind, JoinSpec, Side
 from operators.store import MemoryStore
 from tests import changelogs
 from tests.changelogs import Row, fold, net, pack, show, unpack
+from tests.oracle.findings import finding, operating, views_differ
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
 
 CASES_EACH = 5
@@ -110,6 +111,7 @@ def _fails(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) ->
     return _difference(database, case, batches) is not None
 
 
+@finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
     """What is wrong with the join on these batches; None if nothing is."""
     left, right = (Side(of.layout, by_seq=of.by_seq) for of in case.inputs)
@@ -121,12 +123,10 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
     view: Counter[Row] = Counter()
     views = []
     for number, batch in enumerate(batches):
-        try:
+        with operating(number):
             columns = changelogs.changes(batch, [of.table for of in case.inputs], case.hashed)
             output = join.process(columns, stores, now=number)
             fold(view, output.rows)
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {number}: {error!r}"
         if not net(output.rows):
             return f"batch {number} puts out and takes back the same row"
         unmatched = [
@@ -137,11 +137,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
         views.append(view.copy())
         for side, state in enumerate(folded):
             tables[side] += [(number, *row) for row in state.rows]
-    expected = _sql(database, case, tables)
-    for number, view in enumerate(views):
-        if view != expected.get(number, Counter()):
-            return f"after batch {number}: {dict(view)}, expected {dict(expected.get(number, Counter()))}"
-    return None
+    return views_differ(views, _sql(database, case, tables))
 
 
 def _sql(

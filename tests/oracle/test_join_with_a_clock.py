@@ -23,6 +23,7 @@ from operators.join import Join, JoinKind, JoinSpec, Side
 from operators.store import MemoryStore
 from tests import changelogs
 from tests.changelogs import Row, fold, pack, show, unpack
+from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, Input, random_batches, shrink
 from tests.oracle.naive_join import NaiveJoin, NaiveSide
 
@@ -79,6 +80,7 @@ def _mask(left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
     return np.array([_less(unpack(one), unpack(other)) for one, other in pairs], np.bool_)
 
 
+@finding
 def _difference(case: Case, batches: Batches) -> str | None:
     """What is wrong with the join on these batches, of which one comes every millisecond; None if nothing is."""
     sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(case.inputs, case.ttls, strict=True)]
@@ -91,14 +93,9 @@ def _difference(case: Case, batches: Batches) -> str | None:
     view: Counter[Row] = Counter()
     for now, batch in enumerate(batches):
         expected = naive.process(batch, now)
-        try:
+        with operating(now):
             output = join.process(changelogs.changes(batch, [of.table for of in case.inputs]), stores, now)
             fold(view, output.rows)
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {now}: {error!r}"
-        found: Counter[Row] = Counter()
-        for sign, payload in zip(1 - output.rows.kind // 3 * 2, output.rows.payload.to_pylist(), strict=True):
-            found[unpack(payload)] += int(sign)
-        if found != expected:
-            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+        if wrong := changes_differ(now, output.rows, expected):
+            return wrong
     return None

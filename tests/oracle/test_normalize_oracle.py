@@ -17,7 +17,8 @@ from operators.join import Side
 from operators.normalize import Normalize
 from operators.store import MemoryStore
 from tests import changelogs
-from tests.changelogs import Row, show, unpack
+from tests.changelogs import Row, show
+from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, Input, random_batches, shrink
 from tests.oracle.naive_join import NaiveSide
 
@@ -49,6 +50,7 @@ def test_each_batch_puts_out_what_changes_among_the_rows(
                 pytest.fail(f"seed '{seed}'\n{show(least)}\n{difference(least)}")
 
 
+@finding
 def _difference(of: Input, ttl_ms: int | None, hashed: changelogs.Hash, batches: Batches) -> str | None:
     """What is wrong with the operator on these batches, of which one comes every millisecond; None if nothing is."""
     operator = Normalize(Side(of.layout, ttl_ms, of.by_seq))
@@ -60,13 +62,8 @@ def _difference(of: Input, ttl_ms: int | None, hashed: changelogs.Hash, batches:
         expected.subtract(one.row for one in naive.stored)
         naive.apply(batch, now)
         expected.update(one.row for one in naive.stored)
-        try:
+        with operating(now):
             rows = operator.process(changelogs.changes(batch, [of.table], hashed), stores, now).rows
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {now}: {error!r}"
-        found: Counter[Row] = Counter()
-        for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
-            found[unpack(payload)] += 1 if kind == 0 else -1
-        if found != Counter({row: count for row, count in expected.items() if count}):
-            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+        if wrong := changes_differ(now, rows, expected):
+            return wrong
     return None

@@ -27,6 +27,7 @@ from operators.rank_rows import RankFunction
 from operators.store import MemoryStore
 from tests import changelogs
 from tests.changelogs import Row, fold, net, show
+from tests.oracle.findings import finding, operating, views_differ
 from tests.oracle.inputs import Batches, shrink
 from tests.oracle.naive_join import NaiveSide
 from tests.oracle.ranked import RankInput, changelog, identity, numbered
@@ -161,6 +162,7 @@ def _fails(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) ->
     return _difference(database, case, batches) is not None
 
 
+@finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
     stores = {name: MemoryStore() for name in case.operator.arrangements}
@@ -169,11 +171,9 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
     view: Counter[Row] = Counter()
     views = []
     for number, batch in enumerate(batches):
-        try:
+        with operating(number):
             output = case.operator.process(case.of.columns(batch), stores, now=number)
             fold(view, output.rows)
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {number}: {error!r}"
         if not net(output.rows):
             return f"batch {number} puts out and takes back the same row"
         before = len(folded.stored)
@@ -184,11 +184,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
             return f"batch {number}: unmatched {output.unmatched.seq.tolist()}, expected {unmatched} in number"
         views.append(view.copy())
         table += [(number, one.seq, *one.row) for one in folded.stored]
-    expected = _sql(database, case.sql, table)
-    for number, view in enumerate(views):
-        if view != expected.get(number, Counter()):
-            return f"after batch {number}: {dict(view)}, expected {dict(expected.get(number, Counter()))}"
-    return None
+    return views_differ(views, _sql(database, case.sql, table))
 
 
 def _sql(database: duckdb.DuckDBPyConnection, sql: str, table: list[tuple[int | None, ...]]) -> dict[int, Counter[Row]]:

@@ -18,7 +18,8 @@ from operators import merging, rank, segment, top_reading
 from operators.rank import Rank, RankSpec, Strategy
 from operators.rank_rows import RankFunction, Ties
 from operators.store import MemoryStore
-from tests.changelogs import Row, fold, show, unpack
+from tests.changelogs import Row, fold, show
+from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, shrink
 from tests.oracle.naive_join import NaiveSide
 from tests.oracle.ranked import NaiveRank, RankInput, changelog, identity, numbered
@@ -83,6 +84,7 @@ def _fails(case: Case, batches: Batches) -> bool:
     return _difference(case, batches) is not None
 
 
+@finding
 def _difference(case: Case, batches: Batches) -> str | None:
     """What is wrong with the rank on these batches, of which one comes every millisecond; None if nothing is."""
     operator, naive = Rank(case.spec), NaiveRank(case.spec, case.of, NaiveSide(case.of, case.spec.ttl_ms))
@@ -91,16 +93,11 @@ def _difference(case: Case, batches: Batches) -> str | None:
     now = 0
     for now, batch in enumerate(batches):
         expected = naive.process(batch, now)
-        try:
+        with operating(now):
             output = operator.process(case.of.columns(batch), stores, now)
             fold(view, output.rows)
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {now}: {error!r}"
-        found: Counter[Row] = Counter()
-        for sign, payload in zip(1 - output.rows.kind // 3 * 2, output.rows.payload.to_pylist(), strict=True):
-            found[unpack(payload)] += int(sign)
-        if found != expected:
-            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+        if wrong := changes_differ(now, output.rows, expected):
+            return wrong
     assert case.spec.ttl_ms is not None
     operator.process(case.of.columns([]), stores, now + case.spec.ttl_ms)
     return "blobs are left although all rows have expired" if any(list(store) for store in stores.values()) else None

@@ -30,6 +30,7 @@ from operators.store import MemoryStore
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, show, unpack
 from tests.oracle.facts import with_facts
+from tests.oracle.findings import changes_differ, finding, operating, views_differ
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
 from tests.oracle.naive_join import NaiveJoin, NaiveSide, Stored
 
@@ -147,6 +148,7 @@ def _less_mask(left: pa.BinaryArray, right: pa.BinaryArray) -> np.ndarray[tuple[
     return np.array([_less(unpack(one), unpack(other)) for one, other in pairs], np.bool_)
 
 
+@finding
 def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batches) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
     operator = case.operator
@@ -156,11 +158,9 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
     view: Counter[Row] = Counter()
     views = []
     for number, batch in enumerate(batches):
-        try:
+        with operating(number):
             output = operator.process(case.columns(batch), stores, now=number)
             fold(view, output.rows)
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {number}: {error!r}"
         if not net(output.rows):
             return f"batch {number} puts out and takes back the same row"
         unmatched = [
@@ -171,11 +171,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
         views.append(view.copy())
         for side, state in enumerate(folded):
             tables[side] += [(number, *row) for row in state.rows]
-    expected = _sql(database, case, tables)
-    for number, view in enumerate(views):
-        if view != expected.get(number, Counter()):
-            return f"after batch {number}: {dict(view)}, expected {dict(expected.get(number, Counter()))}"
-    return None
+    return views_differ(views, _sql(database, case, tables))
 
 
 def _sql(
@@ -228,6 +224,7 @@ def _difference_to_not_in(case: Case, batches: Batches) -> str | None:
     return _difference_to_left_rows(case, batches, left, process, passes)
 
 
+@finding
 def _difference_to_left_rows(
     case: Case,
     batches: Batches,
@@ -245,14 +242,9 @@ def _difference_to_left_rows(
         expected.subtract(case.inputs[0].table.project(one.row) for one in left.stored if passes(one))
         process(batch, now)
         expected.update(case.inputs[0].table.project(one.row) for one in left.stored if passes(one))
-        try:
+        with operating(now):
             output = operator.process(case.columns(batch), stores, now)
             fold(view, output.rows)
-        except Exception as error:  # noqa: BLE001 - any failure is a finding, and is shrunk
-            return f"batch {now}: {error!r}"
-        found: Counter[Row] = Counter()
-        for kind, payload in zip(output.rows.kind.tolist(), output.rows.payload.to_pylist(), strict=True):
-            found[unpack(payload)] += 1 if kind == 0 else -1
-        if found != Counter({row: count for row, count in expected.items() if count}):
-            return f"batch {now} puts out {dict(found)}, expected {dict(expected)}"
+        if wrong := changes_differ(now, output.rows, expected):
+            return wrong
     return None
