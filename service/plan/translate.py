@@ -144,7 +144,9 @@ class _Translator:
             condition=compile_condition(join.condition, _named(both)),
             calc=calc(top, edge, schema, _named(schema), record),
             facts=facts,
-            traits=_traits(top, _shown(key.left if join.kind != "right" else key.right for key in join.keys), edge),
+            traits=_traits(
+                top, _shown(key.left if join.kind != "right" else key.right for key in join.keys), edge.needs_before
+            ),
         )
 
     def _join_side(self, join: Join, side: Side, number: int) -> physical.Node:
@@ -181,7 +183,7 @@ class _Translator:
         output = record_of("Row", columns(aggregate))
         calls = tuple(
             physical.AggregateCall(
-                name, call.function, call.type, call.arguments, call.filter, call.distinct, _written(call)
+                name, call.function, call.type, call.arguments, call.filter, call.distinct, show(call.at)
             )
             for name, call in aggregate.calls.items()
         )
@@ -199,7 +201,7 @@ class _Translator:
             input=_summed(node, aggregation),
             aggregation=aggregation,
             calc=calc(top, edge, output, _named(output), record),
-            traits=_traits(top, _shown(map(resolved, aggregate.group)), edge),
+            traits=_traits(top, _shown(map(resolved, aggregate.group)), edge.needs_before),
         )
 
     def _rank(self, rank: Rank, top: Node, edge: Edge, record: str) -> physical.Rank:
@@ -230,7 +232,7 @@ class _Translator:
             order=tuple(map(_ordered, rank.order)),
             schema=schema,
             calc=calc(top, edge, schema, _named(schema), record),
-            traits=_traits(top, _shown(map(resolved, rank.partition)), edge),
+            traits=_traits(top, _shown(map(resolved, rank.partition)), edge.needs_before),
         )
 
     def _normalize(self, normalize: Normalize, top: Node, edge: Edge, record: str) -> physical.Normalize:
@@ -249,7 +251,7 @@ class _Translator:
             state=physical.Input(side.layout, side.ttl_ms, by_seq=bool(normalize.key)),
             reason=normalize.reason,
             calc=calc(top, edge, schema, _named(schema), record),
-            traits=_traits(top, _shown(map(resolved, key)), edge),
+            traits=_traits(top, _shown(map(resolved, key)), edge.needs_before),
         )
 
     def _input(self, side: Side, edge: Edge) -> physical.Node:
@@ -299,18 +301,13 @@ def _input(side: Side) -> physical.Input:
     return physical.Input(side.layout, side.ttl_ms, by_seq=isinstance(scan, Scan) and scan.source.replaces)
 
 
-def _traits(node: Node, partition_key: tuple[str, ...], asked: Edge | bool) -> physical.Traits:
+def _traits(node: Node, partition_key: tuple[str, ...], needs_before: bool) -> physical.Traits:
     keys = in_order(unique_keys(node), node)
-    needs_before = asked if isinstance(asked, bool) else asked.needs_before
     return physical.Traits(produced(node), keys, keys[0] if keys else (), partition_key, needs_before)
 
 
 def _shown(expressions: Iterable[exp.Expr]) -> tuple[str, ...]:
     return tuple(map(show, expressions))
-
-
-def _written(call: Call) -> str:
-    return show(call.at)
 
 
 def _ordered(order: Order) -> str:

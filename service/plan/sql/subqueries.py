@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from service.plan.columns import by_name, columns
+from service.plan.columns import by_name, columns, kept
 from service.plan.errors import Refusal
 from service.plan.logical import Filter, Join, Node, Project, Side, conjuncts, reads, substitute
 from service.plan.scalar.scalars import compile_scalar, resolved
@@ -26,7 +26,6 @@ from service.plan.sql.context import Context, Queries, Selected, check_reach
 from service.plan.sql.grouping import no_aggregates
 from service.plan.sql.scope import Scope
 from service.plan.sql.windows import no_windows
-from service.plan.traits.null_rejection import rejects
 from service.plan.traits.unique_keys import unique_keys
 
 _TOP = (
@@ -190,17 +189,7 @@ def _not_in(mine: list[exp.Expr], inner: Selected, node: Node, path: str, at: ex
 
 def _never_null(node: exp.Expr, below: Node) -> bool:
     """Whether an expression is never NULL in rows of `below`: by its type, or because a filter removes such rows."""
-    if not compile_scalar(node, by_name(columns(below))).type.nullable:
-        return True
-    while isinstance(below, Filter | Project):
-        if isinstance(below, Filter):
-            bare = node.unnest()
-            if isinstance(bare, exp.Column) and any(rejects(each, {bare.name}) for each in below.conjuncts):
-                return True
-        else:
-            node = substitute(node, below.outputs)
-        below = below.input
-    return False
+    return not compile_scalar(node, by_name(kept(Side(below)))).type.nullable
 
 
 def _of_empty(output: exp.Expr, counts: frozenset[str]) -> exp.Expr:
