@@ -302,6 +302,11 @@ def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
             return replace(node, input=change(node.input))
 
 
+def bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The tree with every node changed, each over its changed inputs."""
+    return change(with_inputs(node, lambda below: bottom_up(below, change)))
+
+
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it, inputs first, left before right."""
     for child in inputs(node):

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.plan.logical import Join, Node, Normalize, Query, Side, with_inputs
+from service.plan.logical import Join, Node, Normalize, Query, Side, bottom_up
 from service.plan.traits.unique_keys import in_order, matches_one, unique_keys
 
 
 def choose_layouts(query: Query) -> Query:
     """Operators with the layout and sub-key of each side."""
-    return replace(query, root=_visit(query.root))
+    return replace(query, root=bottom_up(query.root, _visit))
 
 
 def _visit(node: Node) -> Node:
-    node = with_inputs(node, _visit)
     match node:
         case Join():
             return replace(node, left=_chosen(node, node.left), right=_chosen(node, node.right))

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.plan.logical import Node, Query, Rank, with_inputs
+from service.plan.logical import Node, Query, Rank, bottom_up
 from service.plan.traits.changelog_modes import produced
 from service.plan.traits.monotonic import Monotonic, monotonic
 
 
 def choose_rank_strategies(query: Query) -> Query:
     """Ranks with their strategy and why it was chosen."""
-    return replace(query, root=_visit(query.root))
+    return replace(query, root=bottom_up(query.root, _visit))
 
 
 def _visit(node: Node) -> Node:
-    node = with_inputs(node, _visit)
     if not isinstance(node, Rank):
         return node
     below = node.input.input

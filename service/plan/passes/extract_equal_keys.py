@@ -13,18 +13,17 @@ from sqlglot import exp
 from avro.schema import Type
 from service.plan.columns import by_name, columns
 from service.plan.errors import Refusal
-from service.plan.logical import EqualKey, Join, Node, Query, reads, with_inputs
+from service.plan.logical import EqualKey, Join, Node, Query, bottom_up, reads
 from service.plan.scalar import types
 from service.plan.scalar.scalars import Columns, compile_scalar
 
 
 def extract_equal_keys(query: Query) -> Query:
     """Joins with their equalities as keys. Raises Refusal for types that cannot be compared."""
-    return replace(query, root=_visit(query.root))
+    return replace(query, root=bottom_up(query.root, _visit))
 
 
 def _visit(node: Node) -> Node:
-    node = with_inputs(node, _visit)
     if not isinstance(node, Join):
         return node
     left, right = columns(node.left.input), columns(node.right.input)

@@ -6,10 +6,11 @@ A hint names a table or a derived table by its alias. It holds for the operators
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from service.plan.columns import columns
 from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Join, Node, Normalize, Query, Rank, Scan, Side, walk, with_inputs
+from service.plan.logical import Aggregate, Join, Node, Normalize, Query, Rank, Scan, Side, bottom_up, walk
 from service.plan.traits.changelog_modes import base
 
 _LARGEST_NUMBER = 127
@@ -22,7 +23,7 @@ def limit_time(query: Query) -> Query:
         if not any(_means(alias, path) for path in known):
             shown = ", ".join(dict.fromkeys(known)) or "none: this query keeps no state"
             raise Refusal(f"STATE_TTL names {alias!r}, which is no input of an operator; inputs are {shown}", hint.at)
-    return replace(query, root=_visit(query.root, query))
+    return replace(query, root=bottom_up(query.root, partial(_visit, query)))
 
 
 def _sides(node: Node) -> tuple[Side, ...]:
@@ -34,8 +35,7 @@ def _sides(node: Node) -> tuple[Side, ...]:
     return ()
 
 
-def _visit(node: Node, query: Query) -> Node:
-    node = with_inputs(node, lambda child: _visit(child, query))
+def _visit(query: Query, node: Node) -> Node:
     match node:
         case Join(kind="not in"):
             # Of a row that has expired nobody could say whether it is in there.

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.plan.logical import Aggregate, Join, Node, Normalize, Project, Query, Rank, Scan, Side, Union, with_inputs
+from service.plan.logical import Aggregate, Join, Node, Normalize, Project, Query, Rank, Scan, Side, Union, bottom_up
 from service.plan.traits.changelog_modes import base
 from service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
 
 def normalize_inputs(query: Query) -> Query:
     """The query with a Normalize above each table whose consumer cannot do without."""
-    root = _visit(query.root)
+    root = bottom_up(query.root, _visit)
     reason = _needed_by_sink(query, root)
     return replace(query, root=_normalized(root, reason) if reason else root)
 
 
 def _visit(node: Node) -> Node:
-    node = with_inputs(node, _visit)
     match node:
         case Join(kind="not in"):
             right = _side(node.right, "NOT IN counts rows and NULLs", counted=True)

@@ -12,16 +12,15 @@ from dataclasses import replace
 
 from service.plan.columns import columns
 from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Call, Node, Query, Side, with_inputs
+from service.plan.logical import Aggregate, Call, Node, Query, Side, bottom_up
 
 
 def split_distinct(query: Query) -> Query:
     """Aggregates in two steps where it pays. Raises Refusal for a hint that cannot be followed."""
-    return replace(query, root=_visit(query.root))
+    return replace(query, root=bottom_up(query.root, _visit))
 
 
 def _visit(node: Node) -> Node:
-    node = with_inputs(node, _visit)
     if not isinstance(node, Aggregate):
         return node
     argument = _argument(node)
