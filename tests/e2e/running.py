@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+
+from tests.run.process import get
 
 ROWKIND = str(Path(sys.executable).with_name("rowkind"))
 
@@ -22,18 +22,6 @@ def until(done: Callable[[], bool], what: str, seconds: float, explain: Callable
     while not done():
         assert time.monotonic() < deadline, f"{what} did not come about in {seconds:.0f} s\n{explain()}"
         time.sleep(0.2)
-
-
-def fetch(port: int, path: str) -> tuple[int, str]:
-    """Status and body of a page of the job; status 0 while nobody answers."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-    except OSError:
-        return 0, ""
 
 
 @dataclass
@@ -72,7 +60,7 @@ class Process:
         """Whether it is ready; fails if it has ended."""
         code = self._process().poll()
         assert code is None, f"rowkind run ended with {code}:\n{self.said()}"
-        return fetch(self.port, "/readyz")[0] == 200
+        return get(self.port, "/readyz")[0] == 200
 
     def stop(self) -> int:
         """Ask it to end with SIGTERM; its exit code."""

@@ -18,8 +18,9 @@ from avro.registry import FolderRegistry
 from avro.schema import Record
 from tests.e2e.containers import ROOT, KafkaContainer, free_port
 from tests.e2e.kcat import Kcat
-from tests.e2e.running import ROWKIND, Process, fetch, until
+from tests.e2e.running import ROWKIND, Process, until
 from tests.e2e.shop import CHAPTERS, SCHEMAS, Event, Reader, Tables, Teller, insert, order
+from tests.run.process import get
 
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
@@ -112,7 +113,7 @@ def test_both_results_follow_every_chapter_that_kcat_tells(shop: Shop) -> None:
         for title, events in CHAPTERS:
             shop.happens(events)
             until(shop.agrees, f"the result of {title!r}", SECONDS, lambda: shop.differences() + running.said())
-        status, metrics = fetch(running.port, "/metrics")
+        status, metrics = get(running.port, "/metrics")
         assert status == 200
         counted = r'^rowkind_rows_in_total\{kind="-U",sink="\w+",table="\w+"\} [1-9]'
         assert re.search(counted, metrics, re.MULTILINE), metrics
@@ -173,7 +174,7 @@ def test_the_image_runs_the_job_and_ends_well_on_sigterm(shop: Shop, job_contain
         return b"\n".join(job_container.get_logs()).decode(errors="replace")[-4000:]
 
     port = job_container.get_exposed_port(8080)
-    until(lambda: fetch(port, "/readyz")[0] == 200, "a ready job", SECONDS, said)
+    until(lambda: get(port, "/readyz")[0] == 200, "a ready job", SECONDS, said)
     for _, events in CHAPTERS:
         shop.happens(events)
     until(shop.agrees, "the result of the container", SECONDS, lambda: shop.differences() + said())
