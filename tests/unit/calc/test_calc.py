@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import random
-from collections import Counter
 from dataclasses import replace
-from typing import Any
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,85 +13,29 @@ import pytest
 from avro import codec
 from avro.order import comparable
 from avro.schema import Record, Type
-from operators.changes import Changes, RowKind, Rows, binary
+from operators.changes import Rows, binary
 from operators.hashing import hash64
 from operators.partial_aggregate import add_up
 from service import calc
 from service.aggregation import spec_of
 from service.expressions import ExpressionError
-from service.plan.physical import AggregateCall, Aggregation, Calc, Expression, Key, Order
-
-I, UB, UA, D, DEAD = RowKind  # noqa: E741 -- the kinds by their letters
-ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")
-
-Values = dict[str, Any]
-
-
-def column(name: str, record: Record = ORDERS) -> Expression:
-    """A bare column."""
-    return Expression(f'"{name}"', record.type(name), (name,), name, name)
-
-
-def columns(*names: str) -> tuple[Expression, ...]:
-    """Bare columns."""
-    return tuple(column(name) for name in names)
-
-
-def by(*names: str, **how: bool) -> tuple[Order, ...]:
-    """Bare columns as a sub-key."""
-    return tuple(Order(column(name), **how) for name in names)
-
-
-def hand_on(**changes: Any) -> Calc:
-    """A calc that changes nothing, with the parts given."""
-    return replace(Calc(ORDERS, ORDERS, columns(*ORDERS.names)), **changes)
-
-
-LARGE = Expression('"amount" > 2', Type.of("BOOLEAN"), ("amount",), "amount > 2")
-BY_CUSTOMER = Key(columns("customer"), (False,))
-
-
-def encoded(record: Record, rows: list[Values]) -> pa.BinaryArray:
-    """Rows as fastavro writes them."""
-    schema = fastavro.parse_schema(record.avro)
-    return binary(_written(schema, row) for row in rows)
-
-
-def _written(schema: Any, row: Values) -> bytes:
-    output = io.BytesIO()
-    fastavro.schemaless_writer(output, schema, row)
-    return output.getvalue()
-
-
-def decoded(record: Record, payloads: pa.BinaryArray) -> list[Values]:
-    """Payloads as fastavro reads them."""
-    schema = fastavro.parse_schema(record.avro)
-    return [fastavro.schemaless_reader(io.BytesIO(each), schema, None) for each in payloads.to_pylist()]  # type: ignore[misc]
-
-
-def changes_of(*changes: tuple[RowKind, Values], first: int = 0) -> Rows:
-    """Rows of `ORDERS` in order; columns left out are NULL."""
-    rows = [{"customer": None, "amount": None, "note": None} | row for _, row in changes]
-    seq = np.arange(first, first + len(rows), dtype=np.int64) << 16
-    return Rows(np.array([kind for kind, _ in changes], np.int8), seq, encoded(ORDERS, rows))
-
-
-def random_rows(rng: random.Random, count: int) -> list[Values]:
-    """Rows of `ORDERS` from small ranges."""
-    return [
-        {
-            "id": rng.randint(1, 9),
-            "customer": rng.choice([None, 1, 2, 3]),
-            "amount": rng.choice([None, 0.0, -0.0, 1.5, 2.5, 3.5]),
-            "note": rng.choice([None, "", "a", "é"]),
-        }
-        for _ in range(count)
-    ]
-
-
-def kinds(changes: Changes) -> list[RowKind]:
-    """The row kinds in order."""
-    return [RowKind(kind) for kind in changes.kind.tolist()]
+from service.plan.physical import AggregateCall, Aggregation, Calc, Expression, Key
+from tests.unit.calc.rows import (
+    BY_CUSTOMER,
+    DEAD,
+    LARGE,
+    ORDERS,
+    D,
+    I,
+    by,
+    changes_of,
+    columns,
+    decoded,
+    encoded,
+    hand_on,
+    kinds,
+    random_rows,
+)
 
 
 def test_rows_that_are_only_handed_on_keep_their_bytes() -> None:
@@ -139,15 +79,6 @@ def test_a_column_becomes_nullable_where_the_output_says_so() -> None:
     assert decoded(ORDERS.nullable(), changes.payload) == [{"id": 7, "customer": None, "amount": None, "note": None}]
 
 
-def test_a_filter_keeps_what_is_true() -> None:
-    """FALSE and NULL are both dropped."""
-    rows = changes_of((I, {"id": 1, "amount": 3.0}), (I, {"id": 2, "amount": 1.0}), (I, {"id": 3}))
-
-    changes = calc.run(hand_on(predicate=LARGE), rows)
-
-    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1]
-
-
 def test_dead_letters_pass_untouched() -> None:
     """Dead letters are neither filtered nor projected nor looked into, whatever bytes they hold."""
     rows = Rows(
@@ -162,49 +93,6 @@ def test_dead_letters_pass_untouched() -> None:
     assert kinds(changes) == [DEAD, DEAD]
     assert changes.payload.to_pylist() == [b"\xff", b""]
     assert changes.seq.tolist() == [5, 7]
-
-
-def test_an_update_whose_new_row_fails_the_filter_becomes_a_delete() -> None:
-    """-U goes on alone, as -D."""
-    rows = changes_of((UB, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}))
-
-    assert kinds(calc.run(hand_on(predicate=LARGE, nets=True), rows)) == [D]
-    assert kinds(calc.run(hand_on(predicate=LARGE), rows)) == [D]
-
-
-def test_an_update_whose_old_row_fails_the_filter_becomes_an_insert() -> None:
-    """+U goes on alone, as +I."""
-    rows = changes_of((UB, {"id": 1, "amount": 1.0}), (UA, {"id": 1, "amount": 3.0}))
-
-    assert kinds(calc.run(hand_on(predicate=LARGE), rows)) == [I]
-
-
-def test_an_update_under_one_key_stays_an_update() -> None:
-    """-U and +U that pass with the same key stay a pair."""
-    rows = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 5, "note": "x"}))
-
-    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), rows)) == [UB, UA]
-
-
-def test_an_update_that_changes_the_key_becomes_a_delete_and_an_insert() -> None:
-    """Each half goes to a key of its own; so it does where one of the keys is NULL, or only the sub-key changes."""
-    moved = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
-    nulled = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1}))
-    renamed = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 2, "customer": 5}))
-
-    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), moved)) == [D, I]
-    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), nulled)) == [D, I]
-    assert kinds(calc.run(hand_on(key=BY_CUSTOMER, sub=by("id")), renamed)) == [D, I]
-
-
-def test_a_lone_half_of_an_update_keeps_its_kind() -> None:
-    """-U and +U that do not follow each other, or come from different partitions, are no pair."""
-    apart = changes_of((UA, {"id": 1, "customer": 5}), (UB, {"id": 1, "customer": 6}))
-    pair = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
-    elsewhere = replace(pair, seq=np.array([(1 << 16) | 0, (1 << 16) | 3]))
-
-    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), apart)) == [UA, UB]
-    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), elsewhere)) == [UB, UA]
 
 
 def test_rows_with_a_null_key_are_dropped_where_they_cannot_match() -> None:
@@ -256,79 +144,6 @@ def test_the_key_of_a_topic_is_an_avro_record() -> None:
     changes = calc.run(hand_on(key=key), rows)
 
     assert decoded(record, changes.key) == [{"customer": 5, "id": 1}, {"customer": None, "id": 2}]
-
-
-def test_in_an_upsert_stream_a_row_that_fails_the_filter_deletes_its_key() -> None:
-    """No change is swallowed: a failing row goes on as -D, and deletes always pass (FLINK-38579)."""
-    rows = changes_of((I, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}), (D, {"id": 1}))
-
-    changes = calc.run(hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub=by("id")), rows)
-
-    assert kinds(changes) == [I, D, D]
-
-
-def test_a_bare_update_that_fails_the_filter_takes_its_predecessor_along() -> None:
-    """+U without -U replaces a row that may have passed: it goes on, and right behind it its own delete."""
-    rows = changes_of((UA, {"id": 1, "amount": 1.0}), (I, {"id": 2, "amount": 1.0}), (UA, {"id": 3, "amount": 5.0}))
-
-    changes = calc.run(hand_on(predicate=LARGE, replaced_by=("id",), sub=by("id")), rows)
-
-    changes = changes.take(np.argsort(changes.seq))
-    assert kinds(changes) == [UA, D, UA]
-    assert changes.seq.tolist() == [0, 1, 2 << 16]
-    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1, 1, 3]
-
-
-def test_of_a_row_known_by_its_key_alone_nothing_else_is_computed() -> None:
-    """A delete of an upsert stream, and a row that fails the filter, never make an expression fail that reads more."""
-    inverse = Expression(
-        "CASE WHEN amount = 0 THEN CAST(error('0') AS BIGINT) ELSE 7 END",
-        Type.of("BIGINT NOT NULL"),
-        ("amount",),
-        "7 unless 0",
-    )
-    given = hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub=by("id"))
-    output = Record.of({"id": "BIGINT NOT NULL", "inverse": "BIGINT NOT NULL"})
-    rows = changes_of((I, {"id": 1, "amount": 4.0}), (UA, {"id": 2, "amount": 0.0}), (D, {"id": 3}))
-
-    changes = calc.run(replace(given, columns=(*columns("id"), inverse), output=output), rows)
-
-    assert decoded(output, changes.payload) == [
-        {"id": each, "inverse": value} for each, value in ((1, 7), (2, 0), (3, 0))
-    ]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_equal_rows_of_opposite_sign_cancel(seed: int) -> None:
-    """What goes on, as a multiset with signs, is what came in, and no row goes on with both signs."""
-    rng = random.Random(seed)
-    print(f"seed {seed}")
-    rows = random_rows(rng, 60)
-    kind = np.array([rng.choice([I, UB, UA, D]) for _ in rows], np.int8)
-    output = ORDERS.select(["customer", "note"])
-    plan = Calc(ORDERS, output, columns("customer", "note"), BY_CUSTOMER, sub=by("note"), nets=True)
-
-    changes = calc.run(plan, Rows(kind, np.array(rng.sample(range(1000), 60)), encoded(ORDERS, rows)))
-
-    wanted: Counter[tuple[Any, ...]] = Counter()
-    for row, each in zip(rows, kind.tolist(), strict=True):
-        wanted[row["customer"], row["note"]] += 1 if each in (I, UA) else -1
-    signs: dict[tuple[Any, ...], set[int]] = {}
-    found: Counter[tuple[Any, ...]] = Counter()
-    for row, weight in zip(decoded(output, changes.payload), changes.weight.tolist(), strict=True):
-        found[row["customer"], row["note"]] += weight
-        signs.setdefault((row["customer"], row["note"]), set()).add(weight)
-    assert {row: count for row, count in wanted.items() if count} == dict(found)
-    assert all(len(each) == 1 for each in signs.values())
-
-
-def test_of_equal_rows_the_latest_stay() -> None:
-    """Netting three insertions against one deletion leaves the two insertions with the greatest seq."""
-    rows = changes_of((I, {"id": 1}), (I, {"id": 1}), (D, {"id": 1}), (I, {"id": 1}))
-
-    changes = calc.run(hand_on(nets=True), rows)
-
-    assert changes.seq.tolist() == [1 << 16, 3 << 16]
 
 
 def test_an_expression_that_fails_on_a_row_says_which_one() -> None:

@@ -1,0 +1,88 @@
+"""Rows of orders for calcs, as fastavro writes and reads them."""
+
+from __future__ import annotations
+
+import io
+import random
+from dataclasses import replace
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from avro.schema import Record, Type
+from operators.changes import Changes, RowKind, Rows, binary
+from service.plan.physical import Calc, Expression, Key, Order
+
+I, UB, UA, D, DEAD = RowKind  # noqa: E741 -- the kinds by their letters
+ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")
+
+Values = dict[str, Any]
+
+
+def column(name: str, record: Record = ORDERS) -> Expression:
+    """A bare column."""
+    return Expression(f'"{name}"', record.type(name), (name,), name, name)
+
+
+def columns(*names: str) -> tuple[Expression, ...]:
+    """Bare columns."""
+    return tuple(column(name) for name in names)
+
+
+def by(*names: str, **how: bool) -> tuple[Order, ...]:
+    """Bare columns as a sub-key."""
+    return tuple(Order(column(name), **how) for name in names)
+
+
+def hand_on(**changes: Any) -> Calc:
+    """A calc that changes nothing, with the parts given."""
+    return replace(Calc(ORDERS, ORDERS, columns(*ORDERS.names)), **changes)
+
+
+LARGE = Expression('"amount" > 2', Type.of("BOOLEAN"), ("amount",), "amount > 2")
+BY_CUSTOMER = Key(columns("customer"), (False,))
+
+
+def encoded(record: Record, rows: list[Values]) -> pa.BinaryArray:
+    """Rows as fastavro writes them."""
+    schema = fastavro.parse_schema(record.avro)
+    return binary(_written(schema, row) for row in rows)
+
+
+def _written(schema: Any, row: Values) -> bytes:
+    output = io.BytesIO()
+    fastavro.schemaless_writer(output, schema, row)
+    return output.getvalue()
+
+
+def decoded(record: Record, payloads: pa.BinaryArray) -> list[Values]:
+    """Payloads as fastavro reads them."""
+    schema = fastavro.parse_schema(record.avro)
+    return [fastavro.schemaless_reader(io.BytesIO(each), schema, None) for each in payloads.to_pylist()]  # type: ignore[misc]
+
+
+def changes_of(*changes: tuple[RowKind, Values], first: int = 0) -> Rows:
+    """Rows of `ORDERS` in order; columns left out are NULL."""
+    rows = [{"customer": None, "amount": None, "note": None} | row for _, row in changes]
+    seq = np.arange(first, first + len(rows), dtype=np.int64) << 16
+    return Rows(np.array([kind for kind, _ in changes], np.int8), seq, encoded(ORDERS, rows))
+
+
+def random_rows(rng: random.Random, count: int) -> list[Values]:
+    """Rows of `ORDERS` from small ranges."""
+    return [
+        {
+            "id": rng.randint(1, 9),
+            "customer": rng.choice([None, 1, 2, 3]),
+            "amount": rng.choice([None, 0.0, -0.0, 1.5, 2.5, 3.5]),
+            "note": rng.choice([None, "", "a", "é"]),
+        }
+        for _ in range(count)
+    ]
+
+
+def kinds(changes: Changes) -> list[RowKind]:
+    """The row kinds in order."""
+    return [RowKind(kind) for kind in changes.kind.tolist()]

@@ -1,0 +1,158 @@
+"""Which changes a calc lets go on: filters, halves of updates, rows that replace each other, rows that cancel."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from avro.schema import Record, Type
+from operators.changes import Rows
+from service import calc
+from service.plan.physical import Calc, Expression
+from tests.unit.calc.rows import (
+    BY_CUSTOMER,
+    LARGE,
+    ORDERS,
+    UA,
+    UB,
+    D,
+    I,
+    by,
+    changes_of,
+    columns,
+    decoded,
+    encoded,
+    hand_on,
+    kinds,
+    random_rows,
+)
+
+
+def test_a_filter_keeps_what_is_true() -> None:
+    """FALSE and NULL are both dropped."""
+    rows = changes_of((I, {"id": 1, "amount": 3.0}), (I, {"id": 2, "amount": 1.0}), (I, {"id": 3}))
+
+    changes = calc.run(hand_on(predicate=LARGE), rows)
+
+    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1]
+
+
+def test_an_update_whose_new_row_fails_the_filter_becomes_a_delete() -> None:
+    """-U goes on alone, as -D."""
+    rows = changes_of((UB, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}))
+
+    assert kinds(calc.run(hand_on(predicate=LARGE, nets=True), rows)) == [D]
+    assert kinds(calc.run(hand_on(predicate=LARGE), rows)) == [D]
+
+
+def test_an_update_whose_old_row_fails_the_filter_becomes_an_insert() -> None:
+    """+U goes on alone, as +I."""
+    rows = changes_of((UB, {"id": 1, "amount": 1.0}), (UA, {"id": 1, "amount": 3.0}))
+
+    assert kinds(calc.run(hand_on(predicate=LARGE), rows)) == [I]
+
+
+def test_an_update_under_one_key_stays_an_update() -> None:
+    """-U and +U that pass with the same key stay a pair."""
+    rows = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 5, "note": "x"}))
+
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), rows)) == [UB, UA]
+
+
+def test_an_update_that_changes_the_key_becomes_a_delete_and_an_insert() -> None:
+    """Each half goes to a key of its own; so it does where one of the keys is NULL, or only the sub-key changes."""
+    moved = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
+    nulled = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1}))
+    renamed = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 2, "customer": 5}))
+
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), moved)) == [D, I]
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), nulled)) == [D, I]
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER, sub=by("id")), renamed)) == [D, I]
+
+
+def test_a_lone_half_of_an_update_keeps_its_kind() -> None:
+    """-U and +U that do not follow each other, or come from different partitions, are no pair."""
+    apart = changes_of((UA, {"id": 1, "customer": 5}), (UB, {"id": 1, "customer": 6}))
+    pair = changes_of((UB, {"id": 1, "customer": 5}), (UA, {"id": 1, "customer": 6}))
+    elsewhere = replace(pair, seq=np.array([(1 << 16) | 0, (1 << 16) | 3]))
+
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), apart)) == [UA, UB]
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER), elsewhere)) == [UB, UA]
+
+
+def test_in_an_upsert_stream_a_row_that_fails_the_filter_deletes_its_key() -> None:
+    """No change is swallowed: a failing row goes on as -D, and deletes always pass (FLINK-38579)."""
+    rows = changes_of((I, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}), (D, {"id": 1}))
+
+    changes = calc.run(hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub=by("id")), rows)
+
+    assert kinds(changes) == [I, D, D]
+
+
+def test_a_bare_update_that_fails_the_filter_takes_its_predecessor_along() -> None:
+    """+U without -U replaces a row that may have passed: it goes on, and right behind it its own delete."""
+    rows = changes_of((UA, {"id": 1, "amount": 1.0}), (I, {"id": 2, "amount": 1.0}), (UA, {"id": 3, "amount": 5.0}))
+
+    changes = calc.run(hand_on(predicate=LARGE, replaced_by=("id",), sub=by("id")), rows)
+
+    changes = changes.take(np.argsort(changes.seq))
+    assert kinds(changes) == [UA, D, UA]
+    assert changes.seq.tolist() == [0, 1, 2 << 16]
+    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1, 1, 3]
+
+
+def test_of_a_row_known_by_its_key_alone_nothing_else_is_computed() -> None:
+    """A delete of an upsert stream, and a row that fails the filter, never make an expression fail that reads more."""
+    inverse = Expression(
+        "CASE WHEN amount = 0 THEN CAST(error('0') AS BIGINT) ELSE 7 END",
+        Type.of("BIGINT NOT NULL"),
+        ("amount",),
+        "7 unless 0",
+    )
+    given = hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub=by("id"))
+    output = Record.of({"id": "BIGINT NOT NULL", "inverse": "BIGINT NOT NULL"})
+    rows = changes_of((I, {"id": 1, "amount": 4.0}), (UA, {"id": 2, "amount": 0.0}), (D, {"id": 3}))
+
+    changes = calc.run(replace(given, columns=(*columns("id"), inverse), output=output), rows)
+
+    assert decoded(output, changes.payload) == [
+        {"id": each, "inverse": value} for each, value in ((1, 7), (2, 0), (3, 0))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_rows_of_opposite_sign_cancel(seed: int) -> None:
+    """What goes on, as a multiset with signs, is what came in, and no row goes on with both signs."""
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    rows = random_rows(rng, 60)
+    kind = np.array([rng.choice([I, UB, UA, D]) for _ in rows], np.int8)
+    output = ORDERS.select(["customer", "note"])
+    plan = Calc(ORDERS, output, columns("customer", "note"), BY_CUSTOMER, sub=by("note"), nets=True)
+
+    changes = calc.run(plan, Rows(kind, np.array(rng.sample(range(1000), 60)), encoded(ORDERS, rows)))
+
+    wanted: Counter[tuple[Any, ...]] = Counter()
+    for row, each in zip(rows, kind.tolist(), strict=True):
+        wanted[row["customer"], row["note"]] += 1 if each in (I, UA) else -1
+    signs: dict[tuple[Any, ...], set[int]] = {}
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row, weight in zip(decoded(output, changes.payload), changes.weight.tolist(), strict=True):
+        found[row["customer"], row["note"]] += weight
+        signs.setdefault((row["customer"], row["note"]), set()).add(weight)
+    assert {row: count for row, count in wanted.items() if count} == dict(found)
+    assert all(len(each) == 1 for each in signs.values())
+
+
+def test_of_equal_rows_the_latest_stay() -> None:
+    """Netting three insertions against one deletion leaves the two insertions with the greatest seq."""
+    rows = changes_of((I, {"id": 1}), (I, {"id": 1}), (D, {"id": 1}), (I, {"id": 1}))
+
+    changes = calc.run(hand_on(nets=True), rows)
+
+    assert changes.seq.tolist() == [1 << 16, 3 << 16]
