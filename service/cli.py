@@ -45,7 +45,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*arguments: Any, **options: Any) -> None:
         try:
             command(*arguments, **options)
-        except Exception as error:
+        except Exception as error:  # whatever is not ours to tell is raised again
             code = _exit_code(error)
             if code is None:
                 raise
