@@ -15,6 +15,9 @@ Layouts, as the plan chooses them by what it knows of unique keys:
     unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
     multiset          nothing is unique; equal rows are kept severally     place = hash, hash64(payload)
     ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
+    replacing         one row per key, and no key is NULL                  place = hash, number of the batch
+
+Layout *replacing* is for operators that look up every key before they write it; see `operators.replacing`.
 
 (The arrangement of differential dataflow and the trace of DBSP, with the blob store in the part of the allocator.)
 """
@@ -29,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import merging, order_code
+from operators import merging, order_code, replacing
 from operators.changes import Indices, Int64s, Uint64s
 from operators.entries import Entries, consolidate
 from operators.grouping import distinct, is_in, to_mask
@@ -41,7 +44,7 @@ from operators.shelf import Shelf
 from operators.store import MANIFEST, BlobStore
 from operators.top_reading import Reach, reach_of_first, read
 
-Layout = Literal["one row per key", "unique key", "multiset", "ordered"]
+Layout = Literal["one row per key", "unique key", "multiset", "ordered", "replacing"]
 
 UPPER = np.uint64(0xFFFFFFFF00000000)
 UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
@@ -50,7 +53,7 @@ UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
 def places(layout: Layout, hashes: Uint64s, sub: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
     """Where rows stand in an arrangement of this layout."""
     match layout:
-        case "one row per key":
+        case "one row per key" | "replacing":
             return hashes & UPPER
         case "unique key":
             return (hashes & UPPER) | (hash64(sub) >> np.uint64(32))
@@ -73,7 +76,8 @@ class Arrangement:
 
     Lookups see the state before the batch; `append` takes what the batch adds; `finish` writes it and merges. A row is
     invisible from written_at + `ttl_ms` on. Where `latest_first`, the rows of a place are kept latest first, so that
-    they can be read in that order. Raises `StateLost` where an unexpired segment is missing from the store.
+    they can be read in that order; not so in layout *replacing*. Raises `StateLost` where an unexpired segment is
+    missing from the store.
     """
 
     def __init__(
@@ -87,7 +91,8 @@ class Arrangement:
         latest_first: bool = False,
     ) -> None:
         self.layout = layout
-        self._latest_first = latest_first
+        self._replaces = layout == "replacing"
+        self._latest_first = latest_first and not self._replaces
         self.now = now
         self._of_key = UPPER_ORDERED if layout == "ordered" else UPPER
         self._store = store
@@ -161,29 +166,47 @@ class Arrangement:
         Where very many rows may share a place, `payload` says which payloads are looked for; others are left out.
         """
         wanted = distinct(places)
-        return self._live(self._gather(wanted, wanted, payload))
+        return self._live(self._gather(wanted, wanted | ~UPPER if self._replaces else wanted, payload))
 
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
         """The live rows with a place in one of these closed intervals, which are disjoint and ascending."""
         return self._live(self._gather(low, high))
 
     def append(self, entries: Entries) -> None:
-        """Add entries; a negative one must be the exact opposite of what a lookup gave."""
+        """Add entries; a negative one must be the exact opposite of what a lookup gave. Not in layout *replacing*."""
+        assert not self._replaces, "in this layout rows are replaced"
         self._appended.append(entries)
+
+    def replace(self, entries: Entries, known: int) -> None:
+        """In layout *replacing*: for each key, which all differ, the row that comes, or a negative one that takes it.
+
+        `known` is how many of these keys had a row, as a lookup gave it; one that goes keeps its written_at.
+        """
+        assert self._replaces, "only in this layout does an entry replace"
+        self._manifest.weight += int((entries.weight > 0).sum()) - known
+        self._appended.append(replacing.of_batch(entries, self._manifest.next_run))
 
     def finish(self) -> Finished:
         """Write what was appended, do the batch's share of merging and let go of what nobody needs."""
         manifest = self._manifest
         added = consolidate(self._turned(Entries.concat(self._appended)))
         self._appended = []
-        manifest.weight += int(added.weight.sum())
+        if not self._replaces:
+            manifest.weight += int(added.weight.sum())
         assert manifest.weight >= 0, "an arrangement cannot lose more rows than it got"
         manifest.add_run(self._shelf.write(added))
         merged_rows = 0
         if manifest.weight == 0:
             self._manifest = manifest = Manifest()
         else:
-            merged_rows = merging.advance(manifest, self._shelf, len(added), self._expired_until, self._read_in_vain)
+            merged_rows = merging.advance(
+                manifest,
+                self._shelf,
+                len(added),
+                self._expired_until,
+                self._read_in_vain,
+                replaces=self._replaces,
+            )
         segments = list(manifest.segments)
         self._shelf.settle(self._names_before, [segment.name for segment in segments])
         self._write_manifest()
@@ -231,7 +254,8 @@ class Arrangement:
                 rows = rows[to_mask(pc.is_in(_taken(segment.entries.payload, rows), value_set=payload))]
             if len(rows):
                 found.append(segment.entries.take(rows))
-        return self._turned(Entries.concat(found))
+        entries = Entries.concat(found)
+        return replacing.rows_of(consolidate(entries)) if self._replaces else self._turned(entries)
 
     def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
         """The segments that may hold places in the closed intervals, with the first such interval and the one after."""

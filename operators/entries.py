@@ -147,6 +147,8 @@ def _concat(columns: Sequence[Any]) -> Any:
 
 def consolidate(entries: Entries) -> Entries:
     """The same entries in order of (place, seq), each once, those of weight zero left out."""
+    if (entries.place[1:] > entries.place[:-1]).all():
+        return entries.filter(entries.weight != 0)
     order = _order(entries.place, entries.seq)
     place, seq = entries.place[order], entries.seq[order]
     follows = (place[1:] == place[:-1]) & (seq[1:] == seq[:-1])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,7 +19,8 @@ from operators.hashing import hash64, mix, sketch64
 PAD = -1
 """The index that stands for the missing row of a side."""
 
-_LARGEST = (1 << 31) - 1
+LARGEST = (1 << 31) - 1
+"""Bytes of payload that rows put out together may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ def put_out(emission: Emission, left: Parents, right: Parents) -> Rows:
     left_payload, right_payload = left.payload, right.payload
     emission = Emission(left.find(emission.left), right.find(emission.right), emission.weight)
     emission = _cancel(emission, left, right)
-    size = int((_lengths(left_payload)[emission.left] + _lengths(right_payload)[emission.right]) @ abs(emission.weight))
-    if size > _LARGEST:
+    size = int((lengths(left_payload)[emission.left] + lengths(right_payload)[emission.right]) @ abs(emission.weight))
+    if size > LARGEST:
         raise BatchTooLarge(int(abs(emission.weight).sum()), size)
     if (abs(emission.weight) != 1).any():
         emission = emission.take(np.repeat(np.arange(len(emission.weight)), abs(emission.weight)))
@@ -89,28 +91,49 @@ def _cancel(emission: Emission, left: Parents, right: Parents) -> Emission:
     negative = emission.weight < 0
     if not negative.any() or negative.all():
         return emission
-    rows = _tied(mix(sketch64(left.payload)[emission.left], sketch64(right.payload)[emission.right]))
-    if not negative[rows].any() or negative[rows].all():
-        return emission
-    # Rows that look alike at a glance: now by all of their bytes.
-    lefts, rights = (
-        side.payload.take(pa.array(indices[rows])) for side, indices in ((left, emission.left), (right, emission.right))
+    codes = mix(sketch64(left.payload)[emission.left], sketch64(right.payload)[emission.right])
+    seq = np.maximum(left.seq[emission.left], right.seq[emission.right])
+    weight = cancelled(
+        codes,
+        seq,
+        emission.weight,
+        lambda rows: (
+            left.payload.take(pa.array(emission.left[rows])),
+            right.payload.take(pa.array(emission.right[rows])),
+        ),
     )
-    groups = group(mix(hash64(lefts), hash64(rights)), (lefts, rights))
+    if weight is emission.weight:
+        return emission
+    return Emission(emission.left, emission.right, weight).take(np.flatnonzero(weight))
+
+
+def cancelled(
+    codes: Uint64s, seq: Int64s, weight: Int64s, columns: Callable[[Indices], Sequence[pa.BinaryArray]]
+) -> Int64s:
+    """The weights of rows when equal ones of opposite sign have cancelled: what is left is the latest by seq.
+
+    Equal rows have equal codes. `columns` gives all bytes of the rows it is asked for.
+    """
+    negative = weight < 0
+    rows = _tied(codes)
+    if not negative[rows].any() or negative[rows].all():
+        return weight
+    # Rows that look alike at a glance: now by all of their bytes.
+    parts = columns(rows)
+    groups = group(functools.reduce(mix, map(hash64, parts)), parts)
     contested = (np.bincount(groups.ids[negative[rows]], minlength=groups.count) > 0)[groups.ids]
     contested &= (np.bincount(groups.ids[~negative[rows]], minlength=groups.count) > 0)[groups.ids]
     rows, ids = rows[contested], groups.ids[contested]
     sums = np.zeros(groups.count, np.int64)
-    np.add.at(sums, ids, emission.weight[rows])
-    of_the_sign = (emission.weight[rows] > 0) == (sums > 0)[ids]
-    seq = np.maximum(left.seq[emission.left[rows]], right.seq[emission.right[rows]])
-    order = np.lexsort((seq, of_the_sign))
+    np.add.at(sums, ids, weight[rows])
+    of_the_sign = (weight[rows] > 0) == (sums > 0)[ids]
+    order = np.lexsort((seq[rows], of_the_sign))
     latest = np.full(groups.count, -1)
     latest[ids[order]] = rows[order]
-    weight = emission.weight.copy()
+    weight = weight.copy()
     weight[rows] = 0
     weight[latest[latest >= 0]] = sums[latest >= 0]
-    return Emission(emission.left, emission.right, weight).take(np.flatnonzero(weight))
+    return weight
 
 
 def _tied(codes: Uint64s) -> Indices:
@@ -121,6 +144,7 @@ def _tied(codes: Uint64s) -> Indices:
     return ascending[np.concatenate((ties, [False])) | np.concatenate(([False], ties))]
 
 
-def _lengths(values: pa.BinaryArray) -> Int64s:
-    lengths: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
-    return lengths
+def lengths(values: pa.BinaryArray) -> Int64s:
+    """The number of bytes of each value, none of which is null."""
+    result: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
+    return result

@@ -55,13 +55,15 @@ class Merge:
     """A merge under way: the runs that it reads, by number, and the segments it has written so far.
 
     Everything up to and including `cursor`, a (place, seq), has been merged; `weight` is the sum of the weights
-    written. The inputs stay what lookups read until the merge is complete.
+    written. The inputs stay what lookups read until the merge is complete. `whole` says that they were all there was
+    when it began.
     """
 
     inputs: list[int]
     cursor: tuple[int, int] | None = None
     weight: int = 0
     done: list[SegmentInfo] = field(default_factory=list)
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -97,7 +99,7 @@ class Manifest:
             "weight": self.weight,
             "next_run": self.next_run,
             "runs": [[run.number, run.segments] for run in self.runs],
-            "merges": [[merge.inputs, merge.cursor, merge.weight, merge.done] for merge in self.merges],
+            "merges": [[merge.inputs, merge.cursor, merge.weight, merge.done, merge.whole] for merge in self.merges],
         }
         return pa.py_buffer(FORMAT + json.dumps(value, separators=(",", ":")).encode())
 
@@ -114,8 +116,8 @@ class Manifest:
                 value["next_run"],
                 [Run(number, _infos(segments)) for number, segments in value["runs"]],
                 [
-                    Merge(inputs, cursor and tuple(cursor), weight, _infos(done))
-                    for inputs, cursor, weight, done in value["merges"]
+                    Merge(inputs, cursor and tuple(cursor), weight, _infos(done), whole)
+                    for inputs, cursor, weight, done, whole in value["merges"]
                 ],
             )
         except (ValueError, KeyError, TypeError) as error:

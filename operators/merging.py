@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from operators import replacing
 from operators.changes import Int64s, Uint64s
 from operators.entries import Entries, consolidate
 from operators.manifest import Manifest, Merge, Run
@@ -43,17 +44,26 @@ MOST_IN_VAIN = 1 << 15
 is read first."""
 
 
-def advance(manifest: Manifest, shelf: Shelf, appended: int, expired_until: int | None, read_in_vain: int = 0) -> int:
+def advance(
+    manifest: Manifest,
+    shelf: Shelf,
+    appended: int,
+    expired_until: int | None,
+    read_in_vain: int = 0,
+    *,
+    replaces: bool = False,
+) -> int:
     """Do the merge work of a batch of `appended` entries; returns how many rows it read.
 
     Rows written at `expired_until` or before have expired and are left out; None where there is no TTL. `read_in_vain`
-    is how many rows the batch met, beyond the usual, that had cancelled out or expired.
+    is how many rows the batch met, beyond the usual, that had cancelled out or expired. `replaces` says that entries
+    replace earlier ones of their key.
     """
     work = 0
     _start(manifest, read_in_vain)
     while manifest.merges and (work == 0 or work < FUEL * appended):
         merge = min(manifest.merges, key=lambda merge: sum(run.rows for run in _inputs(manifest, merge)))
-        work += _merge_portion(manifest, merge, shelf, expired_until)
+        work += _merge_portion(manifest, merge, shelf, expired_until, replaces=replaces)
     return work
 
 
@@ -64,11 +74,14 @@ def _start(manifest: Manifest, read_in_vain: int = 0) -> None:
     for run in manifest.runs:
         if run.number not in busy:
             classes.setdefault(_size_class(run.rows), []).append(run.number)
-    manifest.merges += [Merge(numbers) for numbers in classes.values() if len(numbers) >= FACTOR]
+    everything = len(manifest.runs)
+    manifest.merges += [
+        Merge(numbers, whole=len(numbers) == everything) for numbers in classes.values() if len(numbers) >= FACTOR
+    ]
     stored = sum(run.rows for run in manifest.runs)
     wasteful = stored > MOST_GARBAGE * manifest.weight + SEGMENT_ROWS or read_in_vain > MOST_IN_VAIN
     if not manifest.merges and len(manifest.runs) > 1 and wasteful:
-        manifest.merges.append(Merge([run.number for run in manifest.runs]))
+        manifest.merges.append(Merge([run.number for run in manifest.runs], whole=True))
 
 
 def _size_class(rows: int) -> int:
@@ -82,7 +95,7 @@ def _inputs(manifest: Manifest, merge: Merge) -> list[Run]:
     return [run for run in manifest.runs if run.number in merge.inputs]
 
 
-def _merge_portion(manifest: Manifest, merge: Merge, shelf: Shelf, expired_until: int | None) -> int:
+def _merge_portion(manifest: Manifest, merge: Merge, shelf: Shelf, expired_until: int | None, *, replaces: bool) -> int:
     """Take the merge forward by one portion, and complete it if that was the last; returns how many rows it read."""
     inputs = _inputs(manifest, merge)
     size, rows = sum(run.bytes for run in inputs), sum(run.rows for run in inputs)
@@ -90,16 +103,20 @@ def _merge_portion(manifest: Manifest, merge: Merge, shelf: Shelf, expired_until
     windows, end = _windows(inputs, merge.cursor, shelf, limit)
     read = [window.up_to(end) for window in windows]
     entries = consolidate(Entries.concat(list(itertools.chain.from_iterable(read))))
+    if replaces:
+        entries = replacing.latest(entries)
+        if merge.whole:
+            entries = entries.filter(~replacing.is_needless(entries, merge.cursor and merge.cursor[0]))
     if expired_until is not None:
         entries = entries.filter(entries.written_at > expired_until)
     merge.done += shelf.write(entries)
-    merge.weight += int(entries.weight.sum())
+    merge.weight += int(entries.weight[entries.weight > 0].sum()) if replaces else int(entries.weight.sum())
     merge.cursor = end
     if end is None:
         manifest.runs = [run for run in manifest.runs if run.number not in merge.inputs]
         manifest.merges.remove(merge)
         if not manifest.runs:
-            manifest.weight = merge.weight
+            manifest.weight = min(manifest.weight, merge.weight)
         manifest.add_run(merge.done)
         _start(manifest)
     return sum(len(piece) for pieces in read for piece in pieces)

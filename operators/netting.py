@@ -5,13 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Int64s, Rows, binary
-from operators.join_output import PAD, Emission, Parents, put_out
+from operators.changes import Int64s, RowKind, Rows
+from operators.errors import BatchTooLarge
+from operators.hashing import sketch64
+from operators.join_output import LARGEST, cancelled, lengths
 
 
 def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s) -> Rows:
     """The rows whose weights do not cancel; of equal rows the latest by seq stay. Raises `BatchTooLarge`."""
-    rows = np.flatnonzero(weight)
-    nothing = Parents.of(binary(()), np.empty(0, np.int64), b"")
-    emission = Emission(rows, np.full(len(rows), PAD), weight[rows])
-    return put_out(emission, Parents.of(payload, seq, b""), nothing)
+    negative = weight < 0
+    if negative.any() and not negative.all():
+        weight = cancelled(sketch64(payload), seq, weight, lambda rows: [payload.take(pa.array(rows))])
+    copies = abs(weight)
+    if (copies > 1).any():
+        size = int(lengths(payload) @ copies)
+        if size > LARGEST:
+            raise BatchTooLarge(int(copies.sum()), size)
+    if (copies != 1).any():
+        rows = np.repeat(np.arange(len(weight)), copies)
+        payload, seq, weight = payload.take(pa.array(rows)), seq[rows], weight[rows]
+    return Rows(np.where(weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8), seq, payload)

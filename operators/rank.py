@@ -24,6 +24,9 @@ Strategies, as the plan picks them by what it knows of the input:
 A row that was dropped, because it could not reach the range, is not there to be retracted: with `append` such a
 retraction is unmatched, with `improving` no retraction ever is.
 
+Where a partition keeps a single row, as with `append` and ROW_NUMBER up to 1, there is no more to it: the arrangement
+is in layout *replacing* and the walk is `operators.first_row`.
+
 Expiry. A row is invisible from written_at + TTL on: it counts no more, and what was put out because of it stays, as in
 Flink. What follows it moves up when something in the partition changes, not before. So with a TTL the numbers of the
 visible rows do not tell what is in the output, and each row's mark keeps it: the number under which it is out, or 1
@@ -39,9 +42,10 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from operators.arrangement import Arrangement
-from operators.changes import Changes, Int8s, Int64s, Mask, Rows
+from operators.arrangement import Arrangement, Layout
+from operators.changes import Changes, Int8s, Int64s, Mask, Rows, concat_binary
 from operators.entries import Entries, consolidate
+from operators.first_row import replace_first
 from operators.grouping import distinct, is_in
 from operators.netting import net_rows
 from operators.operator import Output
@@ -100,6 +104,11 @@ class RankSpec:
         assert self.function != "dense_rank" or self.strategy != "improving", "dense ranks shrink when rows improve"
         assert self.ttl_ms is None or self.numbered is None or self.last <= _LARGEST_MARK, "a mark holds numbers to 127"
 
+    @property
+    def is_of_first_rows(self) -> bool:
+        """Whether nothing but the first row of each partition matters, and will ever matter."""
+        return self.function == "row_number" and self.last == 1 and self.strategy == "append"
+
     def in_range(self, numbers: Int64s) -> Int64s:
         """The numbers, 0 where they are not in the range."""
         return np.where((numbers >= self.first) & (numbers <= self.last), numbers, 0)
@@ -119,8 +128,9 @@ class Rank:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
+        layout: Layout = "replacing" if spec.is_of_first_rows else "ordered"
         arrangement = Arrangement(
-            stores["rows"], "rows", "ordered", spec.ttl_ms, now, latest_first=spec.ties == "latest first"
+            stores["rows"], "rows", layout, spec.ttl_ms, now, latest_first=spec.ties == "latest first"
         )
         resolved, stored = self._resolve(arrangement, changes)
         taken = resolved.refreshed.weight < 0
@@ -128,6 +138,8 @@ class Rank:
         come = Entries.concat([resolved.added, resolved.refreshed.filter(~taken)])
         if len(gone) == len(come) == 0:
             rows = Rows.empty()
+        elif spec.is_of_first_rows:
+            rows = self._replace_first(arrangement, gone, come)
         elif spec.strategy == "retract":
             rows = self._apply(arrangement, gone, *self._read_from_the_top(arrangement, gone, come))
         else:
@@ -141,6 +153,15 @@ class Rank:
         unmatched = changes.take(resolved.unmatched) if counts else Changes.empty()
         finished = arrangement.finish()
         return Output(rows, unmatched, finished.state, finished.merged_rows)
+
+    def _replace_first(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Rows:
+        """Keep the first row of each partition, and put out which one goes and which one comes."""
+        replaced, added = replace_first(arrangement, gone, come, self.spec.ties)
+        payload = concat_binary([replaced.payload, added.payload])
+        if self.spec.numbered is not None:
+            payload = self.spec.numbered(payload, np.ones(len(payload), np.int64))
+        weight = np.repeat(np.array([-1, 1]), [len(replaced), len(added)])
+        return net_rows(payload, np.concatenate([replaced.seq, added.seq]), weight)
 
     def _resolve(self, arrangement: Arrangement, changes: Changes) -> tuple[Resolved, Entries | None]:
         """What the changes do and, where that had to be looked up for it, the rows of their keys before them."""

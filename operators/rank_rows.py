@@ -158,17 +158,17 @@ def _place_in_order(keys: Indices, count: int, entries: Entries) -> Uint64s:
 
 def _within_ties(place: Uint64s, entries: Entries, ties: Ties) -> tuple[Indices, Int64s]:
     """The order of rows whose places are equal in groups, and in that order the rank of each order key among all."""
-    sub = _rank(entries.sub)
+    sub = byte_ranks(entries.sub)
     arrival = entries.seq if ties == "earliest first" else ~entries.seq
     order = np.lexsort((arrival, sub, place))
     columns = [column[order] for column in (place, sub, arrival)]
     same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
     if same.any():
-        order = np.lexsort((_rank(entries.payload), arrival, sub, place))
+        order = np.lexsort((byte_ranks(entries.payload), arrival, sub, place))
     return order, sub[order]
 
 
-def _rank(values: pa.BinaryArray) -> Int64s:
+def byte_ranks(values: pa.BinaryArray) -> Int64s:
     """A number for each value, in the order of their bytes, from 1; equal values have equal numbers."""
     ranks: Int64s = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks

@@ -4,11 +4,11 @@ A retraction is resolved, when it arrives, to a row that is there: of equal rows
 takes over that row's written_at, seq and mark, so that the two cancel exactly and expire together. One that finds no
 row changes nothing and is unmatched.
 
-Layouts *multiset* and *ordered*: a retraction takes away a row with the same key and payload, in layout *ordered* also
-with the same sub-key. Layouts *one row per key* and *unique key*: rows are identified by (key, sub-key). The last
-change of a row in the batch decides, an insertion replaces whatever is there, and what is taken away is always the
-stored row, whatever payload the retraction carries. Rows whose key is NULL and that have no sub-key have no identity,
-whichever the layout; they are treated as a multiset.
+Layouts *multiset*, *ordered* and *replacing*: a retraction takes away a row with the same key and payload, in layout
+*ordered* also with the same sub-key. Layouts *one row per key* and *unique key*: rows are identified by (key, sub-key).
+The last change of a row in the batch decides, an insertion replaces whatever is there, and what is taken away is always
+the stored row, whatever payload the retraction carries. Rows whose key is NULL and that have no sub-key have no
+identity, whichever the layout; they are treated as a multiset.
 
 The order of changes is (seq, retraction before insertion) where the input is ordered by seq. Elsewhere the batch is a
 set of signed rows without order: retractions may then take away rows that the same batch brings, so in a multiset
@@ -51,7 +51,7 @@ class Resolved:
 
 def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
     """What `changes` (kinds 0 to 3, all of one input) do to the arrangement; nothing is appended to it yet."""
-    if arrangement.layout in ("multiset", "ordered"):
+    if arrangement.layout in ("multiset", "ordered", "replacing"):
         return _resolve_multiset(arrangement, changes, by_seq=by_seq)
     anonymous = _null(changes.key) & (_lengths(changes.sub) == 0)
     if not anonymous.any():
