@@ -5,7 +5,8 @@ An accumulator works on *parts*: columns with one element per row or per group. 
 thing, and except for extremes each counts with a sign, so that a retraction is a subtraction.
 
     counts     COUNT, BOOL_AND, BOOL_OR         how many, or how many true and how many false
-    sums       SUM, AVG                         how many, and an exact number (`operators.exact_numbers`)
+    sums       SUM, AVG                         how many, and an exact number (`operators.exact_numbers`, of doubles
+                                                `operators.exact_doubles`)
     extremes   MIN, MAX, ANY_VALUE (as MIN)     the value; no signs, see `operators.arranged_values`
 """
 
@@ -22,7 +23,8 @@ import pyarrow.compute as pc
 
 from operators import value_bytes
 from operators.changes import Indices, Int64s, Mask
-from operators.exact_numbers import DOUBLE_UNIT, ExactNumbers
+from operators.exact_doubles import ExactDoubles
+from operators.exact_numbers import ExactNumbers
 from operators.grouping import to_mask
 from operators.packed_columns import Column
 
@@ -134,16 +136,20 @@ class Counts:
         return pa.array(result, pa.bool_(), mask=(true <= 0) & (false <= 0))
 
 
+SumsPart = tuple[Int64s, Any]
+"""Counts, and `ExactDoubles` or `ExactNumbers`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """How many values, for doubles also how many are NaN, infinity and minus infinity, and the others' exact sum."""
+    """How many values, and their exact sum."""
 
     call: Call
 
     @property
     def kinds(self) -> str:
-        """The counts, then the number."""
-        return "nnnnb" if self._doubles else "nb"
+        """The count, then the number."""
+        return "nffb" if self._doubles else "nb"
 
     @property
     def _doubles(self) -> bool:
@@ -153,55 +159,48 @@ class Sums:
     def _decimals(self) -> bool:
         return bool(pa.types.is_decimal(self.call.argument_type))
 
-    def lift(self, values: pa.Array | None, counted: Mask) -> tuple[list[Int64s], ExactNumbers]:
+    def lift(self, values: pa.Array | None, counted: Mask) -> SumsPart:
         """Each row's value; zero where it does not count."""
         assert values is not None
         there = _there(values, counted)
+        count = there.astype(np.int64)
         if self._decimals:
             numbers = ExactNumbers.of_decimals(_with_zeros(values))
-            return [there.astype(np.int64)], ExactNumbers(numbers.low, numbers.digits * there[:, None])
-        if not self._doubles:
-            plain = _with_zeros(values.cast(pa.int64())).to_numpy(zero_copy_only=False)
-            return [there.astype(np.int64)], ExactNumbers.of_integers(np.where(there, plain, 0))
-        doubles = _with_zeros(values.cast(pa.float64())).to_numpy(zero_copy_only=False)
-        special = [there & test for test in (np.isnan(doubles), doubles == np.inf, doubles == -np.inf)]
-        doubles = np.where(there & np.isfinite(doubles), doubles, 0.0)
-        return [mask.astype(np.int64) for mask in (there, *special)], ExactNumbers.of_doubles(doubles)
+            return count, ExactNumbers(numbers.low, numbers.digits * there[:, None])
+        plain = _with_zeros(values.cast(pa.float64() if self._doubles else pa.int64())).to_numpy(zero_copy_only=False)
+        plain = plain if there.all() else np.where(there, plain, 0)
+        return count, ExactDoubles.of(plain) if self._doubles else ExactNumbers.of_integers(plain)
 
-    def total(self, pieces: Sequence[Piece], count: int) -> tuple[list[Int64s], ExactNumbers]:
+    def total(self, pieces: Sequence[Piece], count: int) -> SumsPart:
         """The sums."""
-        counts = [
-            _sum([(part[0][number], group, sign) for part, group, sign in pieces], count)
-            for number in range(len(self.kinds) - 1)
-        ]
-        return counts, ExactNumbers.total([(part[1], group, sign) for part, group, sign in pieces], count)
+        counts = _sum([(part[0], group, sign) for part, group, sign in pieces], count)
+        numbers = [(part[1], group, sign) for part, group, sign in pieces]
+        return counts, (ExactDoubles if self._doubles else ExactNumbers).total(numbers, count)
 
-    def to_columns(self, part: tuple[list[Int64s], ExactNumbers]) -> list[Column]:
-        """The counts, and the number as bytes."""
-        return [*part[0], part[1].to_bytes()]
+    def to_columns(self, part: SumsPart) -> list[Column]:
+        """The count, and the number."""
+        count, number = part
+        return [count, *number.to_columns()] if self._doubles else [count, number.to_bytes()]
 
-    def of_columns(self, columns: Sequence[Column]) -> tuple[list[Column], ExactNumbers]:
-        """The counts and the number."""
-        return [*columns[:-1]], ExactNumbers.of_bytes(columns[-1])
+    def of_columns(self, columns: Sequence[Column]) -> SumsPart:
+        """The count and the number."""
+        count, *number = columns
+        return count, ExactDoubles.of_columns(*number) if self._doubles else ExactNumbers.of_bytes(*number)
 
-    def finish(self, part: tuple[list[Int64s], ExactNumbers]) -> pa.Array:
+    def finish(self, part: SumsPart) -> pa.Array:
         """The sum or the mean; NULL where there are no values or where it does not fit the type."""
-        counts, number = part
-        none = counts[0] <= 0
+        count, number = part
+        none = count <= 0
         if self._doubles or (self.call.function == "avg" and not self._decimals):
-            doubles = number.scaled_doubles(DOUBLE_UNIT if self._doubles else 0)
-            if self._doubles:
-                nan, above, below = (count > 0 for count in counts[1:])
-                doubles = np.where(above, np.inf, np.where(below, -np.inf, doubles))
-                doubles = np.where(nan | (above & below), np.nan, doubles)
+            doubles = number.high if self._doubles else number.scaled_doubles(0)
             if self.call.function == "avg":
-                doubles = doubles / np.maximum(counts[0], 1)
+                doubles = doubles / np.maximum(count, 1)
             return pa.array(doubles, pa.float64(), mask=none)
         if not self._decimals:
             return pc.if_else(pa.array(~none), number.to_integers(), None)
         if self.call.function == "sum":
             return pc.if_else(pa.array(~none), number.to_decimals(self.call.type), None)
-        return self._decimal_mean(number, counts[0])
+        return self._decimal_mean(number, count)
 
     def _decimal_mean(self, number: ExactNumbers, count: Int64s) -> pa.Array:
         """The quotient rounded half up, as Spark does; the type's scale is at most twenty more than the argument's."""
@@ -222,7 +221,7 @@ class Extremes:
     """The least or the greatest value of each group, NULL where there is none. Signs mean nothing here."""
 
     call: Call
-    kinds: str = "nb"
+    kinds: str = "b"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
         """Each row's value; NULL where it does not count."""
@@ -247,17 +246,16 @@ class Extremes:
         return values.take(pa.array(winner, mask=winner < 0))
 
     def to_columns(self, part: pa.Array) -> list[Column]:
-        """Whether there is a value, and its bytes."""
+        """The bytes of the value, null where there is none."""
         there = to_mask(part.is_valid())
         if there.all():
-            return [there.astype(np.int64), value_bytes.to_bytes(part)]
-        rows = pa.array(np.cumsum(there) - 1, mask=~there)
-        return [there.astype(np.int64), value_bytes.to_bytes(part.drop_null()).take(rows).fill_null(b"")]
+            return [value_bytes.to_bytes(part)]
+        return [value_bytes.to_bytes(part.drop_null()).take(pa.array(np.cumsum(there) - 1, mask=~there))]
 
     def of_columns(self, columns: Sequence[Column]) -> pa.Array:
         """The values."""
-        there = np.asarray(columns[0]) > 0
-        values = value_bytes.from_bytes(columns[1].filter(pa.array(there)), self._type)
+        there = to_mask(columns[0].is_valid())
+        values = value_bytes.from_bytes(columns[0].drop_null(), self._type)
         return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
     def finish(self, part: pa.Array) -> pa.Array:

@@ -122,6 +122,8 @@ def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: Groups) -> M
     unmatched = np.zeros(len(changes), np.bool_)
     row, rows = lifted.row, lifted.rows
     of, sign = groups.of_change[row], changes.weight[row]
+    if (sign > 0).all():
+        return unmatched
     there = np.zeros(groups.count, np.int64)
     there[groups.of_stored] = groups.parts[0][0]
     np.add.at(there, of, np.where(sign > 0, rows, 0))
@@ -155,17 +157,17 @@ def _extremes(accumulator: Extremes, before: Piece, touched: TouchedValues, valu
     dead = touched.filter(touched.after == 0)
     old = np.full(count, -1)
     old[of_stored] = np.arange(len(of_stored))
-    there, stored_bytes = accumulator.to_columns(stored)
+    (stored_bytes,) = accumulator.to_columns(stored)
     suspects = np.flatnonzero((old >= 0)[dead.group])
     at = old[dead.group[suspects]]
-    same = equal_bytes(stored_bytes.take(pa.array(at)), dead.value.take(pa.array(suspects))) & (there[at] > 0)
+    same = equal_bytes(stored_bytes.take(pa.array(at)), dead.value.take(pa.array(suspects)))
     lost = np.zeros(len(of_stored), np.bool_)
     lost[at[same]] = True
     if not lost.any():
         return best
     # A group whose best value is another than the lost one has been given a better one.
     lost_rows = np.flatnonzero(lost)
-    _, best_bytes = accumulator.to_columns(best)
+    (best_bytes,) = accumulator.to_columns(best)
     start = stored_bytes.take(pa.array(lost_rows))
     open_ = equal_bytes(best_bytes.take(pa.array(of_stored[lost_rows])), start)
     wanted = lost_rows[open_]

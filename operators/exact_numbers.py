@@ -93,6 +93,20 @@ class ExactNumbers:
                 np.add.at(sums[numbers.low - low + number], group, numbers.digits[:, number] * sign)
         return cls(low, np.ascontiguousarray(sums.T))
 
+    def take(self, rows: Indices) -> ExactNumbers:
+        """The numbers at these rows."""
+        return ExactNumbers(self.low, self.digits[rows])
+
+    def minus(self, other: ExactNumbers) -> ExactNumbers:
+        """The differences, row by row."""
+        rows, ones = np.arange(len(self)), np.ones(len(self), np.int64)
+        return ExactNumbers.total([(self, rows, ones), (other, rows, -ones)], len(self))
+
+    def is_zero(self) -> Mask:
+        """Which numbers are zero."""
+        result: Mask = (self.carried().digits == 0).all(axis=1)
+        return result
+
     def carried(self) -> ExactNumbers:
         """The same numbers in two's complement: digits from 0 to 2**32 - 1 but the last, the sign, 0 or -1."""
         rows, width = self.digits.shape

@@ -35,6 +35,7 @@ BIGINT, DOUBLE = pa.int64(), pa.float64()
 COUNT, SUM = Call("count", BIGINT), Call("sum", BIGINT, "amount", BIGINT)
 DOUBLES = Call("sum", DOUBLE, "price", DOUBLE)
 EXTREMES = (Call("min", BIGINT, "amount", BIGINT), Call("max", BIGINT, "amount", BIGINT))
+GREATEST = Call("max", DOUBLE, "price", DOUBLE)
 DISTINCT = Call("count", BIGINT, "amount", BIGINT, distinct=True)
 
 
@@ -53,6 +54,7 @@ SCENARIOS = (
     Scenario("count and sum, 100,000 groups, insertions only", (COUNT, SUM), 100_000),
     Scenario("count and sum, 100,000 groups, 40 % updates", (COUNT, SUM), 100_000, 0.4),
     Scenario("sum of doubles, 100,000 groups, 40 % updates", (DOUBLES,), 100_000, 0.4),
+    Scenario("count, sum, max of doubles, 500,000 groups, insertions only", (COUNT, DOUBLES, GREATEST), 500_000),
     Scenario("min and max, 100,000 groups, insertions only", EXTREMES, 100_000),
     Scenario("min and max, 100,000 groups, 40 % updates", EXTREMES, 100_000, 0.4),
     Scenario("min and max, one group, 40 % updates", EXTREMES, 1, 0.4),

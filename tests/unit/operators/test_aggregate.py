@@ -175,7 +175,7 @@ def test_a_mean_that_does_not_fit_is_null() -> None:
     type_ = pa.decimal128(3, 2)
     call = Call("avg", pa.decimal128(7, 6), "value", type_).accumulator
     part = call.lift(pa.array([Decimal("9.99")] * 3, type_), np.ones(3, np.bool_))
-    part = [np.array([1, 0, 0])], part[1]
+    part = np.array([1, 0, 0]), part[1]
     total = call.total([(part, np.zeros(3, np.int64), np.ones(3, np.int64))], 1)
     assert call.finish(total).to_pylist() == [None]
 
