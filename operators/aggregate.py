@@ -58,7 +58,7 @@ class Aggregate:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
         assert changes.key.null_count == 0, "the key of a group is never null"
-        arrangement = Arrangement(stores["groups"], "groups", "one row per key", spec.ttl_ms, now)
+        arrangement = Arrangement(stores["groups"], "groups", "replacing", spec.ttl_ms, now)
         groups = Groups.of(spec, changes, arrangement)
         lifted = lift(spec, changes)
         unmatched = _beyond_what_is_there(changes, lifted, groups)
@@ -81,8 +81,7 @@ class Aggregate:
             parts = self._totals(changes, lifted, groups, None)
         after = After.of(spec, changes, lifted, groups, parts)
         rows = after.put_out(spec)
-        arrangement.append(groups.stored.take(groups.at[after.gone]).relabel(weight=np.full(len(after.gone), -1)))
-        arrangement.append(after.entries(spec, now))
+        arrangement.replace(after.entries(spec, now), len(after.gone))
         finished.append(arrangement.finish())
         return Output(
             rows, none, sum((one.state for one in finished), StateSize()), sum(one.merged_rows for one in finished)

@@ -17,7 +17,7 @@ from operators.accumulators import Part
 from operators.aggregate_spec import AggregateSpec
 from operators.arranged_values import GroupKeys
 from operators.arrangement import Arrangement, places
-from operators.changes import Changes, Indices, Int64s, RowKind, Rows, Uint64s, binary, concat_binary, constant
+from operators.changes import Changes, Indices, Int64s, Mask, RowKind, Rows, Uint64s, binary, concat_binary, constant
 from operators.entries import Entries
 from operators.grouping import equal_bytes, group
 from operators.hashing import hash64
@@ -116,6 +116,13 @@ class After:
         seq[seq == _NEVER] = 0
         return cls(groups, parts, np.flatnonzero(written & known), come, _packed(spec, lifted, groups, come), seq[come])
 
+    @property
+    def replaced(self) -> Mask:
+        """Which of `gone` are among `come` too."""
+        come = np.zeros(self.groups.count, np.bool_)
+        come[self.come] = True
+        return come[self.gone]
+
     def put_out(self, spec: AggregateSpec) -> Rows:
         """The rows that go and come, where they differ."""
         groups = self.groups
@@ -125,9 +132,7 @@ class After:
         new = [one(part).take(pa.array(self.come)) for one, part in zip(finish, self.parts[1:], strict=True)]
         old_rows = _join(spec, groups.packed.take(at), old)
         new_rows = _join(spec, self.packed, new)
-        stays = np.zeros(groups.count, np.bool_)
-        stays[self.come] = True
-        both_old, both_new = np.flatnonzero(stays[self.gone]), np.flatnonzero(groups.at[self.come] >= 0)
+        both_old, both_new = np.flatnonzero(self.replaced), np.flatnonzero(groups.at[self.come] >= 0)
         differs_old, differs_new = np.ones(len(self.gone), np.bool_), np.ones(len(self.come), np.bool_)
         differ = ~equal_bytes(old_rows.take(pa.array(both_old)), new_rows.take(pa.array(both_new)))
         differs_old[both_old], differs_new[both_new] = differ, differ
@@ -136,7 +141,7 @@ class After:
         return Rows.concat([goes.filter(differs_old), comes.filter(differs_new)])
 
     def entries(self, spec: AggregateSpec, now: int) -> Entries:
-        """The rows to be stored."""
+        """What is to be stored: the rows of groups that have one, and that the others have none."""
         groups, come, rows = self.groups, self.come, len(self.come)
         columns: list[Column] = []
         for accumulator, part in zip(spec.accumulators, self.parts, strict=True):
@@ -147,8 +152,8 @@ class After:
         if rows < groups.count:
             columns = [column[come] if isinstance(column, np.ndarray) else column.take(at) for column in columns]
         payload, sub = pack([self.packed, *columns]), constant(b"", rows)
-        return Entries(
-            places("one row per key", groups.hash[come], sub, payload),
+        stored = Entries(
+            places("replacing", groups.hash[come], sub, payload),
             groups.hash[come],
             groups.key.take(at),
             sub,
@@ -158,6 +163,7 @@ class After:
             self.seq,
             np.zeros(rows, np.int8),
         )
+        return Entries.concat([stored, -groups.stored.take(groups.at[self.gone[~self.replaced]])])
 
 
 def _times(spec: AggregateSpec) -> str:
