@@ -17,20 +17,18 @@ from operators.changes import Indices, Int8s, Int64s, Mask, Uint64s, binary, con
 from operators.grouping import group
 from operators.hashing import mix
 
-SCHEMA = pa.schema(
-    [
-        pa.field("place", pa.uint64(), nullable=False),
-        pa.field("hash", pa.uint64(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("sub", pa.binary(), nullable=False),
-        pa.field("payload", pa.binary(), nullable=False),
-        pa.field("weight", pa.int64(), nullable=False),
-        pa.field("written_at", pa.int64(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("mark", pa.int8(), nullable=False),
-    ]
-)
-"""The columns of a segment on disk; another order or type is another format version."""
+COLUMNS: dict[str, np.dtype[Any] | None] = {
+    "place": np.dtype("<u8"),
+    "hash": np.dtype("<u8"),
+    "key": None,
+    "sub": None,
+    "payload": None,
+    "weight": np.dtype("<i8"),
+    "written_at": np.dtype("<i8"),
+    "seq": np.dtype("<i8"),
+    "mark": np.dtype("i1"),
+}
+"""The columns of a segment on disk, None for bytes; another order or type is another format version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Entries:
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """The columns in the order of `SCHEMA`."""
+        """The columns in the order of `COLUMNS`."""
         return (
             self.place,
             self.hash,
@@ -92,17 +90,6 @@ class Entries:
         if not parts:
             return cls.empty()
         return cls(*(_concat(columns) for columns in zip(*(part.columns for part in parts), strict=True)))
-
-    @classmethod
-    def from_batch(cls, batch: pa.RecordBatch) -> Self:
-        """The entries of a record batch with `SCHEMA`, as views of it."""
-        return cls(*(c if c.type == pa.binary() else c.to_numpy() for c in batch.columns))
-
-    def to_batch(self) -> pa.RecordBatch:
-        """These entries as a record batch with `SCHEMA`."""
-        return pa.RecordBatch.from_arrays(
-            [pa.array(column) if isinstance(column, np.ndarray) else column for column in self.columns], schema=SCHEMA
-        )
 
     def take(self, indices: Indices) -> Self:
         """The entries at `indices`, in that order."""

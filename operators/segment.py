@@ -1,12 +1,10 @@
 """A segment: one immutable blob of entries in order of (place, seq), named by its digest.
 
-A blob is a header line padded to `_HEADER` bytes, which names the format and its version, and one Arrow record batch
-with `entries.SCHEMA`. Reading one costs no copy: the columns are views of the blob.
+Reading a blob costs no copy: the columns are views of it (`operators.segment_format`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -15,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changes import Indices, Int64s, Uint64s
-from operators.entries import SCHEMA, Entries
+from operators.entries import Entries
 from operators.errors import StateCorrupted, StateFormatUnknown
 from operators.grouping import equal_bytes, members
-
-FORMAT = b"rowkind segment 1\n"
-_HEADER = 64
+from operators.segment_format import FORMAT, from_blob, to_blob
+from operators.store import digest
 
 LAST_SEQ = (1 << 63) - 1
 """Comes after every other seq."""
@@ -44,14 +41,13 @@ class Segment:
 
         Raises `StateFormatUnknown` and `StateCorrupted`.
         """
-        header = blob.slice(0, min(_HEADER, blob.size)).to_pybytes().rstrip(b"\0")
+        header = blob.slice(0, min(len(FORMAT), blob.size)).to_pybytes()
         if header != FORMAT:
             raise StateFormatUnknown(arrangement, name, header.decode("ascii", "replace"), FORMAT.decode())
         try:
-            batch = pa.ipc.read_record_batch(blob.slice(_HEADER), SCHEMA)
-        except (pa.ArrowInvalid, OSError) as error:
+            return cls(from_blob(blob))
+        except (ValueError, TypeError) as error:
             raise StateCorrupted(arrangement, name, str(error)) from error
-        return cls(Entries.from_batch(batch))
 
     def find(self, low: Uint64s, high: Uint64s) -> Indices:
         """The rows whose place lies in any of the closed intervals, which must be disjoint and ascending."""
@@ -135,12 +131,8 @@ class Segment:
 
 def encode(entries: Entries) -> tuple[str, pa.Buffer]:
     """The blob of these entries, which must be in order, and its name."""
-    batch = entries.to_batch()
-    sink = pa.BufferOutputStream()
-    sink.write(FORMAT.ljust(_HEADER, b"\0"))
-    sink.write(batch.serialize())
-    blob = sink.getvalue()
-    return hashlib.blake2b(blob, digest_size=16).hexdigest(), blob
+    blob = to_blob(entries)
+    return digest(blob), blob
 
 
 def cut(entries: Entries) -> Iterator[Entries]:

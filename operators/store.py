@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Protocol
 
 import pyarrow as pa
@@ -32,6 +33,11 @@ class BlobStore(Protocol):
 
     def delete(self, name: str) -> None:
         """Forget a blob; deleting an unknown name is harmless."""
+
+
+def digest(blob: pa.Buffer | bytes) -> str:
+    """The name of a blob: the first 128 bits of its SHA-256, for which processors have instructions, in hexadecimal."""
+    return sha256(blob).hexdigest()[:32]
 
 
 class MemoryStore:

@@ -17,18 +17,14 @@ import tempfile
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 import pyarrow as pa
 
+from operators.store import digest as digest  # noqa: PLC0414 - stores ask here
+
 _SCAN_AFTER = 16
 """A worker looks through the directory each time it has added this fraction of its limit."""
-
-
-def digest(blob: pa.Buffer | bytes) -> str:
-    """The name under which a blob is stored: its blake2b-128 digest in hexadecimal."""
-    return blake2b(blob, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ def test_blobs_of_another_format_are_refused_by_name() -> None:
     manifest, blob = store.get(MANIFEST), store.get(name)
     assert manifest is not None
     assert blob is not None
-    store.put(name, pa.py_buffer(blob.to_pybytes().replace(b"segment 1", b"segment 9")))
+    store.put(name, pa.py_buffer(blob.to_pybytes().replace(b"segment 2", b"segment 9")))
     with pytest.raises(StateFormatUnknown, match="segment 9"):
         rows(store)
     store.put(name, blob.slice(0, blob.size // 2))
