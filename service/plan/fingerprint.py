@@ -33,6 +33,8 @@ def fingerprint(sink: Sink, parallelism: int) -> Fingerprint:
     for node in walk(sink):
         if isinstance(node, Sink):
             facts["sink.key"] = ", ".join(node.key) or "none"
+            # A batch that was written in part is completed by the other tasks: each row must be in the same one again.
+            facts["sink.rows"] = "shuffled by key" if node.exchange else "from where they are"
             continue
         own = {**_own(node), "inputs": ", ".join(each.node for each in inputs(node)) or "none"}
         if not isinstance(node, Union):

@@ -311,8 +311,10 @@ class Sink:
     """The root: where the changes go.
 
     `key` names the columns of the topic's key and the sink's unique key; empty for a retract or append topic without
-    one. `exchange` says that the changes must be shuffled by that key before they are written, because the input is
-    partitioned by something else. `value` and `key_record` are the schemas of the topic.
+    one. `exchange` says that the changes must be shuffled by that key before they are written, because rows with one
+    key may come from several shards of the input. `fixes` are the parts of the input's partition key for which that is
+    not so although the key does not name them: they are the same in all rows that ever have one key. `value` and
+    `key_record` are the schemas of the topic.
     """
 
     name: str
@@ -325,6 +327,7 @@ class Sink:
     exchange: bool
     row_kind: RowKindHeader = RowKindHeader()
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    fixes: tuple[str, ...] = ()
 
     @property
     def by_seq(self) -> bool:

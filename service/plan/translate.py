@@ -37,7 +37,7 @@ from service.plan.logical import (
 from service.plan.scalar.scalars import Columns, compile_condition, resolved, show
 from service.plan.scalar.types import BIGINT, INT
 from service.plan.traits.changelog_modes import base, produced
-from service.plan.traits.partitioning import already_partitioned, normalize_key, together
+from service.plan.traits.partitioning import already_partitioned, normalize_key, partitioning, together
 from service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
 
@@ -52,6 +52,8 @@ def translate(query: Query) -> physical.Sink:
         needs_before=sink.mode != "upsert" or frozenset(sink.key) not in unique_keys(query.root),
     )
     node = _Translator().node(query.root, edge, _identifier(query.name))
+    keyed = bool(sink.key) and sink.mode != "append"
+    unmoved = keyed and together(query.root, frozenset(sink.key))
     return physical.Sink(
         name=query.name,
         topic=sink.topic,
@@ -60,10 +62,18 @@ def translate(query: Query) -> physical.Sink:
         key=sink.key,
         value=node.calc.output,
         key_record=edge.key_record,
-        exchange=bool(sink.key) and sink.mode != "append" and not together(query.root, set(sink.key)),
+        exchange=keyed and not unmoved,
         row_kind=sink.row_kind.physical(),
         delivery=sink.delivery,
+        fixes=_fixed(query, node) if unmoved else (),
     )
+
+
+def _fixed(query: Query, node: physical.Node) -> tuple[str, ...]:
+    """The parts of the partition key of what comes to the sink that the sink's key does not name, as in the SQL."""
+    parts = partitioning(query.root) or ()
+    named = zip(parts, node.traits.partition_key, strict=True)
+    return tuple(text for part, text in named if not part.columns & set(query.sink.key))
 
 
 @dataclass

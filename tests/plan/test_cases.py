@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -22,10 +25,14 @@ from service.run.memory import Fold, MemoryEngine
 from tests.plan.cases import Case, cases
 from tests.plan.changelogs import World
 from tests.plan.traits import SinkOrder, Traits
+from tests.plan.writers import Writers
 
 CASES = cases()
 RUN = [case for case in CASES if not case.expected.startswith("refused:")]
+KEYED = [case for case in RUN if case.settings["sink"].endswith(")") and "nothing is shuffled" in case.expected]
+MOVING = [case for case in RUN if re.match("fixed_not_(by|through)_(?!null)", case.path.stem)]
 SEEDS = range(2)
+SHARDS = 3
 BATCHES = 25
 
 
@@ -56,6 +63,38 @@ def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int,
         found = _bag(sink.value, pa.array(fold.payloads, pa.binary()))
         _check_unique(sink, found)
         assert found == oracle.rows(sink.value, tables), f"batch {number}"
+
+
+@pytest.mark.parametrize("case", KEYED, ids=lambda case: case.path.stem)
+def test_each_key_is_written_by_one_of_several_shards(case: Case, tmp_path: Path) -> None:
+    """Shards that write what they put out, none knowing of the others, write what DuckDB says, and keys never move."""
+    job = case.job(tmp_path)
+    sink = plan(job, "result")
+    writers, order = Writers(sink, SHARDS, random.Random(0)), SinkOrder(sink)
+    fold = Fold(keyed=sink.mode == "upsert")
+    world = World.of(job, _tables(sink), seed=3)
+    oracle = Oracle(case, job.views)
+    for number, (batch, tables) in enumerate(world.batches(BATCHES)):
+        changes = writers.batch(batch, now=number)
+        order.check(changes)
+        fold.apply(changes)
+        assert _bag(sink.value, pa.array(fold.payloads, pa.binary())) == oracle.rows(sink.value, tables), number
+
+
+@pytest.mark.parametrize("case", MOVING, ids=lambda case: case.path.stem)
+def test_a_key_that_is_shuffled_has_to_be(case: Case, tmp_path: Path) -> None:
+    """Without the shuffle, a row comes out of another shard than the one with the same key before it."""
+    job = case.job(tmp_path)
+    sink = plan(job, "result")
+    assert sink.exchange
+    writers = Writers(replace(sink, exchange=False), SHARDS, random.Random(0))
+
+    def run() -> None:
+        for number, (batch, _) in enumerate(World.of(job, _tables(sink), seed=3).batches(BATCHES)):
+            writers.batch(batch, now=number)
+
+    with pytest.raises(AssertionError, match="a key has one writer for good"):
+        run()
 
 
 def unmatched(node: str, changes: Changes) -> None:

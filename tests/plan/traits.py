@@ -58,15 +58,19 @@ def key_values(node: Node, payloads: list[bytes], key: tuple[str, ...]) -> list[
 
 
 class SinkOrder:
-    """The order of changes under each key of a sink: a row is there before it is replaced or deleted, and then gone."""
+    """The order of changes under each key of a sink: a row is there before it is replaced or deleted, and then gone.
+
+    That is so if it is a unique key; one of a retract topic need not be.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self._unique = any(set(key) <= set(sink.key) for key in sink.input.traits.unique_keys)
         self._live: dict[bytes, bytes] = {}
 
     def check(self, changes: Changes) -> None:
         """One batch, in the order in which it is written."""
-        if not self._sink.key or self._sink.mode == "append":
+        if not self._unique or not self._sink.key or self._sink.mode == "append":
             return
         columns = zip(changes.kind.tolist(), changes.key.to_pylist(), changes.payload.to_pylist(), strict=True)
         for kind, key, payload in columns:

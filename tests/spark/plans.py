@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import spark_partition_id
 
 from operators.changes import Block, Changes, Rows
 from service.job.model import Job
@@ -33,13 +34,17 @@ JOB: Mapping[str, Any] = {
 
 @dataclass
 class PlanQuery:
-    """A plan, its checkpoint, and what it has put out so far; a batch that is run again replaces its own blocks."""
+    """A plan, its checkpoint, and what it has put out so far; a batch that is run again replaces its own blocks.
+
+    `tasks` are the numbers of the tasks that would have written the blocks of each batch.
+    """
 
     spark: SparkSession
     folder: Path
     sink: Sink
     settings: Mapping[str, Any] = field(default_factory=dict)
     outputs: dict[int, list[Block]] = field(default_factory=dict)
+    tasks: dict[int, list[int]] = field(default_factory=dict)
     batches: list[Mapping[str, Rows]] = field(default_factory=list)
     started: float = field(default_factory=lambda: time.time() - 3600)
 
@@ -89,4 +94,6 @@ class PlanQuery:
         return self.spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
     def _collect(self, frame: DataFrame, batch: int) -> None:
-        self.outputs[batch] = [Block.from_bytes(bytes(row["block"])) for row in frame.collect()]
+        rows = frame.select("block", spark_partition_id().alias("task")).collect()
+        self.outputs[batch] = [Block.from_bytes(bytes(row["block"])) for row in rows]
+        self.tasks[batch] = [row["task"] for row in rows]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +17,12 @@ from avro.schema import Type
 from operators.changes import Rows
 from service.metrics import sample
 from service.plan.physical import Expression, Join, Sink
+from service.plan.pipeline import plan
+from service.run.memory import Fold, MemoryEngine
 from service.run.stages import shard_without_key
-from tests.queries import COUNTED, CUSTOMERS, ROW_STATE, Shop, by, counted, everything, scan, select
+from tests.plan.cases import FOLDER, Case
+from tests.plan.changelogs import World
+from tests.queries import COUNTED, CUSTOMERS, ROW_STATE, Shop, by, counted, everything, rows_of, scan, select
 from tests.spark.plans import PlanQuery
 
 pytestmark = pytest.mark.spark
@@ -65,6 +71,36 @@ def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, 
     assert {name for name in query.counters if "state_rows" in name and "aggregate_1" in name} == {
         sample("rowkind_state_rows", operator="aggregate_1", shard=shard_without_key(2))
     }
+
+
+def test_two_tasks_write_what_a_sink_key_fixes_unshuffled(spark: SparkSession, tmp_path: Path) -> None:
+    """A top 3 over a join of inserted rows: both tasks write, each key by one of them only, and it is what SQL says."""
+    case = Case.read(FOLDER / "fixed_through_equal_columns.txt")
+    job = case.job(tmp_path)
+    sink = plan(job, "result")
+    assert not sink.exchange
+    seed = 4
+    print("seed", seed)
+    small = [batch for batch, _ in World.of(job, {"sales": False, "signups": False}, seed).batches(30)]
+    batches = [_as_one(small[start : start + 15]) for start in (0, 15)]
+    query = PlanQuery(spark, tmp_path, sink)
+    query.run(*batches)
+
+    engine, fold = MemoryEngine(sink), Fold(keyed=True)
+    for number, batch in enumerate(batches):
+        fold.apply(engine.batch(batch, now=number))
+    assert query.rows == rows_of(sink.value, fold.payloads)
+    tasks: dict[bytes, set[int]] = defaultdict(set)
+    for batch, blocks in query.outputs.items():
+        for block, task in zip(blocks, query.tasks[batch], strict=True):
+            for key in block.changes.key.to_pylist():
+                tasks[key].add(task)
+    assert {task for (task,) in tasks.values()} == {0, 1}
+
+
+def _as_one(batches: Sequence[Mapping[str, Rows]]) -> dict[str, Rows]:
+    tables = {table for batch in batches for table in batch}
+    return {table: Rows.concat([batch[table] for batch in batches if table in batch]) for table in sorted(tables)}
 
 
 def people(*names: str) -> Rows:

@@ -114,8 +114,9 @@ def _on_sink(sink: Sink) -> Iterator[Advice]:
     if sink.exchange and _stateful(below):
         yield Advice(
             sink.name,
-            f"the sink's key ({', '.join(sink.key)}) is not what the rows come partitioned by, which costs one more "
-            f"shuffle per batch.",
+            f"the sink's key ({', '.join(sink.key)}) is not what the rows come partitioned by, nor does it fix that "
+            f"for good, which costs one more shuffle per batch. The primary_key of a table that only inserts fixes its "
+            f"rows.",
         )
     if sink.mode == "retract" and not sink.key and (keys := below.traits.unique_keys) and keys[0]:
         yield Advice(

@@ -28,11 +28,17 @@ def describe(sink: Sink, sql: str = "") -> Description:
         name=sink.name,
         kind="sink",
         title=f"{sink.mode}{key} into topic {sink.topic}, {_DELIVERIES[sink.delivery]}",
-        facts=(Fact("columns", columns(sink.value), {"columns": column_values(sink.value)}),),
+        facts=(Fact("columns", columns(sink.value), {"columns": column_values(sink.value)}), *_fixed(sink)),
         inputs=(_step(sink.input, sink, "input", None),),
         values={"topic": sink.topic, "mode": sink.mode, "key": list(sink.key), "delivery": sink.delivery},
     )
     return Description(root, tuple(advice(sink)), sql)
+
+
+def _fixed(sink: Sink) -> Iterator[Fact]:
+    if sink.fixes:
+        text = f"{', '.join(sink.fixes)}: no two rows with one key ever differ in that, so they are all in one shard"
+        yield Fact("key fixes", text, {"fixes": list(sink.fixes)})
 
 
 def columns(record: Record) -> str:

@@ -42,6 +42,7 @@ KEYS = {
     "unique_keys": "sets of columns that identify at most one row of what the step puts out",
     "upsert_key": "the columns by which updates stay in order",
     "partition_key": "what rows that share a shard are equal in; none for scans, and where there is one shard",
+    "fixes": "of a sink: what its rows share a shard by, where its key does not name that but fixes it for good",
     "filter": "the condition on the rows that the step puts out",
     "drops_null_keys": "true where rows with a NULL in the next step's key are dropped, because they match nothing",
     "computes": "the columns that are computed, each with its expression",

@@ -7,6 +7,7 @@ columns, they need not be shuffled, and the two run in one stage.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -15,6 +16,7 @@ from avro.schema import Type
 from service.plan.columns import columns
 from service.plan.logical import Aggregate, Filter, Join, Node, Normalize, Project, Rank, Scan, Side, Union, Window
 from service.plan.scalar import types
+from service.plan.traits.fixed_columns import fixed_columns, read_bare
 from service.plan.traits.unique_keys import key_columns
 
 
@@ -70,10 +72,19 @@ def already_partitioned(node: Node, key: Sequence[tuple[exp.Expr, Type]]) -> boo
     return all(part.decides(*wanted) for part, wanted in zip(parts, key, strict=True))
 
 
-def together(node: Node, key: set[str]) -> bool:
-    """Whether rows that agree in the columns `key` are all in one shard, whichever it is."""
+def together(node: Node, key: AbstractSet[str]) -> bool:
+    """Whether all rows that ever agree in the columns `key` are in one shard, whichever it is, for good.
+
+    That is so if each part of what the last operator is partitioned by is in `key`, or fixed by it. A row with a key
+    then never turns up in another shard, and one task sees all changes under the key in their order.
+    """
+    match node:
+        case Filter() | Window():
+            return together(node.input, key)
+        case Project():
+            return together(node.input, read_bare(node, key))
     parts = partitioning(node)
-    return parts is not None and all(part.columns & key for part in parts)
+    return parts is not None and all(part.columns & fixed_columns(node, key) for part in parts)
 
 
 def _bare(side: Side, names: Sequence[str]) -> tuple[Part, ...]:

@@ -121,6 +121,8 @@ def test_a_checkpoint_tells_plans_apart_by_the_node_that_changed() -> None:
     assert changed(ties="latest first") == ["rank_1.rows"]
     assert changed(fused=True) == ["rank_1.stage"]
     assert changed(state=BY_KEY) == ["rank_1.state"]
+    moved = differences(before, fingerprint(replace(sink, exchange=True), 2))
+    assert moved == ["sink.rows: from where they are -> shuffled by key"]
     united = replace(ranked.input, inputs=ranked.input.inputs[::-1])
     assert changed(input=united) == ["union_1.inputs"]
     assert differences(before, fingerprint(everything(fused=False), 2)) == [

@@ -1,0 +1,128 @@
+"""Fixed columns: which columns have the same value in all rows that ever have the same key.
+
+A unique key identifies at most one row at a time, and the next row with that key may differ in everything else. Here
+it is about all rows that there ever are, those that are taken back included. So it comes from two things only: a row
+of a table that only inserts never changes, and what is computed from fixed columns is fixed. The rules:
+
+    scan            an append table's primary key fixes the whole row, any other column only itself
+    filter, rank,   what is fixed below: their rows are those of their input
+    normalize
+    project         what is fixed below, and what is computed from that
+    inner join      what either side fixes; an equal column of the other side; what the other side fixes by that
+    outer join      what either side fixes, but on a side that is padded only by a key that tells its rows from pads
+    semi, anti      what the left side fixes
+    aggregate       the group columns that are fixed below
+    union           nothing: the same key may come from two inputs
+
+An append table's primary key is a promise of its producer. Two equal rows under one key do no harm. Two different ones
+may be in two shards, and if both change the result in one batch, chance decides which of them a topic's key has at the
+end of it. Where rows are shuffled by that key it is the one that arrived later. In different batches it is the later
+batch, either way; and either way one of the two may leave and take the key with it that the other still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from sqlglot import exp
+
+from avro.schema import Type
+from service.plan.columns import columns, kept
+from service.plan.logical import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Normalize,
+    Project,
+    Rank,
+    Scan,
+    Side,
+    Union,
+    Window,
+    reads,
+)
+from service.plan.scalar import types
+from service.plan.traits.unique_keys import key_columns
+
+
+def fixed_columns(node: Node, key: AbstractSet[str]) -> frozenset[str]:
+    """The columns that agree, as SQL compares them, in all rows of all times that agree in `key`; those of it too."""
+    return frozenset(key) | _fixed(node, key)
+
+
+def read_bare(node: Project, names: AbstractSet[str]) -> frozenset[str]:
+    """The columns of the input that some outputs of a projection hand on as they are."""
+    outputs = (node.outputs[name].unnest() for name in names & node.outputs.keys())
+    return frozenset(output.name for output in outputs if isinstance(output, exp.Column))
+
+
+def _fixed(node: Node, key: AbstractSet[str]) -> frozenset[str]:
+    match node:
+        case Scan():
+            primary = frozenset(map(node.name, node.source.primary_key))
+            never_changes = node.source.mode == "append" and primary and primary <= key
+            return frozenset(columns(node)) if never_changes else frozenset()
+        case Filter() | Window():
+            return fixed_columns(node.input, key)
+        case Project():
+            known, below = fixed_columns(node.input, read_bare(node, key)), columns(node.input)
+            return frozenset(name for name, output in node.outputs.items() if _follows(output, known, below))
+        case Join():
+            return fixed_columns(node.left.input, key) if node.filters_left else _joined(node, key)
+        case Aggregate():
+            group = frozenset(node.group)
+            return fixed_columns(node.input.input, key & group) & group
+        case Rank() | Normalize():
+            return fixed_columns(node.input.input, key)
+        case Union():
+            return frozenset()
+
+
+def _joined(join: Join, key: AbstractSet[str]) -> frozenset[str]:
+    """What both sides fix, each asked again only where the other one has made more of its columns known."""
+    known = frozenset(key)
+    asked: dict[int, frozenset[str]] = {}
+    while True:
+        for number, (side, padded) in enumerate(((join.left, join.pads_right), (join.right, join.pads_left))):
+            own = known & kept(side).keys()
+            if own and own != asked.get(number):
+                known |= _of_side(side, own, padded=padded)
+                asked[number] = known & kept(side).keys()
+        more = _equal(join, known) if join.kind == "inner" else known
+        if more <= known:
+            return known
+        known |= more
+
+
+def _of_side(side: Side, key: frozenset[str], *, padded: bool) -> frozenset[str]:
+    # A pad is NULL in all columns, and so in one that no row of this side is NULL in.
+    types_ = kept(side)
+    tells = not padded or any(not types_[name].nullable for name in key)
+    return fixed_columns(side.input, key) if tells else frozenset()
+
+
+def _equal(join: Join, known: AbstractSet[str]) -> frozenset[str]:
+    """The columns whose value is that of the join's key, which the other side has fixed."""
+    found: frozenset[str] = frozenset()
+    for key in join.keys:
+        # What another part of the key says of a column is no help where this one compares it as DOUBLE.
+        alone = replace(join, keys=(key,))
+        for side, given, other in ((join.left, key.right, join.right), (join.right, key.left, join.left)):
+            if _follows(given, known, columns(other.input)):
+                found |= key_columns(alone, side)
+    return found
+
+
+def _follows(expression: exp.Expr, known: AbstractSet[str], below: Mapping[str, Type]) -> bool:
+    """Whether an expression has one value if the columns `known` have.
+
+    Of equal values one may not be made another than of the other: 0.0 = -0.0, but they are not the same as text.
+    """
+    bare = expression.unnest()
+    if isinstance(bare, exp.Column):
+        return bare.name in known
+    read = reads(expression)
+    return read <= known and all(types.family(below[name]) not in (None, "float") for name in read)
