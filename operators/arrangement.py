@@ -166,7 +166,9 @@ class Arrangement:
         Where very many rows may share a place, `payload` says which payloads are looked for; others are left out.
         """
         wanted = distinct(places)
-        return self._live(self._gather(wanted, wanted | ~UPPER if self._replaces else wanted, payload))
+        if self._replaces:
+            return self._live(self._gather(wanted, wanted | ~UPPER))
+        return self._live(self._gather(wanted, wanted, payload))
 
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
         """The live rows with a place in one of these closed intervals, which are disjoint and ascending."""
@@ -253,9 +255,10 @@ class Arrangement:
             if payload is not None and len(rows):
                 rows = rows[to_mask(pc.is_in(_taken(segment.entries.payload, rows), value_set=payload))]
             if len(rows):
-                found.append(segment.entries.take(rows))
-        entries = Entries.concat(found)
-        return replacing.rows_of(consolidate(entries)) if self._replaces else self._turned(entries)
+                found.append((segment, rows))
+        if self._replaces:
+            return replacing.rows_at(found)
+        return self._turned(Entries.concat([segment.entries.take(rows) for segment, rows in found]))
 
     def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
         """The segments that may hold places in the closed intervals, with the first such interval and the one after."""

@@ -134,9 +134,9 @@ def _concat(columns: Sequence[Any]) -> Any:
 
 def consolidate(entries: Entries) -> Entries:
     """The same entries in order of (place, seq), each once, those of weight zero left out."""
-    if (entries.place[1:] > entries.place[:-1]).all():
+    if _is_in_order(entries.place, entries.seq):
         return entries.filter(entries.weight != 0)
-    order = _order(entries.place, entries.seq)
+    order = in_order(entries.place, entries.seq)
     place, seq = entries.place[order], entries.seq[order]
     follows = (place[1:] == place[:-1]) & (seq[1:] == seq[:-1])
     if not follows.any():
@@ -145,7 +145,13 @@ def consolidate(entries: Entries) -> Entries:
     return entries.take(order[keep]).relabel(weight=weight[keep])
 
 
-def _order(place: Uint64s, seq: Int64s) -> Indices:
+def _is_in_order(place: Uint64s, seq: Int64s) -> bool:
+    """Whether each row comes after the one before by (place, seq), so that none are equal."""
+    ties = np.flatnonzero(place[1:] <= place[:-1])
+    return bool((place[ties + 1] == place[ties]).all() and (seq[ties + 1] > seq[ties]).all())
+
+
+def in_order(place: Uint64s, seq: Int64s) -> Indices:
     """The order by (place, seq): one fast sort of the places, and a slow one of the rows that share a place."""
     order = np.argsort(place)
     ordered = place[order]

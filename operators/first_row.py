@@ -8,45 +8,59 @@ the least row of each and writes those that are new. There is nothing to number 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from operators.arrangement import Arrangement
 from operators.changes import Indices, Int64s, Mask, concat_binary
-from operators.entries import Entries
+from operators.entries import Entries, in_order
 from operators.grouping import group
 from operators.join_output import lengths
 from operators.order_code import order_code
 from operators.rank_rows import Ties, byte_ranks
 
+Measure = Callable[[Indices], Int64s]
+"""Numbers of rows, less for rows further in front."""
 
-def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: Ties) -> tuple[Entries, Entries]:
-    """Change the arrangement by rows that go, which are there, and rows that come; its rows that go, and that come."""
-    hashes = [part.hash for part in (gone, come)]
-    stored = arrangement.lookup(np.concatenate(hashes))
-    before, rows = len(stored), Entries.concat([stored, come])
-    groups = group(np.concatenate([rows.hash, gone.hash]), [concat_binary([rows.key, gone.key])])
-    of_row = groups.ids[: len(rows)]
+
+class Step(NamedTuple):
+    """Rows that go, with weight -1, and that come, with weight 1."""
+
+    payload: pa.BinaryArray
+    seq: Int64s
+    weight: Int64s
+
+
+def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: Ties) -> Step:
+    """Change the arrangement by rows that go, which are there, and rows that come; what that does to its rows."""
+    stored = arrangement.lookup(np.concatenate([gone.hash, come.hash]))
+    before, count = len(stored), len(stored) + len(come)
+    hashes = np.concatenate([stored.hash, come.hash, gone.hash])
+    groups = group(hashes, [concat_binary([stored.key, come.key, gone.key])])
     there = np.full(groups.count, -1)
-    there[of_row[:before]] = np.arange(before)
+    there[groups.ids[:before]] = np.arange(before)
     left = there.copy()
-    left[groups.ids[len(rows) :]] = -1
-    candidates = np.concatenate([left[left >= 0], np.arange(before, len(rows))])
+    left[groups.ids[count:]] = -1
     first = np.full(groups.count, -1)
-    least = _first(candidates, of_row, rows, ties)
-    first[of_row[least]] = least
+    least = _first(
+        np.concatenate([left[left >= 0], np.arange(before, count)]), groups.ids, _measures(stored, come, ties)
+    )
+    first[groups.ids[least]] = least
     old, new = there[there != first], first[there != first]
-    ends = old[(old >= 0) & (new < 0)]
-    replaced, added = rows.take(old[old >= 0]), rows.take(new[new >= 0])
-    arrangement.replace(Entries.concat([added, -rows.take(ends)]), len(replaced))
-    return replaced, added
+    ends, old, new = old[(old >= 0) & (new < 0)], old[old >= 0], new[new >= 0] - before
+    added = come.take(new[in_order(come.place[new], come.seq[new])])
+    arrangement.replace(Entries.concat([added, -stored.take(ends)]), len(old))
+    payload = concat_binary([stored.payload.take(pa.array(old)), added.payload])
+    weight = np.repeat(np.array([-1, 1]), [len(old), len(added)])
+    return Step(payload, np.concatenate([stored.seq[old], added.seq]), weight)
 
 
-def _first(rows: Indices, of: Indices, entries: Entries, ties: Ties) -> Indices:
-    """The first of these rows of each group; `of` tells the groups of all entries."""
+def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
+    """The first of these rows of each group; `of` tells the groups."""
     rows, found = rows[np.argsort(of[rows])], []
-    for measure in _measures(entries, ties):
+    for measure in measures:
         same = of[rows][1:] == of[rows][:-1]
         contested = (np.append(same, False) | np.insert(same, 0, False))[: len(rows)]
         found.append(rows[~contested])
@@ -57,13 +71,14 @@ def _first(rows: Indices, of: Indices, entries: Entries, ties: Ties) -> Indices:
     return np.concatenate([*found, rows])
 
 
-def _measures(entries: Entries, ties: Ties) -> Iterator[Callable[[Indices], Int64s]]:
-    """Numbers of rows, less for rows further in front: each decides where those before do not, the last one always."""
-    if lengths(entries.sub).any():
-        yield lambda rows: order_code(entries.sub.take(pa.array(rows))).astype(np.int64)
-        yield lambda rows: byte_ranks(entries.sub.take(pa.array(rows)))
-    yield lambda rows: entries.seq[rows] if ties == "earliest first" else ~entries.seq[rows]
-    yield lambda rows: byte_ranks(entries.payload.take(pa.array(rows)))
+def _measures(stored: Entries, come: Entries, ties: Ties) -> Iterator[Measure]:
+    """Each decides where those before do not, the last one always; of rows stored and, after them, those that come."""
+    sub, seq = concat_binary([stored.sub, come.sub]), np.concatenate([stored.seq, come.seq])
+    if lengths(sub).any():
+        yield lambda rows: order_code(sub.take(pa.array(rows))).astype(np.int64)
+        yield lambda rows: byte_ranks(sub.take(pa.array(rows)))
+    yield lambda rows: seq[rows] if ties == "earliest first" else ~seq[rows]
+    yield lambda rows: byte_ranks(concat_binary([stored.payload, come.payload]).take(pa.array(rows)))
     yield lambda rows: rows
 
 

@@ -43,7 +43,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.arrangement import Arrangement, Layout
-from operators.changes import Changes, Int8s, Int64s, Mask, Rows, concat_binary
+from operators.changes import Changes, Int8s, Int64s, Mask, Rows
 from operators.entries import Entries, consolidate
 from operators.first_row import replace_first
 from operators.grouping import distinct, is_in
@@ -156,12 +156,10 @@ class Rank:
 
     def _replace_first(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Rows:
         """Keep the first row of each partition, and put out which one goes and which one comes."""
-        replaced, added = replace_first(arrangement, gone, come, self.spec.ties)
-        payload = concat_binary([replaced.payload, added.payload])
+        payload, seq, weight = replace_first(arrangement, gone, come, self.spec.ties)
         if self.spec.numbered is not None:
             payload = self.spec.numbered(payload, np.ones(len(payload), np.int64))
-        weight = np.repeat(np.array([-1, 1]), [len(replaced), len(added)])
-        return net_rows(payload, np.concatenate([replaced.seq, added.seq]), weight)
+        return net_rows(payload, seq, weight)
 
     def _resolve(self, arrangement: Arrangement, changes: Changes) -> tuple[Resolved, Entries | None]:
         """What the changes do and, where that had to be looked up for it, the rows of their keys before them."""

@@ -8,14 +8,16 @@ negative one it says that there is none any more. That is forgotten too once eve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Mask
+from operators.changes import Indices, Mask, Uint64s, concat_binary
 from operators.entries import Entries
 from operators.grouping import distinct, equal_bytes, group, is_in
+from operators.segment import Segment
 
 UPPER = np.uint64(0xFFFFFFFF00000000)
 
@@ -26,32 +28,46 @@ def of_batch(entries: Entries, number: int) -> Entries:
     return replace(entries, place=(entries.place & UPPER) | np.uint64(number))
 
 
-def latest(entries: Entries) -> Entries:
-    """The last entry of each key, of entries in order of place."""
-    key_place = entries.place & UPPER
+def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
+    """Which entries, in any order, are the last of their key."""
+    order = np.argsort(place)
+    key_place = place[order] & UPPER
     together = np.flatnonzero(key_place[1:] == key_place[:-1])
-    if len(together) == 0:
-        return entries
-    before, after = (entries.key.take(pa.array(rows)) for rows in (together, together + 1))
-    same = (entries.hash[together] == entries.hash[together + 1]) & equal_bytes(before, after)
-    replaced = np.zeros(len(entries), np.bool_)
-    replaced[together] = same
+    before, after = order[together], order[together + 1]
+    same = (hashes[before] == hashes[after]) & equal_bytes(key.take(pa.array(before)), key.take(pa.array(after)))
+    result = np.ones(len(place), np.bool_)
+    result[before[same]] = False
     if not same.all():
         # Entries of keys that share a place stand mixed, so that the next one of a key need not be its neighbour.
-        rows = np.flatnonzero(is_in(key_place, distinct(key_place[together[~same]])))
-        groups = group(entries.hash[rows], [entries.key.take(pa.array(rows))])
+        rows = order[is_in(key_place, distinct(key_place[together[~same]]))]
+        groups = group(hashes[rows], [key.take(pa.array(rows))])
         last = np.zeros(groups.count, np.int64)
         last[groups.ids] = rows
-        replaced[rows] = True
-        replaced[last] = False
-    return entries.filter(~replaced)
+        result[rows] = False
+        result[last] = True
+    return result
 
 
-def rows_of(entries: Entries) -> Entries:
-    """The row of each key that has one, of entries in order of place."""
-    last = latest(entries)
-    rows = last.filter(last.weight > 0)
-    return replace(rows, place=rows.place & UPPER)
+def latest(entries: Entries) -> Entries:
+    """The last entry of each key, in the order in which they stand."""
+    return entries.filter(are_last(entries.place, entries.hash, entries.key))
+
+
+def rows_at(found: Sequence[tuple[Segment, Indices]]) -> Entries:
+    """The row of each key that has one, of entries found in segments; nothing but these rows is read as a whole."""
+    if not found:
+        return Entries.empty()
+    parts = [(segment.entries, rows) for segment, rows in found]
+    place, hashes, weight = (
+        np.concatenate([getattr(entries, name)[rows] for entries, rows in parts])
+        for name in ("place", "hash", "weight")
+    )
+    key = concat_binary([entries.key.take(pa.array(rows)) for entries, rows in parts])
+    wanted = are_last(place, hashes, key) & (weight > 0)
+    ends = np.cumsum([len(rows) for _, rows in parts])[:-1]
+    of_parts = zip(parts, np.split(wanted, ends), strict=True)
+    result = Entries.concat([entries.take(rows[mask]) for (entries, rows), mask in of_parts])
+    return replace(result, place=result.place & UPPER)
 
 
 def is_needless(entries: Entries, before: int | None) -> Mask:
