@@ -125,19 +125,15 @@ class After:
 
     def put_out(self, spec: AggregateSpec) -> Rows:
         """The rows that go and come, where they differ."""
-        groups = self.groups
-        finish = [accumulator.finish for accumulator in spec.accumulators[1:]]
-        at = pa.array(groups.at[self.gone])
-        old = [one(part).take(at) for one, part in zip(finish, groups.parts[1:], strict=True)]
-        new = [one(part).take(pa.array(self.come)) for one, part in zip(finish, self.parts[1:], strict=True)]
-        old_rows = _join(spec, groups.packed.take(at), old)
-        new_rows = _join(spec, self.packed, new)
-        both_old, both_new = np.flatnonzero(self.replaced), np.flatnonzero(groups.at[self.come] >= 0)
-        differs_old, differs_new = np.ones(len(self.gone), np.bool_), np.ones(len(self.come), np.bool_)
-        differ = ~equal_bytes(old_rows.take(pa.array(both_old)), new_rows.take(pa.array(both_new)))
-        differs_old[both_old], differs_new[both_new] = differ, differ
-        goes = Rows(np.full(len(self.gone), RowKind.DELETE, np.int8), groups.stored.seq[groups.at[self.gone]], old_rows)
-        comes = Rows(np.full(len(self.come), RowKind.INSERT, np.int8), self.seq, new_rows)
+        groups, come = self.groups, self.come
+        at, replaced, replacing = groups.at[self.gone], self.replaced, groups.at[come] >= 0
+        old, new = _results(spec, groups.parts, at), _results(spec, self.parts, come)
+        differ = ~equal_bytes(old.filter(pa.array(replaced)), new.filter(pa.array(replacing)))
+        differs_old, differs_new = np.ones(len(at), np.bool_), np.ones(len(come), np.bool_)
+        differs_old[replaced], differs_new[replacing] = differ, differ
+        old, new = _join(groups.packed.take(pa.array(at)), old), _join(self.packed, new)
+        goes = Rows(np.full(len(at), RowKind.DELETE, np.int8), groups.stored.seq[at], old)
+        comes = Rows(np.full(len(come), RowKind.INSERT, np.int8), self.seq, new)
         return Rows.concat([goes.filter(differs_old), comes.filter(differs_new)])
 
     def entries(self, spec: AggregateSpec, now: int) -> Entries:
@@ -184,8 +180,15 @@ def _packed(spec: AggregateSpec, lifted: Lifted, groups: Groups, come: Indices) 
     return concat_binary([groups.packed, lifted.groups(spec, element[new])]).take(pa.array(where))
 
 
-def _join(spec: AggregateSpec, packed: pa.BinaryArray, results: list[pa.Array]) -> pa.BinaryArray:
+def _results(spec: AggregateSpec, parts: list[Part], groups: Indices) -> pa.BinaryArray:
+    """The packed results of the calls for some of the groups that these parts are of."""
+    if not spec.calls or len(groups) == 0:
+        return constant(b"", len(groups))
+    at = pa.array(groups)
+    pairs = zip(spec.accumulators[1:], parts[1:], strict=True)
+    return spec.result([accumulator.finish(part).take(at) for accumulator, part in pairs])
+
+
+def _join(packed: pa.BinaryArray, results: pa.BinaryArray) -> pa.BinaryArray:
     """The rows that are put out: the group columns, then the results."""
-    if not results or len(packed) == 0:
-        return packed
-    return pc.binary_join_element_wise(packed, spec.result(results), b"")
+    return pc.binary_join_element_wise(packed, results, b"")
