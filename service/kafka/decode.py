@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from avro import codec, framing
+from avro.buffers import validity
 from avro.defaults import nothing
 from avro.errors import RegistryError, RegistryUnreachableError, SchemaError
 from avro.registry import Registry
@@ -72,32 +73,30 @@ class Decoder:
 
     def decode(self, records: Records) -> Decoded:
         """The rows of `records` in their order, and a dead letter for each record that is none."""
-        messages = records.messages
-        headers = [message.headers() for message in messages]
-        values = pa.array([message.value() for message in messages], pa.binary())
-        faults = _Faults(len(messages))
-        kind, others = row_kinds(headers, self._scan.row_kind)
-        kind = self._kinds(kind, headers, values, records, faults)
-        dead_key = values.is_null().to_numpy(zero_copy_only=False) & (self._scan.mode == "upsert")
-        payload = self._payloads(values, _schema_headers(headers) if others else None, dead_key, faults)
+        values = records.value
+        faults = _Faults(len(records))
+        kind, others = np.full(len(records), MISSING, np.int8), False
+        if records.headers is not None:
+            kind, others = row_kinds(records.headers, self._scan.row_kind)
+        kind = self._kinds(kind, records, faults)
+        dead_key = ~validity(values) & (self._scan.mode == "upsert")
+        schemas = _schema_headers(records.headers) if others and records.headers is not None else None
+        payload = self._payloads(values, schemas, dead_key, faults)
         if dead_key.any():
             payload = self._with_deleted(payload, np.flatnonzero(dead_key), records, faults)
-        offsets = np.array([message.offset() for message in messages], np.int64)
-        rows = Rows(kind, (offsets << np.int64(16)) | records.partition, payload)
+        rows = Rows(kind, (records.offset << np.int64(16)) | records.partition, payload)
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
         good = rows.filter(~faults.bad)
         return Decoded(good, letters, self._count(good, letters, values))
 
-    def _kinds(
-        self, kind: Int8s, headers: Sequence[Headers], values: pa.Array, records: Records, faults: _Faults
-    ) -> Int8s:
+    def _kinds(self, kind: Int8s, records: Records, faults: _Faults) -> Int8s:
         """The kinds that the table's mode makes of what the headers say."""
         if self._scan.mode == "upsert":
             taken_back = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
-            taken_back |= values.is_null().to_numpy(zero_copy_only=False)
+            taken_back |= ~validity(records.value)
             return np.where(taken_back, RowKind.DELETE, RowKind.UPDATE_AFTER).astype(np.int8)
         if (kind < 0).any():
-            self._apply_policy(kind, headers, records, faults)
+            self._apply_policy(kind, records, faults)
         if self._scan.mode == "append":
             for at in np.flatnonzero((kind > 0) & ~faults.bad):
                 symbol = SYMBOLS[kind[at]]
@@ -106,7 +105,7 @@ class Decoder:
                 )
         return kind
 
-    def _apply_policy(self, kind: Int8s, headers: Sequence[Headers], records: Records, faults: _Faults) -> None:
+    def _apply_policy(self, kind: Int8s, records: Records, faults: _Faults) -> None:
         header = self._scan.row_kind
         for code, policy in ((MISSING, header.missing), (UNKNOWN, header.unknown)):
             where = np.flatnonzero(kind == code)
@@ -116,7 +115,7 @@ class Decoder:
             for at in where:
                 reason = f"there is no header {header.header!r} with the row kind"
                 if code == UNKNOWN:
-                    value = [value for name, value in headers[int(at)] or () if name == header.header][-1]
+                    value = [value for name, value in _headers(records, int(at)) if name == header.header][-1]
                     reason = f"the header {header.header!r} has the unknown row kind {value!r}"
                 if policy == "fail":
                     raise self._error(records, int(at), reason)
@@ -168,10 +167,9 @@ class Decoder:
         if self._scan.key_record is None or self._deleted is None:
             faults.add_all(where, "key", f"a null value in table {self._scan.table}, whose key's schema is not known")
             return payload
-        keys = [records.messages[at].key() for at in where]
-        headers = [records.messages[at].headers() for at in where]
+        headers = [list(_headers(records, at)) for at in where.tolist()]
         schemas = _schema_headers(headers, framing.KEY_HEADER)
-        framed = framing.split(pa.array(keys, pa.binary()), schemas)
+        framed = framing.split(records.key.take(pa.array(where)), schemas)
         packed = self._unframed(framed, where, self._scan.key_record, faults)
         rows = codec.read(self._scan.key_record, packed).assemble(self._reader, self._deleted)
         others = np.setdiff1d(np.arange(len(records)), where)
@@ -181,8 +179,8 @@ class Decoder:
         error = self._error(records, at, reason)
         if not self._tolerate:
             raise error
-        message = records.messages[at]
-        kind, timestamp = message.timestamp()
+        assert records.timestamp is not None, "a job that tolerates dead letters reads all of a record"
+        timestamp = int(records.timestamp[at])
         return DeadLetter(
             table=self._scan.table,
             stage=stage,
@@ -190,16 +188,15 @@ class Decoder:
             message=reason,
             topic=records.topic,
             partition=int(records.partition[at]),
-            offset=message.offset(),
-            timestamp=timestamp if kind else None,
-            key=message.key(),
-            value=message.value(),
-            headers=tuple(message.headers() or ()),
+            offset=int(records.offset[at]),
+            timestamp=timestamp if timestamp >= 0 else None,
+            key=records.key[at].as_py(),
+            value=records.value[at].as_py(),
+            headers=tuple(_headers(records, at)),
         )
 
     def _error(self, records: Records, at: int, reason: str) -> UndecodableRowError:
-        offset = records.messages[at].offset()
-        return UndecodableRowError(records.topic, int(records.partition[at]), offset, reason)
+        return UndecodableRowError(records.topic, int(records.partition[at]), int(records.offset[at]), reason)
 
     def _count(self, rows: Rows, letters: Sequence[DeadLetter], values: pa.Array) -> dict[str, float]:
         table = self._scan.table
@@ -214,6 +211,11 @@ class Decoder:
             name = sample("rowkind_dead_letters_total", table=table, reason=letter.stage)
             counters[name] = counters.get(name, 0) + 1
         return counters
+
+
+def _headers(records: Records, at: int) -> Sequence[tuple[str, bytes | None]]:
+    """The headers of one record."""
+    return (records.headers[at] or ()) if records.headers is not None else ()
 
 
 def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEADER) -> pa.Array | None:

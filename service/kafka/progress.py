@@ -80,7 +80,7 @@ def read(kafka: Settings, topic: str, partition: int) -> Progress | None:
         start = max(earliest, end - step)
         last: bytes | None = None
         for chunk in fetcher.fetch([Range(topic, partition, start, end)], {topic: "earliest"}) if end > start else ():
-            last = chunk[-1].messages[-1].value()
+            last = chunk[-1].value[-1].as_py()
         if last is not None:
             return Progress.from_bytes(last)
         if start == earliest:

@@ -38,7 +38,7 @@ class Reading:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
-        self._fetcher = Fetcher(spec.kafka)
+        self._fetcher = Fetcher(spec.kafka, whole=spec.tolerate)
         self._on_lost = {scan.topic: scan.start.on_lost for scan in spec.scans}
         self._tables = _tables(spec)
 

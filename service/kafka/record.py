@@ -1,51 +1,56 @@
-"""Records as the client hands them out."""
+"""Records as columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Self
 
-from operators.changes import Int64s
+import numpy as np
+import pyarrow as pa
+
+from operators.changes import Int64s, concat_binary
 
 Headers = list[tuple[str, bytes | None]] | None
-
-
-class Message(Protocol):
-    """What is used of confluent_kafka's Message, which names its types less sharply."""
-
-    def topic(self) -> str:
-        """The topic's name."""
-
-    def partition(self) -> int:
-        """The partition's number."""
-
-    def offset(self) -> int:
-        """The offset in the partition."""
-
-    def key(self) -> bytes | None:
-        """The key."""
-
-    def value(self) -> bytes | None:
-        """The value; None deletes in a compacted topic."""
-
-    def headers(self) -> Headers:
-        """The headers in their order; a name may occur more than once."""
-
-    def timestamp(self) -> tuple[int, int]:
-        """The kind of the timestamp, 0 for none, and the time in ms since the epoch."""
-
-    def __len__(self) -> int:
-        """Bytes of the value."""
+"""The headers of a record in their order; a name may occur more than once."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one topic, with their partitions."""
+    """Records of one topic, those of a partition in their order.
+
+    - `value`: null deletes in a compacted topic.
+    - `key`: null for none, and unknown unless the value is null or all was asked for (`service.kafka.fetch`).
+    - `headers`: None where no record has any.
+    - `timestamp`: ms since the epoch, -1 for none; None unless all was asked for.
+    """
 
     topic: str
-    messages: Sequence[Message]
     partition: Int64s
+    offset: Int64s
+    value: pa.BinaryArray
+    key: pa.BinaryArray
+    headers: Sequence[Headers] | None = None
+    timestamp: Int64s | None = None
 
     def __len__(self) -> int:
-        return len(self.messages)
+        return len(self.partition)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All parts, which are of one topic, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        headers: list[Headers] | None = None
+        if any(part.headers is not None for part in parts):
+            headers = [each for part in parts for each in part.headers or [None] * len(part)]
+        times = [part.timestamp for part in parts if part.timestamp is not None]
+        return cls(
+            parts[0].topic,
+            np.concatenate([part.partition for part in parts]),
+            np.concatenate([part.offset for part in parts]),
+            concat_binary([part.value for part in parts]),
+            concat_binary([part.key for part in parts]),
+            headers,
+            np.concatenate(times) if times else None,
+        )

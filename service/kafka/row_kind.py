@@ -7,6 +7,7 @@ spellings that are in use.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,32 +31,31 @@ PRESETS: Mapping[str, Mapping[bytes, int]] = {
 
 
 def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> tuple[Int8s, bool]:
-    """The row kind of each record, `MISSING` or `UNKNOWN`; and whether any record has other headers.
+    """The row kind of each record, `MISSING` or `UNKNOWN`; and whether a record may have other headers.
 
     Of several headers with the name, the last wins.
     """
+    kinds = np.full(len(headers), MISSING, np.int8)
+    rows = np.flatnonzero(np.fromiter(map(bool, headers), np.bool_, len(headers)))
+    some: Sequence[Any] = headers if len(rows) == len(headers) else [headers[row] for row in rows.tolist()]
     name, ordinal = header.header, header.values.get
-    others = False
-
-    def search(record: Headers) -> int:
-        nonlocal others
-        others = others or bool(record)
-        for other, value in reversed(record or ()):
-            if other == name:
-                return ordinal(value, UNKNOWN) if value is not None else UNKNOWN
-        return MISSING
-
-    kinds = np.array(
-        [
-            # Nearly every record has this one header: no call for it.
-            ordinal(record[0][1], UNKNOWN)  # type: ignore[arg-type] # None is in no map
-            if record is not None and len(record) == 1 and record[0][0] == name
-            else search(record)
-            for record in headers
-        ],
-        dtype=np.int8,
-    )
+    try:
+        # Nearly every record has this one header: no call for it.
+        found = [ordinal(value, UNKNOWN) if other == name else MISSING for ((other, value),) in some]
+    except ValueError:
+        found = [_last(record, header) for record in some]
+        others = True
+    else:
+        others = MISSING in found
+    kinds[rows] = found
     return kinds, others
+
+
+def _last(record: Sequence[tuple[str, bytes]], header: RowKindHeader) -> int:
+    for name, value in reversed(record):
+        if name == header.header:
+            return header.values.get(value, UNKNOWN)
+    return MISSING
 
 
 def spellings(values: Mapping[bytes, int]) -> tuple[bytes, bytes, bytes, bytes]:
