@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.changes import Changes, Indices, Int8s, Mask, RowKind
+from operators.grouping import equal_bytes
 
 Form = Literal["append", "retract", "upsert"]
 Codes = npt.NDArray[np.int64]
@@ -49,19 +50,35 @@ def net(changes: Changes, form: Form, *, keyed: bool, by_seq: bool = False) -> C
     if by_seq:
         assert keyed, "an upsert stream has a key"
         return _emit(changes, *_last(changes, code))
-    taken, kind = _without_rivals(changes, code)
-    if not taken.all():
-        rest = np.flatnonzero(~taken)
-        indices, kinds = _consolidated(changes, code, rest, form, keyed=keyed)
-        first = np.flatnonzero(taken)
-        return _emit(changes, np.concatenate([first, indices]), np.concatenate([kind[first], kinds]))
-    return _emit(changes, np.arange(len(changes)), kind)
+    count = np.bincount(code)
+    single = (count == 1)[code]
+    kind = np.where(changes.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
+    if single.all():
+        return _emit(changes, np.arange(len(changes)), kind)
+    double = (count == 2) & (np.bincount(code, changes.weight) == 0)
+    alone, rest = np.flatnonzero(single), np.flatnonzero(~(single | double[code]))
+    parts = [(alone, kind[alone])]
+    if double.any() and keyed:
+        parts.append(_updates(changes, code, double, form))
+    if len(rest):
+        parts.append(_consolidated(changes, code, rest, form, keyed=keyed))
+    return _emit(changes, np.concatenate([at for at, _ in parts]), np.concatenate([kinds for _, kinds in parts]))
 
 
-def _without_rivals(changes: Changes, code: Codes) -> tuple[Mask, Int8s]:
-    """Which changes are the only one of their key in the batch, and all changes as +I or -D."""
-    alone = np.bincount(code)[code] == 1
-    return alone, np.where(changes.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
+def _updates(changes: Changes, code: Codes, double: Mask, form: Form) -> tuple[Indices, Int8s]:
+    """What is left of the keys in `double`, each of which has one +I and one -D: an update, nothing if they are equal.
+
+    This is the usual case of several changes to a key, and needs no sorting.
+    """
+    places = np.empty((2, len(double)), np.int64)
+    places[(changes.weight > 0).astype(np.int64), code] = np.arange(len(code))
+    before, after = places[:, double]
+    changed = ~equal_bytes(changes.payload.take(pa.array(before)), changes.payload.take(pa.array(after)))
+    before, after = before[changed], after[changed]
+    if form == "upsert":
+        return after, np.full(len(after), RowKind.UPDATE_AFTER, np.int8)
+    kinds = np.array([RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER], np.int8)
+    return np.column_stack([before, after]).ravel(), np.tile(kinds, len(after))
 
 
 def _last(changes: Changes, code: Codes) -> tuple[Indices, Int8s]:
