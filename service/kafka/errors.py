@@ -14,7 +14,8 @@ ChangelogError
  ├── AppendOnlyError          an append topic was given a retraction
  └── TransactionError         a batch could not be committed
       ├── FencedError         another run of the same job took the transactional id over
-      └── UnknownOutcomeError the broker did not say whether a commit took place
+      ├── UnknownOutcomeError the broker did not say whether a commit took place
+      └── WriterLostError     the process that holds the producer is gone
 
 `translate` maps confluent_kafka's exceptions to these at the edge.
 """
@@ -93,6 +94,10 @@ class FencedError(TransactionError):
 
 class UnknownOutcomeError(TransactionError):
     """Nobody knows whether a commit took place. The next attempt asks the progress topic."""
+
+
+class WriterLostError(TransactionError):
+    """The process that holds a producer ended or cannot start. The batch is written again, once."""
 
 
 _REFUSALS = {

@@ -6,19 +6,18 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from operators.changes import Block, Changes
-from service.kafka import at_least_once, attempt
-from service.kafka.outgoing import prepare
+from service.kafka import attempt
 from service.kafka.spec import SinkSpec, from_option
-from service.kafka.transaction import write_once
-from service.metrics import add, sample
+from service.kafka.writer_process import write_there
+from service.kafka.writing import Counted, write
+from service.metrics import add
 
 SINK = "rowkind-kafka-sink"
 """The format's name for `writeStream`."""
@@ -41,10 +40,9 @@ class KafkaSink(DataSource):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task counted: what rode along with its blocks, and what it wrote itself."""
+    """What a task counted."""
 
-    carried: dict[str, float] = field(default_factory=dict)
-    written: dict[str, float] = field(default_factory=dict)
+    counted: Counted
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
@@ -55,36 +53,17 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Net the blocks and write them, exactly once or at least once as the sink says. Raises a ChangelogError."""
-        task = Written()
-        with _Stopwatch(task, self._spec.sink, "unpack"):
-            blocks = [Block.from_bytes(value.as_buffer()) for batch in iterator for value in batch.column("block")]
-            for block in blocks:
-                add(task.carried, block.counters)
-        with _Stopwatch(task, self._spec.sink, "net"):
-            outgoing = prepare(self._spec, Changes.concat([block.changes for block in blocks]))
-        if not len(outgoing):
-            return task
-        with _Stopwatch(task, self._spec.sink, "send"):
-            if not self._spec.transactions:
-                at_least_once.write(self._spec, outgoing)
-                add(task.written, outgoing.counters)
-                return task
-            outcome, retries = write_once(self._spec, attempt.current(), outgoing)
-        transactions = {outcome: 1, "retried": retries}
-        for name, count in transactions.items():
-            if count:
-                add(task.written, {sample("rowkind_transactions_total", sink=self._spec.sink, outcome=name): count})
-        if outcome == "committed":
-            add(task.written, outgoing.counters)
-        return task
+        blocks = [value.as_buffer() for batch in iterator for value in batch.column("block")]
+        write_them = write_there if self._spec.transactions else write
+        return Written(write_them(self._spec, attempt.current(), blocks))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Report the batch, on the driver."""
         counters: dict[str, float] = {}
         for message in messages:
             if isinstance(message, Written):
-                add(counters, message.carried)
-                add(counters, message.written)
+                add(counters, message.counted.carried)
+                add(counters, message.counted.written)
         self._report(f"{batchId}.json", {"batch": batchId, "committed": True, "counters": counters})
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -95,7 +74,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         counters: dict[str, float] = {}
         for message in messages:
             if isinstance(message, Written):
-                add(counters, message.written)
+                add(counters, message.counted.written)
         if counters:
             name = f"{batchId}.{time.time_ns()}.aborted.json"
             self._report(name, {"batch": batchId, "committed": False, "counters": counters})
@@ -107,17 +86,3 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         part = folder / f".{name}.{os.getpid()}"
         part.write_text(json.dumps(report))
         part.replace(folder / name)
-
-
-class _Stopwatch:
-    """Adds the seconds of a stage to what a task wrote."""
-
-    def __init__(self, task: Written, sink: str, stage: str) -> None:
-        self._task = task
-        self._name = sample("rowkind_write_seconds_total", sink=sink, stage=stage)
-
-    def __enter__(self) -> None:
-        self._started = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        add(self._task.written, {self._name: time.perf_counter() - self._started})

@@ -7,12 +7,6 @@ still be under way, aborts a transaction left open, and then reads in the progre
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import os
-import tempfile
-from collections import OrderedDict
-from pathlib import Path
 from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -36,7 +30,6 @@ from service.kafka.spec import SinkSpec
 Outcome = Literal["committed", "skipped"]
 
 _TRIALS = 3
-_MOST_WRITERS = 16
 
 
 class TransactionalWriter:
@@ -47,7 +40,6 @@ class TransactionalWriter:
         self._spec = spec
         self._partition = partition
         transactional_id = spec.transactional_id(partition)
-        self._claim = _Claim(servers(spec.kafka), transactional_id)
         settings = transactional_settings(spec.kafka, transactional_id, spec.transaction_timeout_ms)
         self._producer: Any = Producer(settings)
         try:
@@ -61,12 +53,6 @@ class TransactionalWriter:
                 f"Topic {spec.topic}: a later run of this job has taken over, and this one must not write any more. "
                 f"Run one instance of a job at a time."
             )
-        self._claim.take()
-
-    @property
-    def owned(self) -> bool:
-        """Whether no other process of this machine has fenced this producer, as far as can be known without asking."""
-        return self._claim.held
 
     def write(self, attempt: Attempt, outgoing: Outgoing) -> Outcome:
         """Commit `outgoing` with its progress, unless it is there already.
@@ -89,22 +75,18 @@ class TransactionalWriter:
         self._producer = None
 
 
-_writers: OrderedDict[tuple[str, str], TransactionalWriter] = OrderedDict()
+_writers: dict[tuple[str, str], TransactionalWriter] = {}
 
 
 def write_once(spec: SinkSpec, attempt: Attempt, outgoing: Outgoing) -> tuple[Outcome, int]:
     """Write `outgoing` exactly once, whatever became of earlier attempts; also how many retries that took.
 
-    Producers are kept by the worker. Raises TransactionError if several trials failed, other ChangelogErrors at once.
+    Producers are kept by the process. Raises TransactionError if several trials failed, other ChangelogErrors at once.
     """
     cache = (servers(spec.kafka), spec.transactional_id(attempt.partition))
     failure: KafkaException | None = None
     for trial in range(_TRIALS):
-        writer = _writers.pop(cache, None)
-        if writer is not None and not writer.owned:
-            writer.discard()
-            writer = None
-        writer = writer or TransactionalWriter(spec, attempt.partition)
+        writer = _writers.pop(cache, None) or TransactionalWriter(spec, attempt.partition)
         try:
             outcome = writer.write(attempt, outgoing)
         except KafkaException as error:
@@ -115,8 +97,6 @@ def write_once(spec: SinkSpec, attempt: Attempt, outgoing: Outgoing) -> tuple[Ou
                 raise meant from None
         else:
             _writers[cache] = writer
-            if len(_writers) > _MOST_WRITERS:
-                _writers.popitem(last=False)[1].discard()
             return outcome, trial
     assert failure is not None, "a trial that did not fail has returned"
     raise _meaning(spec, failure) from None
@@ -131,30 +111,3 @@ def _meaning(spec: SinkSpec, failure: KafkaException) -> ChangelogError:
     if error.code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - librdkafka's own codes have an underscore
         return UnknownOutcomeError(f"While {doing}: the brokers do not say whether it took place: {error.str()}.")
     return TransactionError(f"While {doing}: {error.str()}.")
-
-
-class _Claim:
-    """A note on local disk of which process used a transactional id last.
-
-    Only a hint, which saves sending a batch that would be fenced: Spark hands a partition to another worker at will.
-    """
-
-    _numbers = itertools.count()
-
-    def __init__(self, cluster: str, transactional_id: str) -> None:
-        folder = Path(tempfile.gettempdir(), f"rowkind-{os.getuid()}")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        self._path = folder / hashlib.sha256(f"{cluster}\0{transactional_id}".encode()).hexdigest()
-        self._token = f"{os.getpid()}.{next(self._numbers)}"
-
-    def take(self) -> None:
-        part = self._path.with_suffix(f".{self._token}")
-        part.write_text(self._token)
-        part.replace(self._path)
-
-    @property
-    def held(self) -> bool:
-        try:
-            return self._path.read_text() == self._token
-        except FileNotFoundError:
-            return False

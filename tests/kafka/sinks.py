@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from avro.framing import split
@@ -17,11 +16,10 @@ from avro.registry import FolderRegistry
 from operators.changes import SYMBOLS, Block, Changes, Counters, binary, constant
 from operators.hashing import hash64
 from service.dev.broker import Broker
-from service.kafka import attempt, topics
+from service.kafka import topics
 from service.kafka.attempt import Attempt
-from service.kafka.sink import KafkaStreamWriter, Written
-from service.kafka.source import EDGE
 from service.kafka.spec import SinkSpec
+from service.kafka.writing import Counted, write
 from tests.kafka.tables import ORDER_KEY, ORDERS, Row, packed, settings, unpacked
 
 Change = tuple[str, Row]
@@ -67,16 +65,10 @@ class Sink:
         partition: int = 0,
         checkpoint: str = "c",
         counters: Counters | None = None,
-    ) -> Written:
+    ) -> Counted:
         """Write as the task of `partition` in `batch` would."""
         blocks = [Block(part, (counters or {}) if number == 0 else {}).to_bytes() for number, part in enumerate(parts)]
-        batches = [
-            pa.RecordBatch.from_arrays([pa.array([0], pa.int32()), pa.array([block], pa.binary())], schema=EDGE)
-            for block in blocks
-        ]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(attempt, "current", lambda: Attempt(checkpoint, batch, partition))
-            return KafkaStreamWriter(self.spec).write(iter(batches))
+        return write(self.spec, Attempt(checkpoint, batch, partition), [pa.py_buffer(block) for block in blocks])
 
     def messages(self, topic: str | None = None) -> list[Message]:
         """What a read_committed consumer sees, partition by partition."""

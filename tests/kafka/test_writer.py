@@ -175,7 +175,7 @@ def test_counters_that_rode_along_and_the_tasks_own_are_reported_per_batch(make_
             changes(("+I", order(3))), partition=1, counters={'rowkind_rows_in_total{table="orders",kind="+I"}': 2.0}
         ),
     ]
-    KafkaStreamWriter(sink.spec).commit([*tasks, None], 7)
+    KafkaStreamWriter(sink.spec).commit([*map(Written, tasks), None], 7)
     (path,) = Path(sink.spec.report_folder).iterdir()
     report = json.loads(path.read_text())
     assert (path.name, report["batch"], report["committed"]) == ("7.json", 7, True)
@@ -194,7 +194,7 @@ def test_an_aborted_batch_reports_what_was_written_and_not_what_rode_along(make_
     sink = make_sink()
     task = sink.write(changes(("+I", order(1))), counters={'rowkind_rows_in_total{table="orders",kind="+I"}': 1.0})
     writer = KafkaStreamWriter(sink.spec)
-    writer.abort([task, None], 3)
+    writer.abort([Written(task), None], 3)
     writer.abort([None], 4)
     (path,) = Path(sink.spec.report_folder).iterdir()
     counters = json.loads(path.read_text())["counters"]
@@ -206,8 +206,7 @@ def test_a_sink_without_transactions_writes_at_least_once(make_sink: MakeSink) -
     """Every batch is there when the task ends, a repeated one twice, and there is no progress."""
     sink = make_sink(form="upsert", transactions=False)
     for _ in range(2):
-        task = sink.write(changes(("+I", order(1, "a")), ("+I", order(2, "b"))))
-        assert isinstance(task, Written)
+        sink.write(changes(("+I", order(1, "a")), ("+I", order(2, "b"))))
     assert [message.row for message in sink.messages()] == [order(1, "a"), order(2, "b")] * 2
     assert committed(sink.spec.kafka, sink.spec.progress_topic) == []
 

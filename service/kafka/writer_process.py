@@ -1,0 +1,158 @@
+"""A process of its own for each transactional id, in which the producer lives.
+
+Spark hands the tasks of a partition to any of its Python workers that is idle. A producer kept by a worker would be
+fenced by the next worker's at almost every batch, and to begin anew takes 0.13 to 0.6 s: connections, a new epoch, the
+progress. So the producer lives in a process that all workers of a machine reach through a socket. A task sends its
+blocks there, and gets back what was counted or the exception that was raised:
+
+    worker  ── spec, attempt, blocks ─▶  process  ── transaction ─▶  Kafka
+            ◀─ counted ────────────────
+
+The first task that finds no such process starts it, and it ends with the last worker that is connected to it. Nothing
+rests on it: should it die, or a partition move to another machine, then another one begins, fences this one's producer
+and reads in the progress topic what has been written (`service.kafka.transaction`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from io import BufferedRWPair
+from pathlib import Path
+
+import pyarrow as pa
+
+from service.kafka.attempt import Attempt
+from service.kafka.clients import servers
+from service.kafka.errors import ChangelogError, WriterLostError
+from service.kafka.spec import SinkSpec
+from service.kafka.writing import Counted, write
+
+_SIZE = struct.Struct(">Q")
+
+_lines: dict[str, BufferedRWPair] = {}
+_started: list[subprocess.Popen[bytes]] = []
+
+
+def write_there(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -> Counted:
+    """`writing.write` in the process of the transactional id. Raises a ChangelogError."""
+    address = _address(spec, attempt)
+    line = _lines.pop(address, None) or _connect(address)
+    try:
+        pickle.dump((spec, attempt, len(blocks)), line)
+        for block in blocks:
+            line.write(_SIZE.pack(block.size))
+            line.write(block)
+        line.flush()
+        answer: Counted | Exception = pickle.load(line)  # noqa: S301 - from our own process
+    except (OSError, EOFError) as error:
+        raise WriterLostError(
+            f"The process that writes to topic {spec.topic} as {spec.transactional_id(attempt.partition)} has ended "
+            f"({error!r}); was it killed, for want of memory perhaps? The batch is written again, once."
+        ) from None
+    _lines[address] = line
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def serve(address: str) -> None:
+    """Write what workers send to the socket at `address`, until the last of them is gone; say so once it is there."""
+    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
+        Path(address).unlink(missing_ok=True)
+        listener.bind(address)
+        listener.listen()
+        print("ready", flush=True)  # noqa: T201 - whoever started it waits for this line
+        ready.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select():
+                if key.fileobj is listener:
+                    worker, _ = listener.accept()
+                    ready.register(worker, selectors.EVENT_READ, worker.makefile("rwb"))
+                elif not _answered(key.data):
+                    ready.unregister(key.fileobj)
+            if len(ready.get_map()) == 1:
+                return
+
+
+def _answered(line: BufferedRWPair) -> bool:
+    """Do what a worker asks for; False if it has gone, in the middle of its request perhaps."""
+    try:
+        spec, attempt, count = pickle.load(line)  # noqa: S301 - from our own worker
+        blocks = [_block(line) for _ in range(count)]
+        pickle.dump(_outcome(spec, attempt, blocks), line)
+        line.flush()
+    except (OSError, EOFError):
+        return False
+    return True
+
+
+def _outcome(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -> Counted | Exception:
+    try:
+        return write(spec, attempt, blocks)
+    except ChangelogError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - whatever it is, the task that asked has to fail of it
+        error.add_note(traceback.format_exc())
+        return error
+
+
+def _block(line: BufferedRWPair) -> pa.Buffer:
+    (size,) = _SIZE.unpack(_whole(line, _SIZE.size))
+    return pa.py_buffer(_whole(line, size))
+
+
+def _whole(line: BufferedRWPair, size: int) -> bytearray:
+    data = bytearray(size)
+    if line.readinto(data) < size:
+        raise EOFError
+    return data
+
+
+def _connect(address: str) -> BufferedRWPair:
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.connect(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            _start(address)
+            line.connect(address)
+        return line.makefile("rwb")
+
+
+def _start(address: str) -> None:
+    """Start the process and wait until it listens. It is not ended by a signal to the job, which drains first."""
+    process = subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", __name__, address],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    _started.append(process)
+    assert process.stdout is not None
+    with process.stdout as said:
+        if not said.readline():
+            raise WriterLostError("A process that writes to Kafka did not start; the executor's log says why.")
+
+
+def _address(spec: SinkSpec, attempt: Attempt) -> str:
+    """The path of the socket, in a folder that only this user may enter."""
+    folder = Path(tempfile.gettempdir(), f"rowkind-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise WriterLostError(f"{folder} belongs to somebody else: remove it, or set TMPDIR to a folder of your own.")
+    name = "\0".join((servers(spec.kafka), spec.transactional_id(attempt.partition), spec.run))
+    return str(folder / hashlib.sha256(name.encode()).hexdigest()[:32])
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
