@@ -49,7 +49,7 @@ class Member:
     wrap: Wrap | None = None
 
     def arrangement(self, name: str) -> str:
-        """What the state of one of the operator's arrangements is called in the stage. It is part of the checkpoint."""
+        """What one of the operator's arrangements is called in the state of the stage. It is part of the checkpoint."""
         return f"{self.node}.{name}"
 
 

@@ -58,17 +58,11 @@ class OperatorProcessor(StatefulProcessor):
         self._labels = tuple(labels)
         self._unmatched = unmatched
         self._limits = limits
-        self._maps: Sequence[Mapping[str, MapState]] = ()
+        self._map: MapState | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open one map per member and arrangement; Spark calls this at the start of every task."""
-        self._maps = [
-            {
-                name: open_map(handle, member.arrangement(name), ttl)
-                for name, ttl in member.operator.arrangements.items()
-            }
-            for member in self._members
-        ]
+        """Open the map of the stage; Spark calls this at the start of every task."""
+        self._map = open_map(handle, [ttl for each in self._members for ttl in each.operator.arrangements.values()])
 
     def handleInputRows(  # noqa: N802 -- Spark's name
         self,
@@ -122,7 +116,8 @@ class OperatorProcessor(StatefulProcessor):
         member = self._members[place]
         tally = Tally(member.node)
         cache = worker_cache(self._limits)
-        stores = {name: SparkStore(state, cache) for name, state in self._maps[place].items()}
+        assert self._map is not None, "Spark has called `init`"
+        stores = {name: SparkStore(self._map, member.arrangement(name), cache) for name in member.operator.arrangements}
         tally.add_rows_in(changes.kind)
         started = time.perf_counter()
         output = member.operator.process(changes, stores, now)

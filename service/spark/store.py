@@ -1,20 +1,22 @@
-"""An arrangement's blobs in a MapState on RocksDB.
+"""The blobs of arrangements in a MapState on RocksDB.
 
-State layout: one map per arrangement, from (name, part) to (parts, size, codec, blob). A blob is compressed, because a
-byte costs far more on its way through Spark than under the compressor; `size` is its length before, `codec` is empty
-where it would not shrink. What then takes more than `PART_BYTES` is cut, and the first entry says into how many parts.
-Everything is written and rolled back with the batch by Spark.
+State layout: one map per stage, from (arrangement, name, part) to (parts, size, codec, blob). Opening a map costs each
+task of each batch 24 ms, so all arrangements of a stage share one. A blob is compressed, because a byte costs far more
+on its way through Spark than under the compressor; `size` is its length before, `codec` is empty where it would not
+shrink. What then takes more than `PART_BYTES` is cut, and the first entry says into how many parts. Everything is
+written and rolled back with the batch by Spark.
 
-Every map has Spark's own TTL, also where the arrangement has none: whether a map has one is part of the checkpoint
-and could not be changed later, while how long it is may be. It is only a backstop for blobs that no batch touches any
-more. A blob holds no row written after the blob itself, so one that is older than the arrangement's TTL holds only
-expired rows; the margin keeps an arrangement from ever missing a blob that it would still want to read.
+The map has Spark's own TTL, also where no arrangement has one: whether a map has one is part of the checkpoint and
+could not be changed later, while how long it is may be. It is only a backstop for blobs that no batch touches any
+more, and as long as the longest TTL of the stage needs it. A blob holds no row written after the blob itself, so one
+that is older than its arrangement's TTL holds only expired rows; the margin keeps an arrangement from ever missing a
+blob that it would still want to read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -29,7 +31,9 @@ PART_BYTES = 4 << 20
 """The largest value that is put into RocksDB as one."""
 
 # Not as text, which Spark would parse anew in every task: 8 ms for a map.
-KEY_SCHEMA = StructType([StructField("name", StringType()), StructField("part", IntegerType())])
+KEY_SCHEMA = StructType(
+    [StructField("arrangement", StringType()), StructField("name", StringType()), StructField("part", IntegerType())]
+)
 VALUE_SCHEMA = StructType(
     [
         StructField("parts", IntegerType()),
@@ -38,6 +42,9 @@ VALUE_SCHEMA = StructType(
         StructField("blob", BinaryType()),
     ]
 )
+
+MAP = "blobs"
+"""What the map is called in Spark's state store."""
 
 _CODEC = "zstd"
 _LEVEL = 1
@@ -53,9 +60,9 @@ def backstop(ttl_ms: int | None) -> int:
     return _FOREVER_MS if ttl_ms is None else 2 * ttl_ms + _DAY_MS
 
 
-def open_map(handle: StatefulProcessorHandle, arrangement: str, ttl_ms: int | None) -> MapState:
-    """The map in which an arrangement's blobs lie."""
-    return handle.getMapState(arrangement, KEY_SCHEMA, VALUE_SCHEMA, backstop(ttl_ms))
+def open_map(handle: StatefulProcessorHandle, ttls: Iterable[int | None]) -> MapState:
+    """The map in which the blobs of arrangements with these TTLs, in ms, lie."""
+    return handle.getMapState(MAP, KEY_SCHEMA, VALUE_SCHEMA, max(map(backstop, ttls)))
 
 
 class SparkStore:
@@ -65,8 +72,9 @@ class SparkStore:
     go to the state store always, whatever the cache knows: after a failed batch the cache may hold what state lost.
     """
 
-    def __init__(self, state: MapState, cache: RunCache) -> None:
+    def __init__(self, state: MapState, arrangement: str, cache: RunCache) -> None:
         self._state = state
+        self._arrangement = arrangement
         self._cache = cache
         self._manifest: pa.Buffer | None = None
         self.seconds = 0.0
@@ -98,7 +106,7 @@ class SparkStore:
         with self._timed():
             for part in range(parts):
                 piece = packed[part * PART_BYTES : (part + 1) * PART_BYTES]
-                self._state.updateValue((name, part), (parts, blob.size, codec, piece.to_pybytes()))
+                self._state.updateValue(self._key(name, part), (parts, blob.size, codec, piece.to_pybytes()))
         if name == MANIFEST:
             self._manifest = blob
             self._remove(name, start=parts)
@@ -112,16 +120,16 @@ class SparkStore:
         else:
             self._cache.drop(name)
         with self._timed():
-            self._state.removeKey((name, 0))
+            self._state.removeKey(self._key(name, 0))
         self._remove(name, start=1)
 
     def _read(self, name: str) -> pa.Buffer | None:
         with self._timed():
-            first = self._state.getValue((name, 0))
+            first = self._state.getValue(self._key(name, 0))
             if first is None:
                 return None
             parts, size, codec, piece = first
-            rest = [self._state.getValue((name, part)) for part in range(1, parts)]
+            rest = [self._state.getValue(self._key(name, part)) for part in range(1, parts)]
         pieces = [piece, *(value[3] for value in rest if value is not None)]
         packed = pa.py_buffer(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         return pa.Codec(codec).decompress(packed, decompressed_size=size) if codec else packed
@@ -130,9 +138,12 @@ class SparkStore:
         """Remove the parts of a blob from `start` on; the state store alone knows whether there are any."""
         part = start
         with self._timed():
-            while self._state.containsKey((name, part)):
-                self._state.removeKey((name, part))
+            while self._state.containsKey(self._key(name, part)):
+                self._state.removeKey(self._key(name, part))
                 part += 1
+
+    def _key(self, name: str, part: int) -> tuple[str, str, int]:
+        return self._arrangement, name, part
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from operators.changes import Block, Changes, RowKind, Rows, binary
 from operators.operator import Output
 from operators.store import BlobStore
 from service.spark.cache import CacheLimits
+from service.spark.store import MAP
 from tests.changelogs import Change
 from tests.laws.cases import ALL
 from tests.laws.laws import MemoryWorld, Played
@@ -119,10 +120,8 @@ def _change(run: int, subject: int, number: int, batch: Sequence[Change]) -> Cha
 
 def _left(spark: SparkSession, folder: Path, runs: int) -> Counter[int]:
     """How many entries the state store holds for each run."""
+    entries = spark.read.format("statestore").option("stateVarName", MAP).load(str(folder / "checkpoint"))
     left: Counter[int] = Counter()
-    for arrangement in Replay().arrangements:
-        reader = spark.read.format("statestore").option("stateVarName", f"replay.{arrangement}")
-        entries = reader.load(str(folder / "checkpoint"))
-        for row in entries.groupBy("key.shard").count().collect():
-            left[row["shard"] % runs] += row["count"]
+    for row in entries.groupBy("key.shard").count().collect():
+        left[row["shard"] % runs] += row["count"]
     return left

@@ -21,7 +21,7 @@ from operators.store import BlobStore, MemoryStore
 from service.metrics import sample
 from service.spark.errors import surfaced
 from service.spark.placement import placement
-from service.spark.store import backstop
+from service.spark.store import MAP, backstop
 from tests.spark.distinct import Distinct, by_payload, changes
 from tests.spark.running import Query, alone, fold
 
@@ -157,7 +157,7 @@ def test_blobs_that_nobody_touches_expire_in_the_state_store(spark: SparkSession
 
 def stored(spark: SparkSession, folder: Path) -> int:
     """How many entries the state store holds."""
-    reader = spark.read.format("statestore").option("stateVarName", "distinct.rows")
+    reader = spark.read.format("statestore").option("stateVarName", MAP)
     return reader.load(str(folder / "checkpoint")).count()
 
 

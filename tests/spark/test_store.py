@@ -84,15 +84,15 @@ class Nothing(StatefulProcessor):
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> tuple[SparkStore, dict[tuple[str, int], tuple[int, int, str, bytes]], RunCache]:
+def parts(tmp_path: Path) -> tuple[SparkStore, dict[tuple[str, str, int], tuple[int, int, str, bytes]], RunCache]:
     """A store over Spark's in-memory double of a map, the map's content, and the store's cache."""
     tester = TwsTester(Nothing(), timeMode="ProcessingTime")
     tester.handle.setGroupingKey(1)
-    state = open_map(tester.handle, "rows", None)
+    state = open_map(tester.handle, [None])
     cache = RunCache(tmp_path, CacheLimits())
-    state.updateValue(("first", 0), (1, 0, "", b""))
-    state.removeKey(("first", 0))
-    return SparkStore(state, cache), state.state[1], cache
+    state.updateValue(("rows", "first", 0), (1, 0, "", b""))
+    state.removeKey(("rows", "first", 0))
+    return SparkStore(state, "rows", cache), state.state[1], cache
 
 
 def test_a_file_lost_from_the_cache_is_fetched_again(parts: tuple, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_file_lost_from_the_cache_is_fetched_again(parts: tuple, tmp_path: Pat
     state = open_state(content)
     for damage in (path.unlink, lambda: path.write_bytes(b"x"), lambda: path.write_bytes(NOISE.to_pybytes()[:-1])):
         damage()
-        cold = SparkStore(state, RunCache(tmp_path, CacheLimits()))
+        cold = SparkStore(state, "rows", RunCache(tmp_path, CacheLimits()))
         assert cold.get(digest(NOISE)) == NOISE
         assert cold.seconds > 0, "the state store was asked"
         assert path.read_bytes() == NOISE.to_pybytes()
@@ -114,7 +114,7 @@ def test_other_bytes_in_the_state_store_are_noticed(parts: tuple) -> None:
     store, content, cache = parts
     store.put(digest(SMALL), SMALL)
     cache.drop(digest(SMALL))
-    content[digest(SMALL), 0] = (1, 3, "", b"bad")
+    content["rows", digest(SMALL), 0] = (1, 3, "", b"bad")
     with pytest.raises(StateDamagedError, match="restore the checkpoint"):
         store.get(digest(SMALL))
 
@@ -139,6 +139,6 @@ def open_state(content: dict) -> object:
     """Another handle on a map's content, as the next batch gets it."""
     tester = TwsTester(Nothing(), timeMode="ProcessingTime")
     tester.handle.setGroupingKey(1)
-    state = open_map(tester.handle, "rows", None)
+    state = open_map(tester.handle, [None])
     state.state[1] = content
     return state
