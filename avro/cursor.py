@@ -19,7 +19,12 @@ FRONT = 32
 BACK = 16
 DEEPEST = 64
 _HIGH = np.uint64(0x8080808080808080)
-_U1, _U2, _U4 = np.uint64(1), np.uint64(2), np.uint64(4)
+_U1 = np.uint64(1)
+_GAPS = (
+    (np.uint64(0x007F007F007F007F), np.uint64(1)),
+    (np.uint64(0x00003FFF00003FFF), np.uint64(2)),
+    (np.uint64(0x000000000FFFFFFF), np.uint64(4)),
+)
 
 
 class Fault(IntEnum):
@@ -174,14 +179,21 @@ class Cursor:
         if len(first) and first.max() < 128:
             self.move(self.position + 1)
             return _zigzag(first.astype(np.uint64))
-        word = self.source.words[self.position]
-        stop = ~word & _HIGH
-        below = (stop & (np.uint64(0) - stop)) - _U1
+        # In place, where it can be: memory for one more column costs more than to compute it.
+        value = self.source.words[self.position]
+        stop = ~value
+        stop &= _HIGH
+        below = np.negative(stop)
+        below &= stop
+        below -= _U1
         length = (np.bitwise_count(below) + np.uint8(1)) >> np.uint8(3)
-        value = word & below & ~_HIGH
-        value = (value & np.uint64(0x007F007F007F007F)) | ((value & np.uint64(0x7F007F007F007F00)) >> _U1)
-        value = (value & np.uint64(0x00003FFF00003FFF)) | ((value & np.uint64(0x3FFF00003FFF0000)) >> _U2)
-        value = (value & np.uint64(0x000000000FFFFFFF)) | ((value & np.uint64(0x0FFFFFFF00000000)) >> _U4)
+        below &= ~_HIGH
+        value &= below
+        for low, shift in _GAPS:
+            high = np.bitwise_and(value, ~low, out=below)
+            high >>= shift
+            value &= low
+            value |= high
         position = self.position + length
         long = np.flatnonzero(stop == 0)
         overlong = None
@@ -218,4 +230,7 @@ class Cursor:
 
 
 def _zigzag(value: Words) -> Ints:
-    return ((value >> _U1) ^ (np.uint64(0) - (value & _U1))).view(np.int64)
+    sign = np.negative(value & _U1)
+    value >>= _U1
+    value ^= sign
+    return value.view(np.int64)
