@@ -71,8 +71,8 @@ class Fetcher:
                 chunk.append(piece)
                 rows, size = rows + len(piece), size + piece.value.nbytes
                 if rows >= _MOST_ROWS or size >= _CHUNK_BYTES:
+                    rows = size = 0
                     yield _by_topic(chunk)
-                    chunk, rows, size = [], 0, 0
         if chunk:
             yield _by_topic(chunk)
 
@@ -176,6 +176,9 @@ def _some(messages: Sequence[Message], rows: Indices) -> list[Message]:
     return [messages[row] for row in rows.tolist()]
 
 
-def _by_topic(chunk: Sequence[Records]) -> list[Records]:
+def _by_topic(chunk: list[Records]) -> list[Records]:
+    """The chunk by topic, which is empty afterwards: nothing of it may stay with a generator that waits."""
     topics = sorted({part.topic for part in chunk})
-    return [Records.concat([part for part in chunk if part.topic == topic]) for topic in topics]
+    records = [Records.concat([part for part in chunk if part.topic == topic]) for topic in topics]
+    chunk.clear()
+    return records

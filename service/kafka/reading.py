@@ -59,10 +59,12 @@ class Reading:
                     more = bool(chunk)
                     _spend(counters, "fetch", started)
                     changes = [part for records in chunk for part in self._changes(records, counters)]
+                    # Headers are lists, which the collector would go through if they were still there when it is back.
+                    del chunk
                     started = time.perf_counter()
                     blocks = list(self._packed(Changes.concat(changes)))
                     _spend(counters, "pack", started)
-                if chunk or (self._spec.opens and not sent):
+                if more or (self._spec.opens and not sent):
                     sent = True
                     yield from _with_counters(blocks, counters, self._spec.placement[0])
 
