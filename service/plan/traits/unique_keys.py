@@ -17,6 +17,7 @@ They decide how an operator keeps its input, by which key a sink may replace row
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -146,10 +147,11 @@ def _joined(node: Join) -> frozenset[UniqueKey]:
 
 def _with_equal_columns(node: Join, keys: set[UniqueKey]) -> set[UniqueKey]:
     more: set[UniqueKey] = set(keys)
-    determined = key_columns(node, node.left) | key_columns(node, node.right)
     for key in node.keys:
+        # What another part of the key says of a column is no help where this one compares it as DOUBLE.
+        alone = replace(node, keys=(key,))
         pair = (key.left.unnest().name, key.right.unnest().name)
-        if determined.issuperset(pair):
+        if (key_columns(alone, node.left) | key_columns(alone, node.right)).issuperset(pair):
             for a, b in (pair, pair[::-1]):
                 more |= {unique - {a} | {b} for unique in more if a in unique}
     return more
