@@ -24,12 +24,11 @@ import pyarrow.compute as pc
 from operators import value_bytes
 from operators.arrangement import Arrangement
 from operators.changes import Indices, Int64s, Mask, Uint64s, binary, concat_binary, constant
-from operators.entries import Entries
+from operators.entries import UPPER, Entries
 from operators.grouping import group
 from operators.hashing import hash64, mix
 from operators.packed_columns import without_first
 
-_UPPER = np.uint64(0xFFFFFFFF00000000)
 _LOWER = np.uint64(0x00000000FFFFFFFF)
 
 _FIRST_STEP = 1 << 8
@@ -111,7 +110,7 @@ class ArrangedValues:
         place = np.concatenate([self._codes(number, values.value) for number, (_, values) in enumerate(rows)])
         unordered = ~np.array([stream.ordered for stream in self._streams], np.bool_)[of_stream]
         place[unordered] = code[unordered] >> np.uint64(32)
-        place |= groups.hash[of_row] & _UPPER
+        place |= groups.hash[of_row] & UPPER
 
         stored = self.arrangement.at(place)
         key = concat_binary([groups.key.take(pa.array(of_row)), stored.key])
@@ -164,7 +163,7 @@ class ArrangedValues:
         while len(wanted):
             end = np.minimum(begin + step, last)
             low, high = (begin, end) if upwards else (last - end, last - begin)
-            upper = groups.hash[wanted] & _UPPER
+            upper = groups.hash[wanted] & UPPER
             entries = self.arrangement.between(*_intervals(upper, low, high))
             entries = entries.filter(_begins_with(entries.sub, number))
             of, entries = self._of_groups(entries, wanted)

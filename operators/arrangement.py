@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 
 from operators import merging, order_code, replacing
 from operators.changes import Indices, Int64s, Uint64s
-from operators.entries import Entries, consolidate
+from operators.entries import UPPER, Entries, consolidate
 from operators.grouping import distinct, is_in, to_mask
 from operators.hashing import hash64
 from operators.manifest import Manifest, SegmentInfo
@@ -46,7 +46,6 @@ from operators.top_reading import Reach, reach_of_first, read
 
 Layout = Literal["one row per key", "unique key", "multiset", "ordered", "replacing"]
 
-UPPER = np.uint64(0xFFFFFFFF00000000)
 UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
 
 

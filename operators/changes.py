@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Int8s = npt.NDArray[np.int8]
 Int64s = npt.NDArray[np.int64]
@@ -72,6 +73,12 @@ def concat_binary(arrays: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
     if len(arrays) == 1:
         return arrays[0]
     return pa.concat_arrays(arrays) if arrays else binary(())
+
+
+def lengths(values: pa.BinaryArray) -> Int64s:
+    """The number of bytes of each value, none of which is null."""
+    result: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ from operators.changes import Indices, Int8s, Int64s, Mask, Uint64s, binary, con
 from operators.grouping import group
 from operators.hashing import mix
 
+UPPER = np.uint64(0xFFFFFFFF00000000)
+"""The half of a place that is of the hash."""
+
 COLUMNS: dict[str, np.dtype[Any] | None] = {
     "place": np.dtype("<u8"),
     "hash": np.dtype("<u8"),

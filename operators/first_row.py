@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.arrangement import Arrangement
-from operators.changes import Indices, Int64s, Mask, concat_binary
+from operators.changes import Indices, Int64s, Mask, concat_binary, lengths
 from operators.entries import Entries, in_order
 from operators.grouping import group
-from operators.join_output import lengths
 from operators.order_code import order_code
 from operators.rank_rows import Ties, byte_ranks
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.changes import Indices, Int64s, RowKind, Rows, Uint64s, binary, concat_binary
+from operators.changes import Indices, Int64s, RowKind, Rows, Uint64s, binary, concat_binary, lengths
 from operators.errors import BatchTooLarge
 from operators.grouping import group
 from operators.hashing import hash64, mix, sketch64
@@ -92,11 +92,10 @@ def _cancel(emission: Emission, left: Parents, right: Parents) -> Emission:
     if not negative.any() or negative.all():
         return emission
     codes = mix(sketch64(left.payload)[emission.left], sketch64(right.payload)[emission.right])
-    seq = np.maximum(left.seq[emission.left], right.seq[emission.right])
     weight = cancelled(
         codes,
-        seq,
         emission.weight,
+        lambda rows: np.maximum(left.seq[emission.left[rows]], right.seq[emission.right[rows]]),
         lambda rows: (
             left.payload.take(pa.array(emission.left[rows])),
             right.payload.take(pa.array(emission.right[rows])),
@@ -108,11 +107,14 @@ def _cancel(emission: Emission, left: Parents, right: Parents) -> Emission:
 
 
 def cancelled(
-    codes: Uint64s, seq: Int64s, weight: Int64s, columns: Callable[[Indices], Sequence[pa.BinaryArray]]
+    codes: Uint64s,
+    weight: Int64s,
+    seq: Callable[[Indices], Int64s],
+    columns: Callable[[Indices], Sequence[pa.BinaryArray]],
 ) -> Int64s:
     """The weights of rows when equal ones of opposite sign have cancelled: what is left is the latest by seq.
 
-    Equal rows have equal codes. `columns` gives all bytes of the rows it is asked for.
+    Equal rows have equal codes. `seq` and `columns` give the seqs and all bytes of the rows they are asked for.
     """
     negative = weight < 0
     rows = _tied(codes)
@@ -127,7 +129,7 @@ def cancelled(
     sums = np.zeros(groups.count, np.int64)
     np.add.at(sums, ids, weight[rows])
     of_the_sign = (weight[rows] > 0) == (sums > 0)[ids]
-    order = np.lexsort((seq[rows], of_the_sign))
+    order = np.lexsort((seq(rows), of_the_sign))
     latest = np.full(groups.count, -1)
     latest[ids[order]] = rows[order]
     weight = weight.copy()
@@ -142,9 +144,3 @@ def _tied(codes: Uint64s) -> Indices:
     ordered = codes[ascending]
     ties = ordered[1:] == ordered[:-1]
     return ascending[np.concatenate((ties, [False])) | np.concatenate(([False], ties))]
-
-
-def lengths(values: pa.BinaryArray) -> Int64s:
-    """The number of bytes of each value, none of which is null."""
-    result: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
-    return result

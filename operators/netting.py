@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Int64s, RowKind, Rows
+from operators.changes import Int64s, RowKind, Rows, lengths
 from operators.errors import BatchTooLarge
 from operators.hashing import sketch64
-from operators.join_output import LARGEST, cancelled, lengths
+from operators.join_output import LARGEST, cancelled
 
 
 def net_rows(payload: pa.BinaryArray, seq: Int64s, weight: Int64s) -> Rows:
     """The rows whose weights do not cancel; of equal rows the latest by seq stay. Raises `BatchTooLarge`."""
     negative = weight < 0
     if negative.any() and not negative.all():
-        weight = cancelled(sketch64(payload), seq, weight, lambda rows: [payload.take(pa.array(rows))])
+        weight = cancelled(sketch64(payload), weight, seq.__getitem__, lambda rows: [payload.take(pa.array(rows))])
     copies = abs(weight)
     if (copies > 1).any():
         size = int(lengths(payload) @ copies)

@@ -15,11 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changes import Indices, Mask, Uint64s, concat_binary
-from operators.entries import Entries
+from operators.entries import UPPER, Entries
 from operators.grouping import distinct, equal_bytes, group, is_in
 from operators.segment import Segment
-
-UPPER = np.uint64(0xFFFFFFFF00000000)
 
 
 def of_batch(entries: Entries, number: int) -> Entries:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrangement import Arrangement, places
-from operators.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary
+from operators.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
 from operators.entries import Entries
 from operators.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
 from operators.hashing import hash64, mix
@@ -53,7 +53,7 @@ def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Reso
     """What `changes` (kinds 0 to 3, all of one input) do to the arrangement; nothing is appended to it yet."""
     if arrangement.layout in ("multiset", "ordered", "replacing"):
         return _resolve_multiset(arrangement, changes, by_seq=by_seq)
-    anonymous = _null(changes.key) & (_lengths(changes.sub) == 0)
+    anonymous = _null(changes.key) & (lengths(changes.sub) == 0)
     if not anonymous.any():
         return _resolve_identified(arrangement, changes, by_seq=by_seq)
     parts = np.flatnonzero(~anonymous), np.flatnonzero(anonymous)
@@ -251,8 +251,3 @@ def _nothing_but_new(arrangement: Arrangement, changes: Changes, place: Uint64s)
 
 def _null(values: pa.BinaryArray) -> Mask:
     return to_mask(pc.is_null(values)) if values.null_count else np.zeros(len(values), np.bool_)
-
-
-def _lengths(values: pa.BinaryArray) -> Int64s:
-    lengths: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
-    return lengths

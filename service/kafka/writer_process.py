@@ -39,14 +39,14 @@ from service.kafka.writing import Counted, write
 
 _SIZE = struct.Struct(">Q")
 
-_lines: dict[str, BufferedRWPair] = {}
+_lines: dict[tuple[str, str, str], BufferedRWPair] = {}
 _started: list[subprocess.Popen[bytes]] = []
 
 
 def write_there(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -> Counted:
     """`writing.write` in the process of the transactional id. Raises a ChangelogError."""
-    address = _address(spec, attempt)
-    line = _lines.pop(address, None) or _connect(address)
+    producer = (servers(spec.kafka), spec.transactional_id(attempt.partition), spec.run)
+    line = _lines.pop(producer, None) or _connect(_address(*producer))
     try:
         pickle.dump((spec, attempt, len(blocks)), line)
         for block in blocks:
@@ -59,7 +59,7 @@ def write_there(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -
             f"The process that writes to topic {spec.topic} as {spec.transactional_id(attempt.partition)} has ended "
             f"({error!r}); was it killed, for want of memory perhaps? The batch is written again, once."
         ) from None
-    _lines[address] = line
+    _lines[producer] = line
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -144,14 +144,13 @@ def _start(address: str) -> None:
             raise WriterLostError("A process that writes to Kafka did not start; the executor's log says why.")
 
 
-def _address(spec: SinkSpec, attempt: Attempt) -> str:
+def _address(*producer: str) -> str:
     """The path of the socket, in a folder that only this user may enter."""
     folder = Path(tempfile.gettempdir(), f"rowkind-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise WriterLostError(f"{folder} belongs to somebody else: remove it, or set TMPDIR to a folder of your own.")
-    name = "\0".join((servers(spec.kafka), spec.transactional_id(attempt.partition), spec.run))
-    return str(folder / hashlib.sha256(name.encode()).hexdigest()[:32])
+    return str(folder / hashlib.sha256("\0".join(producer).encode()).hexdigest()[:32])
 
 
 if __name__ == "__main__":

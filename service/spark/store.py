@@ -23,8 +23,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from operators.store import MANIFEST
-from service.spark.cache import RunCache, digest
+from operators.store import MANIFEST, digest
+from service.spark.cache import RunCache
 from service.spark.errors import StateDamagedError
 
 PART_BYTES = 4 << 20

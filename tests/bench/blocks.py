@@ -17,8 +17,7 @@ from pyspark.sql.types import StructType
 
 from operators.changes import Block, Changes, Rows
 from operators.operator import Output, StateSize
-from operators.store import MANIFEST, BlobStore
-from service.spark.cache import digest
+from operators.store import MANIFEST, BlobStore, digest
 from service.spark.placement import placement
 from service.spark.processor import EDGE_SCHEMA
 

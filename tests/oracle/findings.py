@@ -39,8 +39,7 @@ def operating(number: int) -> Iterator[None]:
     """Where an operator works on batch `number`."""
     try:
         yield
-    except Exception as error:
-        # Whatever it is, it is a finding.
+    except Exception as error:  # whatever it is, it is a finding
         raise _FailedError(f"batch {number}: {error!r}") from error
 
 

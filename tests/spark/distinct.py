@@ -16,8 +16,7 @@ import pyarrow as pa
 from operators.changes import Changes, RowKind, Rows, binary
 from operators.hashing import hash64
 from operators.operator import Output, StateSize
-from operators.store import MANIFEST, BlobStore
-from service.spark.cache import digest
+from operators.store import MANIFEST, BlobStore, digest
 
 
 @dataclass(frozen=True)

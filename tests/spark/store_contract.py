@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from operators.changes import Changes, RowKind, Rows, binary
 from operators.operator import Output, StateSize
-from operators.store import MANIFEST, BlobStore
-from service.spark.cache import digest
+from operators.store import MANIFEST, BlobStore, digest
 
 Step = Callable[[BlobStore, bool], None]
 """A step over a store; the flag says whether a blob that was deleted may still come out of a cache."""

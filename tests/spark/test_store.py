@@ -8,8 +8,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from operators.changes import Block
-from operators.store import MemoryStore
-from service.spark.cache import CacheLimits, RunCache, digest
+from operators.store import MemoryStore, digest
+from service.spark.cache import CacheLimits, RunCache
 from service.spark.errors import StateDamagedError
 from service.spark.store import SparkStore, backstop, open_map
 from tests.spark.distinct import by_payload, changes

@@ -83,8 +83,8 @@ def together(node: Node, key: AbstractSet[str]) -> bool:
             return together(node.input, key)
         case Project():
             return together(node.input, read_bare(node, key))
-    parts = partitioning(node)
-    return parts is not None and all(part.columns & fixed_columns(node, key) for part in parts)
+    parts, fixed = partitioning(node), fixed_columns(node, key)
+    return parts is not None and all(part.columns & fixed for part in parts)
 
 
 def _bare(side: Side, names: Sequence[str]) -> tuple[Part, ...]:
