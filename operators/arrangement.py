@@ -100,7 +100,7 @@ class Arrangement:
         blob = store.get(MANIFEST)
         self._manifest = Manifest() if blob is None else Manifest.from_blob(blob, name)
         self._before = blob
-        self._names_before = [segment.name for segment in self._manifest.segments]
+        self._segments_before = list(self._manifest.segments)
         self._appended: list[Entries] = []
         self._read_in_vain = 0
         self._drop_expired_segments()
@@ -209,7 +209,7 @@ class Arrangement:
                 replaces=self._replaces,
             )
         segments = list(manifest.segments)
-        self._shelf.settle(self._names_before, [segment.name for segment in segments])
+        self._shelf.settle(self._segments_before, segments)
         self._write_manifest()
         size = StateSize(
             sum(run.rows for run in manifest.runs), sum(segment.bytes for segment in segments), len(manifest.runs)
@@ -219,14 +219,14 @@ class Arrangement:
     def _write_manifest(self) -> None:
         if not self._manifest.runs:
             if self._before is not None:
-                self._store.delete(MANIFEST)
+                self._store.delete(MANIFEST, self._before.size)
             return
         blob = self._manifest.to_blob()
         if self._before is None or not blob.equals(self._before):
             self._store.put(MANIFEST, blob)
 
     def _drop_expired_segments(self) -> None:
-        """Forget, unread, the segments in which every row has expired; the store may have dropped them by itself."""
+        """Forget, unread, the segments in which every row has expired."""
         expired_until = self._expired_until
         if expired_until is None:
             return

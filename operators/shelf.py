@@ -55,10 +55,11 @@ class Shelf:
             newest=int(entries.written_at.max()),
         )
 
-    def settle(self, before: Iterable[str], after: Iterable[str]) -> None:
-        """Make the store hold the segments named `after`, given that it holds those named `before`."""
-        held, kept = set(before), set(after)
-        for name in sorted(kept - held):
+    def settle(self, before: Iterable[SegmentInfo], after: Iterable[SegmentInfo]) -> None:
+        """Make the store hold the segments `after`, given that it holds those `before`."""
+        held = {segment.name: segment.bytes for segment in before}
+        kept = {segment.name for segment in after}
+        for name in sorted(kept - held.keys()):
             self._store.put(name, self._written[name])
-        for name in sorted(held - kept):
-            self._store.delete(name)
+        for name in sorted(held.keys() - kept):
+            self._store.delete(name, held[name])

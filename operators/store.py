@@ -20,8 +20,8 @@ class BlobStore(Protocol):
 
     - Every name but `MANIFEST` is written at most once with at most one content (names are digests of the content),
       so a store may cache such a blob anywhere and for any length of time.
-    - `get` of a name that was never put, was deleted, or was dropped by the store's own TTL returns None; where a cache
-      still has the bytes that the name is the digest of, it may return those. Never so for `MANIFEST`.
+    - `get` of a name that was never put or was deleted returns None; where a cache still has the bytes that the name is
+      the digest of, it may return those. Never so for `MANIFEST`.
     - Changes become durable together with the batch, or not at all. A store never sees two batches at once.
     """
 
@@ -31,8 +31,8 @@ class BlobStore(Protocol):
     def put(self, name: str, blob: pa.Buffer) -> None:
         """Store a blob; putting the same digest again is harmless."""
 
-    def delete(self, name: str) -> None:
-        """Forget a blob; deleting an unknown name is harmless."""
+    def delete(self, name: str, size: int) -> None:
+        """Forget a blob of `size` bytes; deleting an unknown name is harmless."""
 
 
 def digest(blob: pa.Buffer | bytes) -> str:
@@ -54,8 +54,8 @@ class MemoryStore:
         """Store a blob."""
         self._blobs[name] = blob
 
-    def delete(self, name: str) -> None:
-        """Forget a blob."""
+    def delete(self, name: str, size: int) -> None:  # noqa: ARG002 - the protocol's
+        """Forget a blob of `size` bytes."""
         self._blobs.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:

@@ -31,7 +31,7 @@ from service.run.topics import Connection
 from service.run.unmatched import DeadLetters, sides
 from service.spark.members import Member
 from service.spark.placement import placement
-from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
+from service.spark.processor import OperatorProcessor, over_shards
 
 Source = Callable[[Sequence[Inflow], Sequence[int]], DataFrame]
 """Makes the one source of all scans that feed a stage: their blocks, under the labels of the stage's shards."""
@@ -106,8 +106,7 @@ def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: 
         labels=labels,
         unmatched=job.unmatched,
     )
-    blocks = _united(of.inflows, own, job, source).groupBy("shard")
-    return blocks.transformWithStateInPandas(processor, EDGE_SCHEMA, "Append", "ProcessingTime")
+    return over_shards(_united(of.inflows, own, job, source), processor)
 
 
 def _source(

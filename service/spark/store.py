@@ -1,27 +1,28 @@
 """The blobs of arrangements in a MapState on RocksDB.
 
-State layout: one map per stage, from (arrangement, name, part) to (parts, size, codec, blob). Opening a map costs each
-task of each batch 24 ms, so all arrangements of a stage share one. A blob is compressed, because a byte costs far more
-on its way through Spark than under the compressor; `size` is its length before, `codec` is empty where it would not
-shrink. What then takes more than `PART_BYTES` is cut, and the first entry says into how many parts. Everything is
-written and rolled back with the batch by Spark.
+State layout: one map per stage, from a path `arrangement/name/part` to a value of bytes: a header that says how the
+blob is stored, and the blob or a part of it. Each of the two is a single column, and the map is the only one, because
+Spark compiles a plan for each map and column anew in every task: 24 ms for a map of three and four columns. A blob is
+compressed, because a byte costs far more on its way through Spark than under the compressor. What then takes more than
+`PART_BYTES` is cut, and every header says into how many parts. Everything is written and rolled back with the batch by
+Spark.
 
-The map has Spark's own TTL, also where no arrangement has one: whether a map has one is part of the checkpoint and
-could not be changed later, while how long it is may be. It is only a backstop for blobs that no batch touches any
-more, and as long as the longest TTL of the stage needs it. A blob holds no row written after the blob itself, so one
-that is older than its arrangement's TTL holds only expired rows; the margin keeps an arrangement from ever missing a
-blob that it would still want to read.
+The map has no TTL of Spark's. An arrangement lets go of what has expired in every batch of its shard, and knows its
+TTL as it is today; Spark would stamp each blob with the TTL of the day that it was written, and drop blobs that are
+still needed once somebody has raised it. And it would cost as much as everything else that a small batch asks of the
+state store.
 """
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from operators.store import MANIFEST, digest
 from service.spark.cache import RunCache
@@ -31,38 +32,24 @@ PART_BYTES = 4 << 20
 """The largest value that is put into RocksDB as one."""
 
 # Not as text, which Spark would parse anew in every task: 8 ms for a map.
-KEY_SCHEMA = StructType(
-    [StructField("arrangement", StringType()), StructField("name", StringType()), StructField("part", IntegerType())]
-)
-VALUE_SCHEMA = StructType(
-    [
-        StructField("parts", IntegerType()),
-        StructField("size", LongType()),
-        StructField("codec", StringType()),
-        StructField("blob", BinaryType()),
-    ]
-)
+KEY_SCHEMA = StructType([StructField("path", StringType())])
+VALUE_SCHEMA = StructType([StructField("blob", BinaryType())])
 
 MAP = "blobs"
 """What the map is called in Spark's state store."""
+
+_HEADER = struct.Struct("<?IQ")
+"""Whether the blob is compressed, into how many parts it was cut, and how many bytes it has when it is not."""
 
 _CODEC = "zstd"
 _LEVEL = 1
 _SMALL = 1 << 10
 """Blobs below this many bytes are stored as they are."""
 
-_DAY_MS = 24 * 3600 * 1000
-_FOREVER_MS = 1000 * 365 * _DAY_MS
 
-
-def backstop(ttl_ms: int | None) -> int:
-    """The TTL in ms that Spark enforces on the blobs of an arrangement whose rows live `ttl_ms`."""
-    return _FOREVER_MS if ttl_ms is None else 2 * ttl_ms + _DAY_MS
-
-
-def open_map(handle: StatefulProcessorHandle, ttls: Iterable[int | None]) -> MapState:
-    """The map in which the blobs of arrangements with these TTLs, in ms, lie."""
-    return handle.getMapState(MAP, KEY_SCHEMA, VALUE_SCHEMA, max(map(backstop, ttls)))
+def open_map(handle: StatefulProcessorHandle) -> MapState:
+    """The map in which the blobs of a stage lie."""
+    return handle.getMapState(MAP, KEY_SCHEMA, VALUE_SCHEMA)
 
 
 class SparkStore:
@@ -101,49 +88,48 @@ class SparkStore:
 
     def put(self, name: str, blob: pa.Buffer) -> None:
         """Store a blob."""
-        codec, packed = _pack(blob)
-        parts = max(1, -(-packed.size // PART_BYTES))
+        before = self.get(name) if name == MANIFEST else None
+        compressed, packed = _pack(blob)
+        parts = _parts(packed.size)
+        header = _HEADER.pack(compressed, parts, blob.size)
         with self._timed():
             for part in range(parts):
                 piece = packed[part * PART_BYTES : (part + 1) * PART_BYTES]
-                self._state.updateValue(self._key(name, part), (parts, blob.size, codec, piece.to_pybytes()))
+                self._state.updateValue(self._key(name, part), (header + piece.to_pybytes(),))
         if name == MANIFEST:
             self._manifest = blob
-            self._remove(name, start=parts)
+            if before is not None:
+                self._remove(name, range(parts, _parts(before.size)))
         else:
             self._cache.put(name, blob)
 
-    def delete(self, name: str) -> None:
-        """Forget a blob."""
+    def delete(self, name: str, size: int) -> None:
+        """Forget a blob of `size` bytes."""
         if name == MANIFEST:
             self._manifest = None
         else:
             self._cache.drop(name)
-        with self._timed():
-            self._state.removeKey(self._key(name, 0))
-        self._remove(name, start=1)
+        self._remove(name, range(_parts(size)))
 
     def _read(self, name: str) -> pa.Buffer | None:
         with self._timed():
             first = self._state.getValue(self._key(name, 0))
             if first is None:
                 return None
-            parts, size, codec, piece = first
-            rest = [self._state.getValue(self._key(name, part)) for part in range(1, parts)]
-        pieces = [piece, *(value[3] for value in rest if value is not None)]
+            compressed, parts, size = _HEADER.unpack_from(first[0])
+            others = [self._state.getValue(self._key(name, part)) for part in range(1, parts)]
+        pieces = [memoryview(value[0])[_HEADER.size :] for value in (first, *others) if value is not None]
         packed = pa.py_buffer(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        return pa.Codec(codec).decompress(packed, decompressed_size=size) if codec else packed
+        return pa.Codec(_CODEC).decompress(packed, decompressed_size=size) if compressed else packed
 
-    def _remove(self, name: str, start: int) -> None:
-        """Remove the parts of a blob from `start` on; the state store alone knows whether there are any."""
-        part = start
+    def _remove(self, name: str, parts: range) -> None:
+        """Remove these parts of a blob, where they are there."""
         with self._timed():
-            while self._state.containsKey(self._key(name, part)):
+            for part in parts:
                 self._state.removeKey(self._key(name, part))
-                part += 1
 
-    def _key(self, name: str, part: int) -> tuple[str, str, int]:
-        return self._arrangement, name, part
+    def _key(self, name: str, part: int) -> tuple[str]:
+        return (f"{self._arrangement}/{name}/{part}",)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -154,10 +140,15 @@ class SparkStore:
             self.seconds += time.perf_counter() - started
 
 
-def _pack(blob: pa.Buffer) -> tuple[str, pa.Buffer]:
-    """The codec and the bytes as which a blob is stored."""
+def _pack(blob: pa.Buffer) -> tuple[bool, pa.Buffer]:
+    """The bytes as which a blob is stored, and whether these are compressed."""
     if blob.size >= _SMALL:
         packed = pa.Codec(_CODEC, compression_level=_LEVEL).compress(blob)
         if packed.size < blob.size:
-            return _CODEC, packed
-    return "", blob
+            return True, packed
+    return False, blob
+
+
+def _parts(size: int) -> int:
+    """How many parts so many bytes take: as stored exactly, uncompressed at most."""
+    return max(1, -(-size // PART_BYTES))

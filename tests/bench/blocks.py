@@ -114,7 +114,7 @@ class Keep:
         names.append(digest(blob))
         store.put(names[-1], blob)
         if len(names) > self.kept:
-            store.delete(names.pop(0))
+            store.delete(names.pop(0), blob.size)
         store.put(MANIFEST, pa.py_buffer(" ".join(names).encode()))
         return Output(Rows.empty(), Changes.empty(), StateSize(len(changes), blob.size, len(names)))
 

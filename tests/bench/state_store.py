@@ -20,7 +20,7 @@ from operators.changes import Block
 from service.metrics import parse
 from service.spark.cache import CacheLimits
 from service.spark.placement import placement
-from service.spark.processor import EDGE_SCHEMA
+from service.spark.processor import over_shards
 from service.spark.session import session
 from tests.bench.blocks import BlockSource, Keep, block, nothing
 from tests.spark.running import alone
@@ -82,12 +82,9 @@ def measure(
     for key, value in settings.items():
         spark.conf.set(key, value)
     with tempfile.TemporaryDirectory() as folder:
+        source = spark.readStream.format("blocks")
         query = (
-            spark.readStream.format("blocks")
-            .options(rows=rows, shards=SHARDS, batches=batches)
-            .load()
-            .groupBy("shard")
-            .transformWithStateInPandas(processor, EDGE_SCHEMA, "Append", "ProcessingTime")
+            over_shards(source.options(rows=rows, shards=SHARDS, batches=batches).load(), processor)
             .writeStream.format("memory")
             .queryName("out")
             .option("checkpointLocation", folder)

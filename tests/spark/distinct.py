@@ -54,8 +54,8 @@ class Distinct:
         if name != old:
             store.put(name, blob)
             store.put(MANIFEST, pa.py_buffer(name.encode()))
-            if old:
-                store.delete(old)
+            if run is not None:
+                store.delete(old, run.size)
         gone, new = sorted(before - set(counts)), sorted(set(counts) - before)
         kind = np.array([RowKind.DELETE] * len(gone) + [RowKind.INSERT] * len(new), np.int8)
         rows = Rows(kind, np.full(len(kind), int(changes.seq.max()), np.int64), binary(gone + new))

@@ -18,7 +18,7 @@ from operators.changes import Block, Changes
 from operators.operator import Operator
 from service.spark.members import Calc, Member, Wrap
 from service.spark.placement import placement
-from service.spark.processor import EDGE_SCHEMA, OperatorProcessor
+from service.spark.processor import EDGE_SCHEMA, OperatorProcessor, over_shards
 
 Batch = Mapping[int, Sequence[Block]]
 """The blocks of one batch by shard number."""
@@ -71,12 +71,9 @@ class Query:
 
     def _run(self) -> None:
         """Run until Spark says that all is done, which after a failed batch is the case with that batch alone."""
+        source = self.spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1)
         query = (
-            self.spark.readStream.schema(EDGE_SCHEMA)
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(self.folder / "source"))
-            .groupBy("shard")
-            .transformWithStateInPandas(self.processor, EDGE_SCHEMA, "Append", "ProcessingTime")
+            over_shards(source.parquet(str(self.folder / "source")), self.processor)
             .writeStream.foreachBatch(self._collect)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)

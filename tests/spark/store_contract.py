@@ -41,7 +41,7 @@ def delete(*blobs: pa.Buffer) -> Step:
 
     def step(store: BlobStore, _: bool) -> None:
         for blob in blobs:
-            store.delete(digest(blob))
+            store.delete(digest(blob), blob.size)
 
     return step
 
@@ -85,9 +85,13 @@ def replace(blob: pa.Buffer) -> Step:
     return step
 
 
-def forget(store: BlobStore, _: bool) -> None:
-    """Delete the manifest."""
-    store.delete(MANIFEST)
+def forget(blob: pa.Buffer) -> Step:
+    """Delete the manifest, which is this one."""
+
+    def step(store: BlobStore, _: bool) -> None:
+        store.delete(MANIFEST, blob.size)
+
+    return step
 
 
 def all_of(*steps: Step) -> Step:
@@ -122,7 +126,7 @@ CHECKS: Mapping[str, tuple[Step, ...]] = {
         manifest(EMPTY),
     ),
     "a large manifest shrinks": (replace(NOISE), all_of(manifest(NOISE), replace(SMALL)), manifest(SMALL)),
-    "a manifest is deleted": (replace(NOISE), all_of(forget, manifest(None)), manifest(None)),
+    "a manifest is deleted": (replace(NOISE), all_of(forget(NOISE), manifest(None)), manifest(None)),
 }
 
 

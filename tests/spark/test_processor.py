@@ -52,12 +52,12 @@ class Running:
     ) -> None:
         given = members or [Member("distinct", Distinct(), by_payload, wrap=wrap)]
         processor = OperatorProcessor(given, shards=shards, labels=labels, limits=CacheLimits(0, 0), **options)
-        self._tester = TwsTester(pickle.loads(pickle.dumps(processor)), timeMode="ProcessingTime")
-        self._tester.setProcessingTime(1000)
+        self._tester = TwsTester(pickle.loads(pickle.dumps(processor)))
 
     def batch(self, *blocks: Block, label: int = 0) -> list[tuple[int, Block]]:
         """The blocks that a batch of one shard gives."""
-        frame = pd.DataFrame({"shard": [label] * len(blocks), "block": [block.to_bytes() for block in blocks]})
+        content = [block.to_bytes() for block in blocks]
+        frame = pd.DataFrame({"shard": [label] * len(blocks), "block": content, "now": [1000] * len(blocks)})
         out = self._tester.testInPandas(label, frame)
         return [(shard, Block.from_bytes(block)) for shard, block in zip(out["shard"], out["block"], strict=True)]
 

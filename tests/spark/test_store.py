@@ -11,7 +11,7 @@ from operators.changes import Block
 from operators.store import MemoryStore, digest
 from service.spark.cache import CacheLimits, RunCache
 from service.spark.errors import StateDamagedError
-from service.spark.store import SparkStore, backstop, open_map
+from service.spark.store import SparkStore, open_map
 from tests.spark.distinct import by_payload, changes
 from tests.spark.running import Query, alone
 from tests.spark.store_contract import CHECKS, NOISE, SMALL, RunChecks
@@ -84,14 +84,14 @@ class Nothing(StatefulProcessor):
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> tuple[SparkStore, dict[tuple[str, str, int], tuple[int, int, str, bytes]], RunCache]:
+def parts(tmp_path: Path) -> tuple[SparkStore, dict[tuple[str], tuple[bytes]], RunCache]:
     """A store over Spark's in-memory double of a map, the map's content, and the store's cache."""
-    tester = TwsTester(Nothing(), timeMode="ProcessingTime")
+    tester = TwsTester(Nothing())
     tester.handle.setGroupingKey(1)
-    state = open_map(tester.handle, [None])
+    state = open_map(tester.handle)
     cache = RunCache(tmp_path, CacheLimits())
-    state.updateValue(("rows", "first", 0), (1, 0, "", b""))
-    state.removeKey(("rows", "first", 0))
+    state.updateValue(("first",), (b"",))
+    state.removeKey(("first",))
     return SparkStore(state, "rows", cache), state.state[1], cache
 
 
@@ -114,7 +114,8 @@ def test_other_bytes_in_the_state_store_are_noticed(parts: tuple) -> None:
     store, content, cache = parts
     store.put(digest(SMALL), SMALL)
     cache.drop(digest(SMALL))
-    content["rows", digest(SMALL), 0] = (1, 3, "", b"bad")
+    (path,) = content
+    content[path] = (content[path][0][: -SMALL.size] + b"bad",)
     with pytest.raises(StateDamagedError, match="restore the checkpoint"):
         store.get(digest(SMALL))
 
@@ -124,21 +125,14 @@ def test_large_blobs_leave_no_part_behind(parts: tuple) -> None:
     store, content, _ = parts
     store.put(digest(NOISE), NOISE)
     assert len(content) > 1
-    store.delete(digest(NOISE))
+    store.delete(digest(NOISE), NOISE.size)
     assert not content
-
-
-@pytest.mark.parametrize("ttl", [1, 60_000, 90 * 24 * 3_600_000])
-def test_the_backstop_is_later_than_the_ttl(ttl: int) -> None:
-    """Spark's own TTL never takes a blob that an arrangement may still read."""
-    assert backstop(ttl) > ttl + 3_600_000
-    assert backstop(None) > 100 * 365 * 24 * 3_600_000
 
 
 def open_state(content: dict) -> object:
     """Another handle on a map's content, as the next batch gets it."""
-    tester = TwsTester(Nothing(), timeMode="ProcessingTime")
+    tester = TwsTester(Nothing())
     tester.handle.setGroupingKey(1)
-    state = open_map(tester.handle, [None])
+    state = open_map(tester.handle)
     state.state[1] = content
     return state

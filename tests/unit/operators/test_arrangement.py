@@ -114,12 +114,19 @@ def test_a_row_is_invisible_from_written_at_plus_ttl_on() -> None:
     assert rows(store, ttl_ms=10, now=110) == []
 
 
+def test_a_ttl_may_be_raised() -> None:
+    """A row lives by the TTL of the day on which it is looked up, not of the one on which it was written."""
+    store = MemoryStore()
+    put(store, entries([b"a"], written_at=0), ttl_ms=10, now=0)
+    assert rows(store, ttl_ms=100, now=50) == [b"a"]
+
+
 def test_expired_segments_are_dropped_unread() -> None:
-    """A store that has dropped an expired segment by itself is no error, and the manifest goes with the last one."""
+    """That their blobs cannot be had is no error, and the manifest goes with the last one."""
     store = MemoryStore()
     put(store, entries([b"a"], written_at=0), ttl_ms=10, now=0)
     for name in set(store) - {MANIFEST}:
-        store.delete(name)
+        store.delete(name, 0)
     put(store, ttl_ms=10, now=10)
     assert list(store) == []
 
@@ -141,7 +148,7 @@ def test_a_missing_segment_that_has_not_expired_is_an_error_that_names_it() -> N
     store = MemoryStore()
     put(store, entries([b"a"]))
     (name,) = set(store) - {MANIFEST}
-    store.delete(name)
+    store.delete(name, 0)
     with pytest.raises(StateLost, match=name) as error:
         rows(store)
     assert (error.value.arrangement, error.value.blob) == ("rows", name)
