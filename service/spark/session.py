@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - Hadoop's file systems are to be had through Spark's gateway only
 """The Spark session that a job runs in.
 
 Everything a job relies on is set here and nowhere else. What was measured is in the commit that set it; what only
@@ -15,6 +16,7 @@ import zipfile
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkRuntimeError
@@ -38,14 +40,15 @@ _SETTINGS: Mapping[str, str] = {
     f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
     f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": "512",
-    # Without this Spark runs empty batches without end, because the time mode is processing time.
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     # How often an idle query asks for new data. Every 10 ms, Spark's default, takes 14 % of a core.
     "spark.sql.streaming.pollingDelay": "50",
     # An edge has few rows, each of which is a block: compiling a plan for them costs more than it ever saves.
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Over TCP a task's first block waits 40 ms for the acknowledgement of what went before it.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -104,7 +107,9 @@ def session(
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {java}, which must be Java 17 or newer: {error}") from None
-    if not local:
+    if local:
+        _write_plainly(spark)
+    else:
         _ship(spark)
     return spark
 
@@ -123,6 +128,17 @@ def _java() -> str:
 
 def _on_disk(checkpoint: str) -> bool:
     return urlsplit(checkpoint).scheme in {"", "file"}
+
+
+def _write_plainly(spark: SparkSession) -> None:
+    """Leave out Hadoop's file of checksums beside each file on the local disk.
+
+    Hadoop starts a process, `chmod`, for each of them, which took a twentieth of a small batch. What RocksDB keeps
+    has checksums of its own: change logs in their compression, snapshots as zip files.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop).setWriteChecksum(False)
 
 
 def _logging() -> Path:

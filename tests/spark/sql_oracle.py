@@ -27,6 +27,8 @@ AT_ONCE = 40
 def frame_of(spark: SparkSession, table: Record, columns: Mapping[str, list[Any]]) -> DataFrame:
     """The columns in Spark, and the number of each row."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
+    # As users of Spark know it: without, LEVENSHTEIN makes -1 of a threshold that is NULL.
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
     types = "row INT, " + ", ".join(f"{field.name} {field.type.sql}" for field in table.fields)
     return spark.createDataFrame([(row, *rest) for row, rest in enumerate(zip(*columns.values(), strict=True))], types)
 
