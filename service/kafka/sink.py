@@ -18,6 +18,7 @@ from service.kafka.spec import SinkSpec, from_option
 from service.kafka.writer_process import write_there
 from service.kafka.writing import Counted, write
 from service.metrics import add
+from service.spark.collector import freeze_what_stays
 
 SINK = "rowkind-kafka-sink"
 """The format's name for `writeStream`."""
@@ -53,6 +54,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Net the blocks and write them, exactly once or at least once as the sink says. Raises a ChangelogError."""
+        freeze_what_stays("write")
         blocks = [value.as_buffer() for batch in iterator for value in batch.column("block")]
         write_them = write_there if self._spec.transactions else write
         return Written(write_them(self._spec, attempt.current(), blocks))

@@ -18,6 +18,7 @@ from service.kafka.offsets import Offset, Range
 from service.kafka.planning import Planner
 from service.kafka.reading import worker_reading
 from service.kafka.spec import OPTION, SourceSpec, from_option
+from service.spark.collector import freeze_what_stays
 
 SOURCE = "rowkind-kafka"
 """The format's name for `spark.readStream`."""
@@ -87,6 +88,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The blocks of one task, as they are made."""
         assert isinstance(partition, ReadTask), "partitions are this reader's own"
+        freeze_what_stays("read")
         for label, block in worker_reading(self._option).blocks(partition.ranges):
             columns = [pa.array([label], pa.int32()), pa.array([block.to_bytes()], pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, schema=EDGE)

@@ -25,6 +25,7 @@ from operators.changes import Block, Changes, Counters, RowKind, constant
 from service.metrics import add
 from service.spark.blocks import Tally, cut
 from service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
+from service.spark.collector import freeze_what_stays
 from service.spark.errors import UnmatchedRetractionError
 from service.spark.members import Member, addressed
 from service.spark.store import SparkStore, open_map
@@ -83,6 +84,7 @@ class OperatorProcessor(StatefulProcessor):
         timerValues: object,  # noqa: ARG002, N803 -- Spark's name
     ) -> Iterator[pd.DataFrame]:
         """Apply one batch of one shard and put out its blocks."""
+        freeze_what_stays("operator")
         frames = list(rows)
         blocks = [Block.from_bytes(value) for frame in frames for value in frame["block"]]
         for shard, block in self.apply(key[0] % self._shards, blocks, int(frames[0]["now"].iloc[0])):
