@@ -34,6 +34,7 @@ class KafkaSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: ARG002, N802 - Spark's
         """The writer."""
+        freeze_what_stays("plan")
         spec = from_option(self.options)
         assert isinstance(spec, SinkSpec), "the option holds a sink's spec"
         return KafkaStreamWriter(spec)
@@ -61,6 +62,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Report the batch, on the driver."""
+        freeze_what_stays("commit")
         counters: dict[str, float] = {}
         for message in messages:
             if isinstance(message, Written):
