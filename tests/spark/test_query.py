@@ -157,6 +157,21 @@ def test_rows_that_all_went_leave_nothing_in_the_state_store(spark: SparkSession
     assert stored(spark, tmp_path) == 2
 
 
+def test_a_checkpoint_on_a_local_disk_needs_no_checksum_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark writes none beside its files, and yet notices a byte of the state that has changed on the disk."""
+    running = query(spark, tmp_path)
+    running.add(*({0: [Block(changes(*(("+I", f"row {i} {j}") for j in range(100))))]} for i in range(3)))
+    running.run()
+    assert not list((tmp_path / "checkpoint").rglob("*.crc"))
+    log = max((tmp_path / "checkpoint" / "state").rglob("3.changelog"), key=lambda path: path.stat().st_size)
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    running.add({0: [Block(changes(("+I", "more")))]})
+    with pytest.raises(StreamingQueryException, match="corrupt"):
+        running.run()
+
+
 def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(spark: SparkSession, tmp_path: Path) -> None:
     """The message of a failure in a worker comes out of the query's exception as it was raised."""
     running = query(spark, tmp_path, unmatched="fail")

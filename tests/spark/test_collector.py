@@ -1,0 +1,24 @@
+"""The collector of cycles in Python workers."""
+
+from __future__ import annotations
+
+import gc
+
+from service.spark.collector import freeze_what_stays
+
+
+def test_what_a_worker_has_after_its_first_task_is_frozen_once() -> None:
+    """Not what the first task finds, and not what later ones make."""
+    before = gc.get_freeze_count()
+    try:
+        freeze_what_stays("test")
+        assert gc.get_freeze_count() == before
+        freeze_what_stays("test")
+        frozen = gc.get_freeze_count()
+        assert frozen > before + 10_000
+        later = [[number] for number in range(1000)]
+        freeze_what_stays("test")
+        assert gc.get_freeze_count() == frozen
+        assert len(later) == 1000
+    finally:
+        gc.unfreeze()
