@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 _NOISE = (
@@ -43,8 +43,27 @@ def quiet_stderr() -> Iterator[None]:
 def _relay(source: int, screen: int) -> None:
     noise = False
     with os.fdopen(source, "rb") as lines, os.fdopen(screen, "wb", buffering=0) as out:
-        for line in lines:
+        for line in _without_lost_connections(lines):
             # Some notices come with an empty line.
             noise = line.startswith(_NOISE) or (noise and not line.strip())
             if not noise:
                 out.write(line)
+
+
+def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines but for tracebacks of pyspark's daemon whose task was called off while it worked.
+
+    Every failed batch has some, beside the failure itself. Only a traceback's last line is not indented.
+    """
+    traceback: list[bytes] = []
+    for line in lines:
+        if traceback or line.startswith(b"Traceback (most recent call last):"):
+            traceback.append(line)
+            if len(traceback) == 1 or line.startswith(b" "):
+                continue
+            if not (line.startswith(b"BrokenPipeError:") and b"pyspark/daemon.py" in traceback[1]):
+                yield from traceback
+            traceback = []
+        else:
+            yield line
+    yield from traceback

@@ -1,0 +1,43 @@
+"""What is kept off the user's screen, and what is not."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+
+import pytest
+
+from service.spark.quiet import quiet_stderr
+
+LOST = """Traceback (most recent call last):
+  File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
+    code = worker(sock, authenticated)
+  File "/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+OTHERS = """Traceback (most recent call last):
+  File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
+MemoryError
+Traceback (most recent call last):
+  File "/lib/mine.py", line 1, in <module>
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("one\nPicked up JDK_JAVA_OPTIONS: -X\ntwo\n", "one\ntwo\n"),
+        (f"one\n{LOST}{LOST}two\n", "one\ntwo\n"),
+        (f"{LOST}{OTHERS}", OTHERS),
+        ("Traceback (most recent call last):\n  cut", "Traceback (most recent call last):\n  cut"),
+    ],
+)
+def test_only_the_known_notices_are_left_out(said: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A worker whose task was called off says so in a traceback; any other traceback is shown, whole."""
+    before = set(threading.enumerate())
+    with quiet_stderr():
+        subprocess.run(["sh", "-c", 'printf %s "$0" >&2', said], check=True)
+    for relay in set(threading.enumerate()) - before:
+        relay.join(10)
+    assert capfd.readouterr().err == shown
