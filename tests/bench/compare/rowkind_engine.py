@@ -19,7 +19,7 @@ from tests.bench.compare.queries import Query
 from tests.bench.compare.workload import TABLES, Variant
 
 _JOB = """
-job: bench
+job: "{sink}"
 kafka: {{bootstrap.servers: "{servers}"}}
 registry: {{folder: {schemas}}}
 checkpoint: {folder}/checkpoint
