@@ -75,6 +75,7 @@ class OperatorProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the map of the stage; Spark calls this at the start of every task."""
+        freeze_what_stays("operator")
         self._map = open_map(handle)
 
     def handleInputRows(  # noqa: N802 -- Spark's name
@@ -84,7 +85,6 @@ class OperatorProcessor(StatefulProcessor):
         timerValues: object,  # noqa: ARG002, N803 -- Spark's name
     ) -> Iterator[pd.DataFrame]:
         """Apply one batch of one shard and put out its blocks."""
-        freeze_what_stays("operator")
         frames = list(rows)
         blocks = [Block.from_bytes(value) for frame in frames for value in frame["block"]]
         for shard, block in self.apply(key[0] % self._shards, blocks, int(frames[0]["now"].iloc[0])):
