@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from avro.registry import ConfluentRegistry, FolderRegistry, Registry
+from avro.registry import FolderRegistry, Registry
 from service.job.errors import JobError, Problem
 from service.job.model import Job
 
@@ -17,4 +17,7 @@ def open_registry(job: Job) -> Registry:
         raise JobError(str(job.file), [Problem(1, "", text)])
     if "folder" in settings:
         return FolderRegistry(job.file.parent / settings["folder"])
+    # Its client takes a while to load, which a job with a folder need not wait for.
+    from avro.confluent_registry import ConfluentRegistry  # noqa: PLC0415
+
     return ConfluentRegistry(dict(settings))

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
@@ -41,7 +40,7 @@ def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
     replay sees the same. In its time mode Spark would set up timers in every task that nobody uses, 7 ms each.
     """
     dated = blocks.withColumn("now", F.unix_millis(F.current_timestamp()))
-    return dated.groupBy("shard").transformWithStateInPandas(processor, EDGE_SCHEMA, "Append", "None")
+    return dated.groupBy("shard").transformWithState(processor, EDGE_SCHEMA, "Append", "None")
 
 
 class OperatorProcessor(StatefulProcessor):
@@ -81,14 +80,14 @@ class OperatorProcessor(StatefulProcessor):
     def handleInputRows(  # noqa: N802 -- Spark's name
         self,
         key: Any,
-        rows: Iterator[Any],
+        rows: Iterator[Row],
         timerValues: object,  # noqa: ARG002, N803 -- Spark's name
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Row]:
         """Apply one batch of one shard and put out its blocks."""
-        frames = list(rows)
-        blocks = [Block.from_bytes(value) for frame in frames for value in frame["block"]]
-        for shard, block in self.apply(key[0] % self._shards, blocks, int(frames[0]["now"].iloc[0])):
-            yield pd.DataFrame({"shard": np.array([shard], np.int32), "block": [block.to_bytes()]})
+        taken = list(rows)
+        blocks = [Block.from_bytes(row.block) for row in taken]
+        for shard, block in self.apply(key[0] % self._shards, blocks, taken[0].now):
+            yield Row(shard=shard, block=block.to_bytes())
 
     def apply(self, shard: int, blocks: Sequence[Block], now: int) -> Iterator[tuple[int, Block]]:
         """The blocks that one batch of shard number `shard` gives, each with the label that it goes to.

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from avro.confluent_registry import ConfluentRegistry
 from avro.errors import RegistryUnreachableError
 from avro.framing import VALUE_HEADER
-from avro.registry import ConfluentRegistry, identify
+from avro.registry import identify
 from avro.schema import Record
 from service.kafka.errors import UndecodableRowError
 from service.kafka.row_kind import PRESETS

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from operators.changes import Block, Changes, RowKind, Rows, binary
@@ -56,10 +56,8 @@ class Running:
 
     def batch(self, *blocks: Block, label: int = 0) -> list[tuple[int, Block]]:
         """The blocks that a batch of one shard gives."""
-        content = [block.to_bytes() for block in blocks]
-        frame = pd.DataFrame({"shard": [label] * len(blocks), "block": content, "now": [1000] * len(blocks)})
-        out = self._tester.testInPandas(label, frame)
-        return [(shard, Block.from_bytes(block)) for shard, block in zip(out["shard"], out["block"], strict=True)]
+        rows = [Row(shard=label, block=block.to_bytes(), now=1000) for block in blocks]
+        return [(row.shard, Block.from_bytes(row.block)) for row in self._tester.test(label, rows)]
 
 
 def test_blocks_of_a_shard_are_one_batch() -> None:

@@ -15,7 +15,7 @@ FORBIDDEN = {
     "avro": ("operators", "service", *OUTSIDE),
     "service": ("tests",),
 }
-ALLOWED = {("avro/registry.py", "confluent_kafka.schema_registry")}
+ALLOWED = {("avro/confluent_registry.py", "confluent_kafka.schema_registry")}
 """The registry's client is Confluent's own."""
 
 

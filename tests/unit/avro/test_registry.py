@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
 
+from avro.confluent_registry import ConfluentRegistry
 from avro.errors import (
     IncompatibleSchemaError,
     RegistryError,
@@ -20,7 +21,7 @@ from avro.errors import (
     UnknownSchemaError,
     UnknownSubjectError,
 )
-from avro.registry import ConfluentRegistry, FolderRegistry, Registry, identify
+from avro.registry import FolderRegistry, Registry, identify
 from avro.schema import Field, Record, Type
 
 ORDERS = Record.of({"order_id": "BIGINT NOT NULL", "amount": "DECIMAL(10,2)"}, name="Order")
