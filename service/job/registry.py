@@ -17,7 +17,6 @@ def open_registry(job: Job) -> Registry:
         raise JobError(str(job.file), [Problem(1, "", text)])
     if "folder" in settings:
         return FolderRegistry(job.file.parent / settings["folder"])
-    # Its client takes a while to load, which a job with a folder need not wait for.
-    from avro.confluent_registry import ConfluentRegistry  # noqa: PLC0415
+    from avro.confluent_registry import ConfluentRegistry  # noqa: PLC0415 -- slow to load, and not for a folder
 
     return ConfluentRegistry(dict(settings))
