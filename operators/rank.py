@@ -1,8 +1,9 @@
 """Rank: the rows of each partition whose ROW_NUMBER, RANK or DENSE_RANK lies in a range, with the number or without.
 
 Maintains, of the multiset of its input's rows, those with first <= number <= last, counted per partition in the order
-of the order key. Equal order keys: ROW_NUMBER puts the earlier arrival first (by seq, then by payload), the other two
-give equal numbers. One arrangement, "rows", in layout *ordered*: rows by partition and order key.
+of the order key. Equal order keys: ROW_NUMBER puts the earlier arrival first (by seq, then by payload) or, told so by
+`ties`, the later one; the other two give equal numbers. One arrangement, "rows", in layout *ordered*: rows by partition
+and order key. A deduplication is ROW_NUMBER 1: the first or the last row by a time, or by arrival where all are ties.
 
 The walk. Changes are resolved to rows that come and go; what else of the touched partitions matters is looked up; the
 rows are put in order once and numbered twice, without those that come and without those that go; the difference is

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changes import Changes, RowKind
-from operators.deduplicate import Deduplicate, DeduplicateSpec
 from operators.hashing import hash64
 from operators.operator import Operator
 from operators.rank import Rank, RankSpec
@@ -50,12 +49,13 @@ def main() -> None:
         _queue(max(SIZES), arguments.batch, profile)
     if arguments.only != "retraction":
         top = RankSpec("row_number", 1, 3, "append")
-        for name, operator, descending in (
-            ("Top-3, random order", Rank(top), False),
-            ("keep-last by event time", Deduplicate(DeduplicateSpec("last", "append")), True),
+        last = RankSpec("row_number", 1, 1, "append", ties="latest first")
+        for name, spec, descending in (
+            ("Top-3, random order", top, False),
+            ("keep-last by event time", last, True),
         ):
             batches = _arrivals(arguments.rows, arguments.batch, descending=descending)
-            _append(name, operator, batches, profile)
+            _append(name, Rank(spec), batches, profile)
     if profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(30)
 

@@ -17,13 +17,13 @@ from operators.accumulators import Call
 from operators.aggregate import Aggregate
 from operators.aggregate_spec import AggregateSpec
 from operators.changes import Changes, RowKind, binary
-from operators.deduplicate import Deduplicate, DeduplicateSpec
 from operators.hashing import hash64
 from operators.join import Join, JoinSpec, Side
 from operators.normalize import Normalize
 from operators.operator import Operator
 from operators.packed_columns import fixed_width
 from operators.rank import Rank, RankSpec
+from operators.rank_rows import Ties
 from operators.semi_join import NOT_EMPTY, SemiJoin, SemiJoinKind, SemiJoinSpec
 
 BIGINT = pa.int64()
@@ -144,8 +144,10 @@ def _semi_join(kind: SemiJoinKind) -> Scenario:
     return Scenario(f"{kind} join", SemiJoin(SemiJoinSpec(kind, UNIQUE, UNIQUE)), 1, sides=2, sub="number")
 
 
-def _rank(name: str, last: int, strategy: Literal["append", "retract"], rows_of_key: int) -> Scenario:
-    operator = Rank(RankSpec("row_number", 1, last, strategy))
+def _rank(
+    name: str, last: int, strategy: Literal["append", "retract"], rows_of_key: int, ties: Ties = "earliest first"
+) -> Scenario:
+    operator = Rank(RankSpec("row_number", 1, last, strategy, ties=ties))
     return Scenario(name, operator, rows_of_key, sub="order", updates=strategy == "retract")
 
 
@@ -159,10 +161,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     _semi_join("null-aware anti"),
     _rank("rank, top 3 of 10, append", 3, "append", 10),
     _rank("rank, top 10 of 100, retract", 10, "retract", 100),
-    Scenario(
-        "deduplicate, last, append", Deduplicate(DeduplicateSpec("last", "append")), 10, sub="order", updates=False
-    ),
-    Scenario("deduplicate, last, retract", Deduplicate(DeduplicateSpec("last", "retract")), 10, sub="order"),
+    _rank("deduplicate, last, append", 1, "append", 10, "latest first"),
+    _rank("deduplicate, last, retract", 1, "retract", 10, "latest first"),
     _aggregate("aggregate, count and sum", Call("count", BIGINT), Call("sum", BIGINT, "value", BIGINT)),
     _aggregate("aggregate, min and max", Call("min", BIGINT, "value", BIGINT), Call("max", BIGINT, "value", BIGINT)),
     _aggregate("aggregate, count distinct", Call("count", BIGINT, "value", BIGINT, distinct=True)),

@@ -10,11 +10,10 @@ from typing import Literal, get_args
 
 from operators.arrangement import Layout
 from operators.changes import Changes, RowKind
-from operators.deduplicate import Deduplicate, DeduplicateSpec
 from operators.join import Join, JoinKind, JoinSpec, Side
 from operators.operator import Operator
 from operators.rank import Rank, RankSpec, Strategy
-from operators.rank_rows import RankFunction
+from operators.rank_rows import RankFunction, Ties
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
@@ -138,10 +137,11 @@ def _rank(function: RankFunction, strategy: Strategy, *, with_number: bool) -> R
 
 
 def _deduplicate(keep: Literal["first", "last"], strategy: Literal["append", "retract"], *, by_time: bool) -> Subject:
-    spec = DeduplicateSpec(keep, strategy, by_seq=True)
+    ties: Ties = "earliest first" if keep == "first" else "latest first"
+    spec = RankSpec("row_number", 1, 1, strategy, ties=ties, by_seq=True)
     of = RankInput("multiset", by_seq=True, descending=keep == "last", ordered=by_time)
     name = f"deduplicate, {keep} by {'time' if by_time else 'arrival'} of {strategy}"
-    return RankSubject(name, Deduplicate(spec), (of,), RankSpec("row_number", 1, 1, strategy))
+    return RankSubject(name, Rank(spec), (of,), spec)
 
 
 _FUNCTIONS: tuple[RankFunction, ...] = ("row_number", "rank", "dense_rank")

@@ -16,7 +16,6 @@ import pytest
 from operators import merging
 from operators.aggregate import Aggregate
 from operators.changes import RowKind
-from operators.deduplicate import Deduplicate
 from operators.join import Join
 from operators.manifest import Manifest
 from operators.normalize import Normalize
@@ -67,8 +66,6 @@ def with_ttl(operator: Operator) -> Operator:
             return Normalize(replace(side, ttl_ms=TTL))
         case Rank(spec):
             return Rank(replace(spec, ttl_ms=TTL))
-        case Deduplicate(spec):
-            return Deduplicate(replace(spec, ttl_ms=TTL))
         case Aggregate(spec):
             return Aggregate(replace(spec, ttl_ms=TTL))
     raise AssertionError(f"{operator} is not known here")

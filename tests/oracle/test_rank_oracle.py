@@ -20,10 +20,9 @@ import pyarrow as pa
 import pytest
 
 from operators import merging, rank, segment, top_reading
-from operators.deduplicate import Deduplicate, DeduplicateSpec
 from operators.operator import Operator
 from operators.rank import Rank, RankSpec, Strategy
-from operators.rank_rows import RankFunction
+from operators.rank_rows import RankFunction, Ties
 from operators.store import MemoryStore
 from tests import changelogs
 from tests.changelogs import Row, fold, net, show
@@ -111,11 +110,9 @@ def test_the_deduplication_is_what_sql_says_after_every_batch(
     def case(generator: random.Random) -> Case:
         by_time = generator.random() < 0.7
         of = _random_input(generator, strategy, ordered=by_time, descending=keep == "last")
-        assert keep in ("first", "last")
-        assert strategy != "improving"
-        spec = DeduplicateSpec("last" if keep == "last" else "first", strategy, by_seq=of.by_seq)
-        definition = RankSpec("row_number", 1, 1, strategy, ties="latest first" if keep == "last" else "earliest first")
-        return Case(Deduplicate(spec), of, definition)
+        ties: Ties = "latest first" if keep == "last" else "earliest first"
+        spec = RankSpec("row_number", 1, 1, strategy, ties=ties, by_seq=of.by_seq)
+        return Case(Rank(spec), of, spec)
 
     _run(database, monkeypatch, f"{keep}, {strategy}", DEDUPLICATIONS_EACH, case)
 

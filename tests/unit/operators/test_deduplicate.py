@@ -1,4 +1,4 @@
-"""Deduplicate, case by case; rows are (id, key, time)."""
+"""Deduplication, a rank of ROW_NUMBER 1, case by case; rows are (id, key, time)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Literal
 import pytest
 
 from operators.changes import RowKind
-from operators.deduplicate import Deduplicate, DeduplicateSpec
 from operators.manifest import Manifest
+from operators.rank import Rank, RankSpec
+from operators.rank_rows import Ties
 from operators.store import MANIFEST, MemoryStore
 from tests.changelogs import Change, Row, unpack
 from tests.oracle.ranked import RankInput
@@ -24,7 +25,8 @@ class Keys:
     ) -> None:
         self.store = MemoryStore()
         self._of = RankInput("multiset", by_seq=True, descending=keep == "last", ordered=by_time)
-        self._operator, self._seq = Deduplicate(DeduplicateSpec(keep, rows, by_seq=True)), 0
+        ties: Ties = "earliest first" if keep == "first" else "latest first"
+        self._operator, self._seq = Rank(RankSpec("row_number", 1, 1, rows, ties=ties, by_seq=True)), 0
 
     def take(self, *rows: Row, kind: RowKind = RowKind.INSERT) -> list[Signed]:
         """Apply these changes of one kind as one batch."""
@@ -115,4 +117,4 @@ def test_when_the_kept_row_is_retracted_the_next_takes_its_place() -> None:
 
 def test_its_state_is_named_and_lives_as_long_as_the_spec_says() -> None:
     """There is one arrangement, with the TTL of the input."""
-    assert Deduplicate(DeduplicateSpec("last", "append", ttl_ms=5)).arrangements == {"rows": 5}
+    assert Rank(RankSpec("row_number", 1, 1, "append", ttl_ms=5)).arrangements == {"rows": 5}
