@@ -13,11 +13,11 @@ from operators.changes import Changes, RowKind
 from operators.join import Join, JoinKind, JoinSpec, Side
 from operators.operator import Operator
 from operators.rank import Rank, RankSpec, Strategy
-from operators.rank_rows import RankFunction, Ties
+from operators.rank_rows import RankFunction
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
-from tests.oracle.ranked import RankInput, changelog, identity, numbered
+from tests.oracle.ranked import RankInput, changelog, deduplication, identity, numbered
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,7 @@ def _rank(function: RankFunction, strategy: Strategy, *, with_number: bool) -> R
 
 
 def _deduplicate(keep: Literal["first", "last"], strategy: Literal["append", "retract"], *, by_time: bool) -> Subject:
-    ties: Ties = "earliest first" if keep == "first" else "latest first"
-    spec = RankSpec("row_number", 1, 1, strategy, ties=ties, by_seq=True)
+    spec = deduplication(keep, strategy)
     of = RankInput("multiset", by_seq=True, descending=keep == "last", ordered=by_time)
     name = f"deduplicate, {keep} by {'time' if by_time else 'arrival'} of {strategy}"
     return RankSubject(name, Rank(spec), (of,), spec)

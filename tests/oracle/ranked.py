@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -69,6 +70,18 @@ def numbered(payloads: pa.BinaryArray, numbers: Int64s) -> pa.BinaryArray:
 def identity(payloads: pa.BinaryArray) -> pa.BinaryArray:
     """The id of each row, which is its unique key."""
     return binary(pack(unpack(payload)[:1]) for payload in payloads.to_pylist())
+
+
+def deduplication(
+    keep: Literal["first", "last"],
+    strategy: Literal["append", "retract"],
+    *,
+    by_seq: bool = True,
+    ttl_ms: int | None = None,
+) -> RankSpec:
+    """The rank that keeps the first or the last row of each key."""
+    ties: Ties = "earliest first" if keep == "first" else "latest first"
+    return RankSpec("row_number", 1, 1, strategy, ties=ties, by_seq=by_seq, ttl_ms=ttl_ms)
 
 
 def changelog(rank: RankSpec, of: Input, seed: str, batches: int, changes: int) -> Batches:

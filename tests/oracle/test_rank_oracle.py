@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import duckdb
 import pyarrow as pa
@@ -22,14 +23,14 @@ import pytest
 from operators import merging, rank, segment, top_reading
 from operators.operator import Operator
 from operators.rank import Rank, RankSpec, Strategy
-from operators.rank_rows import RankFunction, Ties
+from operators.rank_rows import RankFunction
 from operators.store import MemoryStore
 from tests import changelogs
 from tests.changelogs import Row, fold, net, show
 from tests.oracle.findings import finding, operating, views_differ
 from tests.oracle.inputs import Batches, shrink
 from tests.oracle.naive_join import NaiveSide
-from tests.oracle.ranked import RankInput, changelog, identity, numbered
+from tests.oracle.ranked import RankInput, changelog, deduplication, identity, numbered
 
 CASES_EACH = 75
 DEDUPLICATIONS_EACH = 130
@@ -103,15 +104,17 @@ def test_the_rank_is_what_sql_says_after_every_batch(
 @pytest.mark.parametrize("strategy", ["append", "retract"])
 @pytest.mark.parametrize("keep", ["first", "last"])
 def test_the_deduplication_is_what_sql_says_after_every_batch(
-    keep: str, strategy: Strategy, database: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+    keep: Literal["first", "last"],
+    strategy: Literal["append", "retract"],
+    database: duckdb.DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Folding the output after each batch gives the first or last row of each key of the folded input."""
 
     def case(generator: random.Random) -> Case:
         by_time = generator.random() < 0.7
         of = _random_input(generator, strategy, ordered=by_time, descending=keep == "last")
-        ties: Ties = "latest first" if keep == "last" else "earliest first"
-        spec = RankSpec("row_number", 1, 1, strategy, ties=ties, by_seq=of.by_seq)
+        spec = deduplication(keep, strategy, by_seq=of.by_seq)
         return Case(Rank(spec), of, spec)
 
     _run(database, monkeypatch, f"{keep}, {strategy}", DEDUPLICATIONS_EACH, case)

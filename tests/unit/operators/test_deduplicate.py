@@ -8,11 +8,10 @@ import pytest
 
 from operators.changes import RowKind
 from operators.manifest import Manifest
-from operators.rank import Rank, RankSpec
-from operators.rank_rows import Ties
+from operators.rank import Rank
 from operators.store import MANIFEST, MemoryStore
 from tests.changelogs import Change, Row, unpack
-from tests.oracle.ranked import RankInput
+from tests.oracle.ranked import RankInput, deduplication
 
 Signed = tuple[str, Row]
 
@@ -25,8 +24,7 @@ class Keys:
     ) -> None:
         self.store = MemoryStore()
         self._of = RankInput("multiset", by_seq=True, descending=keep == "last", ordered=by_time)
-        ties: Ties = "earliest first" if keep == "first" else "latest first"
-        self._operator, self._seq = Rank(RankSpec("row_number", 1, 1, rows, ties=ties, by_seq=True)), 0
+        self._operator, self._seq = Rank(deduplication(keep, rows)), 0
 
     def take(self, *rows: Row, kind: RowKind = RowKind.INSERT) -> list[Signed]:
         """Apply these changes of one kind as one batch."""
@@ -117,4 +115,4 @@ def test_when_the_kept_row_is_retracted_the_next_takes_its_place() -> None:
 
 def test_its_state_is_named_and_lives_as_long_as_the_spec_says() -> None:
     """There is one arrangement, with the TTL of the input."""
-    assert Rank(RankSpec("row_number", 1, 1, "append", ttl_ms=5)).arrangements == {"rows": 5}
+    assert Rank(deduplication("last", "append", ttl_ms=5)).arrangements == {"rows": 5}
