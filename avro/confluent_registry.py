@@ -1,7 +1,8 @@
 """Schemas in a registry with Confluent's HTTP interface.
 
 In a module of its own, because its client and what that brings along take a quarter of a second and 20 MB to load, in
-every process that a job has.
+every process that a job has. What was learned is kept for the life of the process and shared by all registries with the
+same settings.
 """
 
 from __future__ import annotations

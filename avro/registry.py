@@ -1,7 +1,6 @@
 """Schemas by id and by subject: what a registry is, and one that is a local folder.
 
-Registries pickle as their settings. What they have learned (ids and GUIDs never change their meaning) is kept for the
-life of the process and shared by all that have the same settings.
+Registries pickle as their settings, and keep what they have learned: ids and GUIDs never change their meaning.
 """
 
 from __future__ import annotations
