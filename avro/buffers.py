@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
+Bools = npt.NDArray[np.bool_]
 
 
 def words_of(data: Bytes) -> Words:
@@ -44,7 +44,7 @@ def values_of(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return raw.view(dtype)
 
 
-def validity(array: pa.Array) -> Mask:
+def validity(array: pa.Array) -> Bools:
     """Where the array is not null."""
     if not array.null_count:
         return np.ones(len(array), np.bool_)
@@ -83,7 +83,7 @@ def spans(data: Any, starts: Ints, ends: Ints) -> pa.BinaryArray:
     return binary_from(offsets, data).take(pa.array(np.arange(0, 2 * rows - 1, 2)))
 
 
-def expand(array: pa.BinaryArray, rows: Mask) -> pa.BinaryArray:
+def expand(array: pa.BinaryArray, rows: Bools) -> pa.BinaryArray:
     """The elements of `array` at the rows that are set, empty bytes elsewhere; no byte is copied."""
     offsets = offsets_of(array)
     counts = np.zeros(len(rows) + 1, np.int64)
@@ -91,7 +91,7 @@ def expand(array: pa.BinaryArray, rows: Mask) -> pa.BinaryArray:
     return binary_from(offsets[counts], data_of(array))
 
 
-def spread(array: pa.Array, rows: Mask) -> pa.Array:
+def spread(array: pa.Array, rows: Bools) -> pa.Array:
     """The elements of `array` at the rows that are set, null elsewhere."""
     if not len(array):
         return pa.nulls(len(rows), array.type)

@@ -14,24 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from avro.buffers import Bytes, Ints, Mask, data_of, expand, spread
-from avro.convert import convert
-from avro.cursor import Cursor, Fault, Source
-from avro.decode import decode
-from avro.encode import null_value, write
-from avro.errors import EncodeError
-from avro.rows import RowBuilder
-from avro.schema import Field, Record
-from avro.spans import Span, merge_adjacent, pool_spans
-from avro.type import Type
-from avro.walk import skip
+from rowkind.avro.buffers import Bools, Bytes, Ints, data_of, expand, spread
+from rowkind.avro.convert import convert
+from rowkind.avro.cursor import Cursor, Fault, PaddedBytes
+from rowkind.avro.decode import decode
+from rowkind.avro.encode import null_value, write
+from rowkind.avro.errors import EncodeError
+from rowkind.avro.rows import RowBuilder
+from rowkind.avro.schema import Field, Record
+from rowkind.avro.spans import Span, merge_adjacent, pool_spans
+from rowkind.avro.type import Type
+from rowkind.avro.walk import skip
 
 __all__ = ["Decoded", "concat_rows", "encode", "null_row", "read"]
 
 
 def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
     """Find every field of every row. Never raises on bad data: such rows are in `Decoded.bad`, with a reason each."""
-    return Decoded(record, Source(payloads))
+    return Decoded(record, PaddedBytes(payloads))
 
 
 def encode(
@@ -78,7 +78,7 @@ class Decoded:
     `resolve.resolve` are valid throughout, so that `bad` stays empty.
     """
 
-    def __init__(self, record: Record, source: Source) -> None:
+    def __init__(self, record: Record, source: PaddedBytes) -> None:
         self.record = record
         self._source = source
         self._field: Ints = np.full(len(source.starts), -1)
@@ -100,9 +100,9 @@ class Decoded:
         return len(self._source.starts)
 
     @property
-    def bad(self) -> Mask:
+    def bad(self) -> Bools:
         """The rows that cannot be read, as far as is known by now."""
-        bad: Mask = self._fault != 0
+        bad: Bools = self._fault != 0
         return bad
 
     def reason(self, row: int) -> str:
@@ -128,7 +128,7 @@ class Decoded:
             self._columns[name] = values if rows is None else spread(values, self._mask(rows))
         return self._columns[name]
 
-    def fail(self, name: str, rows: Mask, fault: Fault) -> None:
+    def fail(self, name: str, rows: Bools, fault: Fault) -> None:
         """Mark rows as bad for the sake of a column, unless they are bad already."""
         if rows.any():
             at = np.flatnonzero(rows)
@@ -197,7 +197,7 @@ class Decoded:
         self.fail(name, self._source.data[starts] == (0 if own.null_first else 2), Fault.NOT_NULL)
         return [Span(starts + 1, ends, 2 * i + 1, 2 * i + 2)]
 
-    def _mask(self, rows: Ints) -> Mask:
+    def _mask(self, rows: Ints) -> Bools:
         mask = np.zeros(len(self), np.bool_)
         mask[rows] = True
         return mask

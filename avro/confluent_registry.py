@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from avro.errors import (
+from rowkind.avro.errors import (
     IncompatibleSchemaError,
     RegistryError,
     RegistryUnreachableError,
     UnknownSchemaError,
     UnknownSubjectError,
 )
-from avro.registry import check_names, unknown
-from avro.schema import Record
+from rowkind.avro.registry import check_names, unknown
+from rowkind.avro.schema import Record
 
 try:  # The client raises the errors of whichever of the two it finds, in this order.
     import httpx2 as httpx

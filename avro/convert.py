@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from avro.buffers import Ints, Mask, as_binary, offsets_of, validity
-from avro.cursor import Cursor, Source
-from avro.decode import decode, text
-from avro.defaults import default_bytes
-from avro.encode import write
-from avro.errors import ResolutionError
-from avro.rows import RowBuilder
-from avro.type import Field, Type
-from avro.walk import skip
+from rowkind.avro.buffers import Bools, Ints, as_binary, offsets_of, validity
+from rowkind.avro.cursor import Cursor, PaddedBytes
+from rowkind.avro.decode import decode, text
+from rowkind.avro.defaults import default_bytes
+from rowkind.avro.encode import write
+from rowkind.avro.errors import ResolutionError
+from rowkind.avro.rows import RowBuilder
+from rowkind.avro.type import Field, Type
+from rowkind.avro.walk import skip
 
 _PROMOTIONS = {
     "int": ("int", "long", "float", "double"),
@@ -114,7 +114,7 @@ def match_fields(
     return matched
 
 
-def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Mask]:
+def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
     """A column of `source.arrow` as one of `target.arrow`, and the rows whose value does not fit, which are null.
 
     The types must have passed `check`.
@@ -163,7 +163,7 @@ def _cast(column: pa.Array, source: Type, target: Type) -> pa.Array:
     return column.cast(target.arrow)
 
 
-def _symbols(column: pa.Array, target: Type) -> tuple[pa.Array, Mask]:
+def _symbols(column: pa.Array, target: Type) -> tuple[pa.Array, Bools]:
     known = pc.is_in(column, value_set=pa.array(target.symbols, pa.string()))
     unknown = ~np.asarray(known.to_numpy(zero_copy_only=False), np.bool_) & validity(column)
     stand_in = pa.scalar(target.default, pa.string())
@@ -171,13 +171,15 @@ def _symbols(column: pa.Array, target: Type) -> tuple[pa.Array, Mask]:
     return values, unknown if target.default is None else np.zeros(len(column), np.bool_)
 
 
-def _text(column: pa.Array) -> tuple[pa.Array, Mask]:
-    cursor = Cursor(Source(pa.array([], pa.binary())), np.zeros(len(column), np.int64), np.zeros(len(column), np.int64))
+def _text(column: pa.Array) -> tuple[pa.Array, Bools]:
+    cursor = Cursor(
+        PaddedBytes(pa.array([], pa.binary())), np.zeros(len(column), np.int64), np.zeros(len(column), np.int64)
+    )
     values = text(as_binary(column), cursor)
     return values, np.zeros(len(column), np.bool_) if cursor.flaw is None else cursor.flaw != 0
 
 
-def _record(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Mask]:
+def _record(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
     wrong = np.zeros(len(column), np.bool_)
     names = [field.name for field in source.fields]
     there = validity(column)
@@ -193,7 +195,7 @@ def _record(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Mas
     return pa.Array.from_buffers(target.arrow, len(column), [mask], children=children), wrong
 
 
-def _items(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Mask]:
+def _items(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
     offsets: Ints = offsets_of(column).astype(np.int64) if len(column) else np.zeros(1, np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     items = column.items if source.kind == "map" else column.values
@@ -221,8 +223,8 @@ def constant(field: Field, rows: int) -> pa.Array:
     return values.take(pa.array(np.zeros(rows, np.int64)))
 
 
-def _unpack(type_: Type, packed: pa.BinaryArray) -> tuple[pa.Array, Mask]:
-    source = Source(packed)
+def _unpack(type_: Type, packed: pa.BinaryArray) -> tuple[pa.Array, Bools]:
+    source = PaddedBytes(packed)
     cursor = Cursor(source, source.starts, source.ends)
     skip(type_, cursor, {})
     assert not cursor.faulty, "what was just packed is whole"
@@ -231,7 +233,7 @@ def _unpack(type_: Type, packed: pa.BinaryArray) -> tuple[pa.Array, Mask]:
     return values, np.zeros(len(packed), np.bool_) if cursor.flaw is None else cursor.flaw != 0
 
 
-def _transcode(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Mask]:
+def _transcode(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
     """General unions and records that contain themselves: value by value through fastavro, off the fast path."""
     rows = RowBuilder(len(column))
     write(source, column, rows, "value")

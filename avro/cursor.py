@@ -12,8 +12,8 @@ from enum import IntEnum
 import numpy as np
 import pyarrow as pa
 
-from avro.buffers import Bytes, Ints, Mask, Words, as_binary, data_of, offsets_of, words_of
-from avro.type import Type
+from rowkind.avro.buffers import Bools, Bytes, Ints, Words, as_binary, data_of, offsets_of, words_of
+from rowkind.avro.type import Type
 
 FRONT = 32
 BACK = 16
@@ -75,7 +75,7 @@ _TEXTS = {
 }
 
 
-class Source:
+class PaddedBytes:
     """The bytes of a column of rows, copied once with room around them, so that whole words can be read anywhere.
 
     Positions count from the beginning of the padded copy.
@@ -92,7 +92,7 @@ class Source:
         self.words: Words = words_of(self.data)
         self.starts: Ints = offsets[:-1] + (FRONT - low)
         self.ends: Ints = offsets[1:] + (FRONT - low)
-        self.missing: Mask | None = None
+        self.missing: Bools | None = None
         if payloads.null_count:
             self.missing = np.asarray(payloads.is_null().to_numpy(zero_copy_only=False), np.bool_)
             self.ends = np.where(self.missing, self.starts, self.ends)
@@ -107,7 +107,7 @@ class Cursor:
 
     __slots__ = ("end", "fault", "faulty", "flaw", "position", "source")
 
-    def __init__(self, source: Source, position: Ints, end: Ints, fault: Bytes | None = None) -> None:
+    def __init__(self, source: PaddedBytes, position: Ints, end: Ints, fault: Bytes | None = None) -> None:
         self.source = source
         self.position = position
         self.end = end
@@ -118,14 +118,14 @@ class Cursor:
     def __len__(self) -> int:
         return len(self.position)
 
-    def fail(self, rows: Mask, fault: Fault) -> None:
+    def fail(self, rows: Bools, fault: Fault) -> None:
         """Give these rows a fault, unless they have one, and send them to their end."""
         if rows.any():
             self.fault[rows & (self.fault == 0)] = fault
             self.position = np.where(rows, self.end, self.position)
             self.faulty = True
 
-    def mark(self, rows: Mask, flaw: Fault) -> None:
+    def mark(self, rows: Bools, flaw: Fault) -> None:
         """Give these rows a flaw, unless they have one."""
         if self.flaw is None:
             self.flaw = np.zeros(len(self), np.uint8)
@@ -210,13 +210,13 @@ class Cursor:
             self.fail(rows, Fault.OVERLONG)
         return _zigzag(value)
 
-    def branch(self, type_: Type) -> Mask:
+    def branch(self, type_: Type) -> Bools:
         """Read the branch of a nullable type: where the value is there. It is one byte, 0 or 2, and nothing else."""
         byte = self.byte()
         odd = (byte & ~np.uint8(2)) != 0
         if odd.any():
             self.fail(odd, Fault.BRANCH)
-        there: Mask = byte == (2 if type_.null_first else 0)
+        there: Bools = byte == (2 if type_.null_first else 0)
         if self.faulty:
             there &= self.fault == 0
         return there

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from avro.buffers import Ints, Mask, Words, primitive, spans, spread
-from avro.cursor import FRONT, Cursor, Fault
-from avro.type import Type, null_branch
-from avro.walk import Items, Scope, each_item, skip, width
+from rowkind.avro.buffers import Bools, Ints, Words, primitive, spans, spread
+from rowkind.avro.cursor import FRONT, Cursor, Fault
+from rowkind.avro.type import Type, null_branch
+from rowkind.avro.walk import Items, NamedTypes, each_item, skip, width
 
 _DAY_MS = 86_400_000
 _MOST_MS = (1 << 63) // 1000 - 1
@@ -25,7 +25,7 @@ BOUNDED_TIMES = {
 """The least and the greatest value; timestamps in milliseconds must fit 64 bits as microseconds, as Spark has them."""
 
 
-def decode(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
+def decode(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
     """One value of every row as an Arrow array of `type_.arrow`; the cursor moves behind it."""
     if type_.optional:
         there = cursor.branch(type_)
@@ -127,7 +127,7 @@ def _fixed(type_: Type, cursor: Cursor) -> pa.Array:
     return pa.Array.from_buffers(type_.arrow, len(values), [None, values.buffers()[2]])
 
 
-def _items(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
+def _items(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.Array:
     """An array or a map: the start of every item is found first, then all items are decoded as one column."""
     found = Items([np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)])
     each_item(type_, cursor, scope, 0, found)
@@ -156,7 +156,7 @@ def _items(type_: Type, cursor: Cursor, scope: Scope) -> pa.Array:
     return pa.Array.from_buffers(type_.arrow, len(cursor), [None, pa.py_buffer(offsets)], children=children)
 
 
-def _packed(type_: Type, cursor: Cursor, scope: Scope) -> pa.BinaryArray:
+def _packed(type_: Type, cursor: Cursor, scope: NamedTypes) -> pa.BinaryArray:
     """An opaque value as its bytes; a union is null where its branch is."""
     starts = cursor.position
     if not type_.nullable:
@@ -202,16 +202,16 @@ def _word(words: Words, ends: Ints, lengths: Ints, i: int, sign: Words) -> Words
     return np.where(own > 0, value, sign)
 
 
-def _beyond(words: Words, bound: int) -> Mask:
+def _beyond(words: Words, bound: int) -> Bools:
     """Where a number of little-endian words is not between -bound and bound, both excluded."""
     return ~(_less(words, bound) & ~_less(words, 1 - bound))
 
 
-def _less(words: Words, bound: int) -> Mask:
+def _less(words: Words, bound: int) -> Bools:
     """Where a two's complement number of little-endian words is less than `bound`."""
     count = words.shape[1]
     limit = np.frombuffer(bound.to_bytes(8 * count, "little", signed=True), "<u8")
-    less: Mask = words.view(np.int64)[:, -1] < limit.view(np.int64)[-1]
+    less: Bools = words.view(np.int64)[:, -1] < limit.view(np.int64)[-1]
     equal = words[:, -1] == limit[-1]
     for i in range(count - 2, -1, -1):
         less |= equal & (words[:, i] < limit[i])

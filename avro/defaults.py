@@ -6,8 +6,8 @@ import json
 import struct
 from typing import Any
 
-from avro.errors import SchemaError
-from avro.type import Field, Type, null_branch
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.type import Field, Type, null_branch
 
 
 def default_bytes(field: Field) -> bytes | None:

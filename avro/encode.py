@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from avro.buffers import (
+from rowkind.avro.buffers import (
+    Bools,
     Ints,
-    Mask,
     Words,
     as_binary,
     binary_from,
@@ -18,9 +18,9 @@ from avro.buffers import (
     validity,
     values_of,
 )
-from avro.errors import EncodeError
-from avro.rows import RowBuilder
-from avro.type import Type, null_branch
+from rowkind.avro.errors import EncodeError
+from rowkind.avro.rows import RowBuilder
+from rowkind.avro.type import Type, null_branch
 
 
 def write(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
@@ -73,7 +73,7 @@ def fitting(type_: Type, column: pa.Array, name: str) -> pa.Array:
         raise EncodeError(f"column {name!r}: {column.type} does not fit {type_.sql}: {error}") from None
 
 
-def _value(type_: Type, column: pa.Array, mask: Mask | None, rows: RowBuilder, name: str) -> None:
+def _value(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, name: str) -> None:
     """Append the values of a type without its null branch; where `mask` is not set, nothing."""
     if type_.logical == "decimal":
         _decimal(type_, column, mask, rows, name)
@@ -122,7 +122,7 @@ def _none() -> Ints:
     return np.zeros(0, np.int64)
 
 
-def _lengths(length: int, mask: Mask | None) -> Ints | int:
+def _lengths(length: int, mask: Bools | None) -> Ints | int:
     return length if mask is None else mask.astype(np.int64) * length
 
 
@@ -152,7 +152,7 @@ def _items(type_: Type, column: pa.Array, rows: RowBuilder, name: str) -> None:
     rows.constant(b"\x00")
 
 
-def _decimal(type_: Type, column: pa.Array, mask: Mask | None, rows: RowBuilder, name: str) -> None:
+def _decimal(type_: Type, column: pa.Array, mask: Bools | None, rows: RowBuilder, name: str) -> None:
     """Big-endian two's complement: as short as can be in bytes, as Java writes it; filled up with the sign in fixed."""
     count = column.type.bit_width // 64
     words: Words = values_of(column, np.uint64).reshape(len(column), count)
@@ -211,6 +211,6 @@ def _byte_lengths(magnitude: Words) -> Ints:
     return lengths
 
 
-def _check_size(lengths: Ints, mask: Mask | None, size: int, name: str) -> None:
+def _check_size(lengths: Ints, mask: Bools | None, size: int, name: str) -> None:
     if (lengths if mask is None else lengths[mask]).max(initial=0) > size:
         raise EncodeError(f"column {name!r}: a decimal does not fit the {size} bytes of its fixed type")

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from avro.buffers import Bytes, Ints, Mask, expand, spans
-from avro.cursor import FRONT, Source
+from rowkind.avro.buffers import Bools, Bytes, Ints, expand, spans
+from rowkind.avro.cursor import FRONT, PaddedBytes
 
 KEY_HEADER = "__key_schema_id"
 VALUE_HEADER = "__value_schema_id"
@@ -49,9 +49,9 @@ class Framed:
     _values: pa.BinaryArray
 
     @property
-    def bad(self) -> Mask:
+    def bad(self) -> Bools:
         """The rows whose frame cannot be read."""
-        bad: Mask = self._fault != 0
+        bad: Bools = self._fault != 0
         return bad
 
     def reason(self, row: int) -> str:
@@ -75,7 +75,7 @@ def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing
     `headers` are the contents of the header with the schema's id, null where a record has none; a header counts for
     more than what the value begins with. A null value is bad here: the caller knows what it means.
     """
-    source = Source(values)
+    source = PaddedBytes(values)
     fault: Bytes = np.zeros(len(values), np.uint8)
     if source.missing is not None:
         fault[source.missing] = _MISSING
@@ -87,7 +87,7 @@ def split(values: pa.BinaryArray, headers: pa.BinaryArray | None = None, framing
         headed = np.asarray(headers.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     own, number, guid, length = _prefixes(source)
     if headed is not None:
-        of_header = Source(headers)
+        of_header = PaddedBytes(headers)
         theirs, their_number, their_guid, _ = _prefixes(of_header)
         own = np.where(headed, theirs, own)
         number = np.where(headed, their_number, number)
@@ -118,14 +118,14 @@ def frame(schema_id: int, payloads: pa.BinaryArray) -> pa.BinaryArray:
     return pc.binary_join_element_wise(pa.scalar(struct.pack(">bI", 0, schema_id)), payloads, b"")
 
 
-def _cut(source: Source, starts: Ints, fault: Bytes) -> pa.BinaryArray:
+def _cut(source: PaddedBytes, starts: Ints, fault: Bytes) -> pa.BinaryArray:
     good = fault == 0
     if good.all():
         return spans(source.data[FRONT:], starts - FRONT, source.ends - FRONT)
     return expand(spans(source.data[FRONT:], starts[good] - FRONT, source.ends[good] - FRONT), good)
 
 
-def _prefixes(source: Source) -> tuple[Bytes, Ints, npt.NDArray[np.int64], Ints]:
+def _prefixes(source: PaddedBytes) -> tuple[Bytes, Ints, npt.NDArray[np.int64], Ints]:
     """Of every row: what is wrong with its prefix, its id or -1, its GUID in four words, and the prefix's length."""
     magic = source.data[source.starts]
     size = source.ends - source.starts

@@ -18,8 +18,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from avro.buffers import Bytes, Ints, Mask, as_binary, binary_from, data_of, offsets_of, spans, validity, values_of
-from avro.errors import SchemaError
+from rowkind.avro.buffers import (
+    Bools,
+    Bytes,
+    Ints,
+    as_binary,
+    binary_from,
+    data_of,
+    offsets_of,
+    spans,
+    validity,
+    values_of,
+)
+from rowkind.avro.errors import SchemaError
 
 _SIGN = np.uint64(1 << 63)
 _ABSENT_FIRST, _PRESENT, _ABSENT_LAST = 0, 1, 2
@@ -136,7 +147,7 @@ def _timestamp(column: pa.Array) -> Bytes:
     )
 
 
-def _escaped(column: pa.Array, there: Mask, absent: int, descending: bool) -> pa.BinaryArray:
+def _escaped(column: pa.Array, there: Bools, absent: int, descending: bool) -> pa.BinaryArray:
     """Text and bytes: each zero byte becomes 00 FF, and 00 01 ends the value; turned over where descending."""
     values = as_binary(column)
     if values.null_count:

@@ -14,8 +14,8 @@ import uuid
 from pathlib import Path
 from typing import Protocol
 
-from avro.errors import RegistryError, SchemaError, UnknownSchemaError, UnknownSubjectError
-from avro.schema import Record
+from rowkind.avro.errors import RegistryError, SchemaError, UnknownSchemaError, UnknownSubjectError
+from rowkind.avro.schema import Record
 
 _VERSIONED = re.compile(r"(?P<subject>.+?)(?:\.v(?P<version>[0-9]+))?\.avsc")
 

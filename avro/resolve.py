@@ -14,15 +14,15 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from avro.codec import Decoded, read
-from avro.convert import check, match_fields
-from avro.decode import BOUNDED_TIMES
-from avro.defaults import default_bytes
-from avro.errors import ResolutionError
-from avro.schema import Record
-from avro.type import Type
+from rowkind.avro.codec import Decoded, read
+from rowkind.avro.convert import check, match_fields
+from rowkind.avro.decode import BOUNDED_TIMES
+from rowkind.avro.defaults import default_bytes
+from rowkind.avro.errors import ResolutionError
+from rowkind.avro.schema import Record
+from rowkind.avro.type import Type
 
-Source = str | bytes
+SchemaText = str | bytes
 """Where a column comes from: a field of the writer, or its default, packed."""
 
 
@@ -48,7 +48,7 @@ def resolve(writer: Record, reader: Record, payloads: pa.BinaryArray) -> tuple[p
 
 
 @lru_cache(maxsize=256)
-def plan(writer: Record, reader: Record) -> tuple[Source, ...]:
+def plan(writer: Record, reader: Record) -> tuple[SchemaText, ...]:
     """Where each column of `reader` comes from. Raises ResolutionError where the schemas do not go together."""
     if writer.bare and len(reader.fields) == 1:
         origin, wanted = writer.fields[0], reader.fields[0]
@@ -60,7 +60,7 @@ def plan(writer: Record, reader: Record) -> tuple[Source, ...]:
             f"the writer's schema is a plain {writer.fields[0].type.sql} and no record, "
             f"but the columns {', '.join(reader.names) or '(none)'} are wanted of it",
         )
-    sources: list[Source] = []
+    sources: list[SchemaText] = []
     for field, found in match_fields(writer.fields, reader.fields):
         if found is not None:
             check(found.type, field.type, field.name)

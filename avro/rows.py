@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from avro.buffers import Ints, Mask, Words, binary_from, data_of, offsets_of, words_of
+from rowkind.avro.buffers import Bools, Ints, Words, binary_from, data_of, offsets_of, words_of
 
 _CONTINUED = np.array([(0x8080808080808080 & ((1 << (8 * (length - 1))) - 1)) for length in range(1, 9)], np.uint64)
 _U1, _U2, _U4 = np.uint64(1), np.uint64(2), np.uint64(4)
@@ -55,7 +55,7 @@ class RowBuilder:
         """The low `lengths` bytes of each word, little-endian; at most `most`, and that at most 8."""
         self._parts.append(_Word(words, lengths, most))
 
-    def varint(self, values: Ints, there: Mask | None = None) -> None:
+    def varint(self, values: Ints, there: Bools | None = None) -> None:
         """A zigzag-coded number, in the rows that have it."""
         coded = ((values << 1) ^ (values >> 63)).view(np.uint64)
         if there is not None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from avro.errors import SchemaError
-from avro.type import Field, Kind, SchemaReader, SchemaWriter, Type
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.type import Field, SchemaReader, SchemaWriter, Type, TypeKind
 
-__all__ = ["Field", "Kind", "Record", "Type"]
+__all__ = ["Field", "TypeKind", "Record", "Type"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

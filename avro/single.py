@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from avro.type import Type
+from rowkind.avro.type import Type
 
 Skipper = Callable[[memoryview, int, int], int]
 """From the bytes, a position and the row's end to the position behind the value, or -1."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from avro.buffers import Bytes, Ints, binary_from
+from rowkind.avro.buffers import Bytes, Ints, binary_from
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from avro.errors import SchemaError
+from rowkind.avro.errors import SchemaError
 
 _TOKEN = re.compile(r"\s*(?:(`[^`]+`|[A-Za-z_][A-Za-z0-9_]*|\d+)|([<>(),:]))")
 

@@ -15,11 +15,11 @@ from typing import Any, Literal, cast
 
 import pyarrow as pa
 
-from avro import sql_types
-from avro.errors import SchemaError
-from avro.type_tables import ARROW, LOGICAL_BASE, SQL
+from rowkind.avro import sql_types
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.type_tables import ARROW, LOGICAL_BASE, SQL
 
-Kind = Literal[
+TypeKind = Literal[
     "null", "boolean", "int", "long", "float", "double", "bytes", "string",
     "fixed", "enum", "record", "array", "map", "union", "reference",
 ]  # fmt: skip
@@ -50,7 +50,7 @@ class Type:
       maps (the values), `fields` to records, `branches` to unions, `name` to named types.
     """
 
-    kind: Kind
+    kind: TypeKind
     nullable: bool = False
     null_first: bool = True
     logical: str | None = None
@@ -203,7 +203,7 @@ class SchemaReader:
             return self._union([self.type(branch, namespace, inside) for branch in schema])
         if isinstance(schema, str):
             if schema in PRIMITIVES:
-                return Type(cast("Kind", schema), nullable=schema == "null")
+                return Type(cast("TypeKind", schema), nullable=schema == "null")
             return self._named(schema, namespace, inside)
         if not isinstance(schema, dict) or "type" not in schema:
             raise SchemaError(f"{json.dumps(schema)[:80]} is not an Avro schema: a type is missing")

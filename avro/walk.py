@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from avro.buffers import Ints
-from avro.cursor import DEEPEST, Cursor, Fault
-from avro.single import Skipper, number, skipper
-from avro.type import Type
+from rowkind.avro.buffers import Ints
+from rowkind.avro.cursor import DEEPEST, Cursor, Fault
+from rowkind.avro.single import Skipper, number, skipper
+from rowkind.avro.type import Type
 
-Scope = Mapping[str, Type]
+NamedTypes = Mapping[str, Type]
 """The records that a type stands in, by name: what a reference inside it means."""
 
 _MOST_EMPTY_ITEMS = 1 << 20
 _FEW = 16
 
 
-def skip(type_: Type, cursor: Cursor, scope: Scope, depth: int = 0) -> None:
+def skip(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int = 0) -> None:
     """Move every row's cursor behind one value of this type, and check its structure on the way."""
     if not len(cursor):
         return
@@ -105,7 +105,7 @@ class Items:
     values: list[Ints]
 
 
-def each_item(type_: Type, cursor: Cursor, scope: Scope, depth: int, found: Items | None) -> None:
+def each_item(type_: Type, cursor: Cursor, scope: NamedTypes, depth: int, found: Items | None) -> None:
     """Walk the blocks of an array or map, and note in `found`, if there is one, where each item begins.
 
     Each step takes the next item of all rows that have one; when only a few rows with long arrays are left, these are

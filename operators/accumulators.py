@@ -5,8 +5,8 @@ An accumulator works on *parts*: columns with one element per row or per group. 
 thing, and except for extremes each counts with a sign, so that a retraction is a subtraction.
 
     counts     COUNT, BOOL_AND, BOOL_OR         how many, or how many true and how many false
-    sums       SUM, AVG                         how many, and an exact number (`operators.exact_numbers`, of doubles
-                                                `operators.exact_doubles`)
+    sums       SUM, AVG                         how many, and an exact number (`operators.columns.exact_numbers`, of doubles
+                                                `operators.columns.exact_doubles`)
     extremes   MIN, MAX, ANY_VALUE (as MIN)     the value; no signs, see `operators.arranged_values`
 """
 
@@ -21,24 +21,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import value_bytes
-from operators.changes import Indices, Int64s, Mask
-from operators.exact_doubles import ExactDoubles
-from operators.exact_numbers import ExactNumbers
-from operators.grouping import to_mask
-from operators.packed_columns import Column
+from rowkind.operators.columns import value_bytes
+from rowkind.operators.columns.changes import Indices, Int64s, Mask
+from rowkind.operators.columns.exact_doubles import ExactDoubles
+from rowkind.operators.columns.exact_numbers import ExactNumbers
+from rowkind.operators.columns.grouping import to_mask
+from rowkind.operators.columns.packed_columns import Column
 
-Function = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
+AggregateFunction = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
 
-Part = Any
+AccumulatorColumn = Any
 """What an accumulator makes of rows or groups; only the accumulator that made it looks inside."""
 
-Piece = tuple[Part, Indices, Int64s]
+AccumulatorPiece = tuple[AccumulatorColumn, Indices, Int64s]
 """A part, the group of each of its elements, and how often each counts: +1 or -1 per row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AccumulatorCall:
     """One call of an aggregate function.
 
     - `type`: of the result. BIGINT for COUNT; for SUM BIGINT, DOUBLE or a decimal of the argument's scale; for AVG
@@ -50,7 +50,7 @@ class Call:
     - `filter`: the name of a boolean column among the arguments; a row counts where it is true.
     """
 
-    function: Function
+    function: AggregateFunction
     type: pa.DataType
     argument: str | None = None
     argument_type: pa.DataType | None = None
@@ -76,19 +76,19 @@ class Accumulator(Protocol):
     def kinds(self) -> str:
         """A letter per column of a part."""
 
-    def lift(self, values: pa.Array | None, counted: Mask) -> Part:
+    def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
         """Single rows: their arguments, and which of them count; NULL arguments do not."""
 
-    def total(self, pieces: Sequence[Piece], count: int) -> Part:
+    def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> AccumulatorColumn:
         """The sums of `count` groups over all pieces."""
 
-    def to_columns(self, part: Part) -> list[Column]:
+    def to_columns(self, part: AccumulatorColumn) -> list[Column]:
         """The part as columns that can be packed."""
 
-    def of_columns(self, columns: Sequence[Column]) -> Part:
+    def of_columns(self, columns: Sequence[Column]) -> AccumulatorColumn:
         """The part that these columns are of."""
 
-    def finish(self, part: Part) -> pa.Array:
+    def finish(self, part: AccumulatorColumn) -> pa.Array:
         """The result of each group."""
 
 
@@ -96,7 +96,7 @@ class Accumulator(Protocol):
 class Counts:
     """One or two counts. Those of a group are never below zero, but after rows expired they may say so."""
 
-    call: Call
+    call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
@@ -112,7 +112,7 @@ class Counts:
         true = to_mask(values.fill_null(fill_value=False))
         return [(there & true).astype(np.int64), (there & ~true).astype(np.int64)]
 
-    def total(self, pieces: Sequence[Piece], count: int) -> list[Int64s]:
+    def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> list[Int64s]:
         """The sums."""
         return [
             _sum([(part[number], group, sign) for part, group, sign in pieces], count)
@@ -144,7 +144,7 @@ SumsPart = tuple[Int64s, Any]
 class Sums:
     """How many values, and their exact sum."""
 
-    call: Call
+    call: AccumulatorCall
 
     @property
     def kinds(self) -> str:
@@ -171,7 +171,7 @@ class Sums:
         plain = plain if there.all() else np.where(there, plain, 0)
         return count, ExactDoubles.of(plain) if self._doubles else ExactNumbers.of_integers(plain)
 
-    def total(self, pieces: Sequence[Piece], count: int) -> SumsPart:
+    def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> SumsPart:
         """The sums."""
         counts = _sum([(part[0], group, sign) for part, group, sign in pieces], count)
         numbers = [(part[1], group, sign) for part, group, sign in pieces]
@@ -220,7 +220,7 @@ class Sums:
 class Extremes:
     """The least or the greatest value of each group, NULL where there is none. Signs mean nothing here."""
 
-    call: Call
+    call: AccumulatorCall
     kinds: str = "b"
 
     def lift(self, values: pa.Array | None, counted: Mask) -> pa.Array:
@@ -228,7 +228,7 @@ class Extremes:
         assert values is not None
         return values if counted.all() else pc.if_else(pa.array(counted), values, None)
 
-    def total(self, pieces: Sequence[Piece], count: int) -> pa.Array:
+    def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> pa.Array:
         """The extreme value of each group."""
         values = pa.concat_arrays([pa.array([], self._type), *(part for part, _, _ in pieces)])
         group = np.concatenate([np.empty(0, np.int64), *(group for _, group, _ in pieces)])

@@ -7,7 +7,7 @@ MAX over an input that retracts, need to know the values themselves (`operators.
 
 The walk: look the touched groups up; count the batch's rows into their values; add up what is stored, what the batch
 brings, and what came and went among the values; where an extreme has gone and nothing beats it, look for the next one;
-put out the old row as -D and the new one as +I where they differ. A group without rows goes, and leaves nothing; the
+emit the old row as -D and the new one as +I where they differ. A group without rows goes, and leaves nothing; the
 one row of a global aggregate stays, with COUNT 0.
 
 Retractions of a group beyond the rows that it has are unmatched, the latest of them, and leave no trace. Whether a
@@ -28,17 +28,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from operators import value_bytes
-from operators.accumulators import Accumulator, Extremes, Part, Piece
-from operators.aggregate_spec import AggregateSpec
-from operators.arranged_values import ArrangedValues, TouchedValues
-from operators.arrangement import Arrangement
-from operators.changes import Changes, Mask
-from operators.grouping import equal_bytes
-from operators.operator import Output, StateSize
-from operators.partial_aggregate import Lifted, lift
-from operators.store import BlobStore
-from operators.touched_groups import After, Groups
+from rowkind.operators.accumulators import Accumulator, AccumulatorColumn, AccumulatorPiece, Extremes
+from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns import value_bytes
+from rowkind.operators.columns.changes import Changes, Mask
+from rowkind.operators.columns.grouping import equal_bytes
+from rowkind.operators.group_state import After, GroupState
+from rowkind.operators.operator import Output, StateSize
+from rowkind.operators.partial_aggregate import Lifted, lift
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Aggregate:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
         assert changes.key.null_count == 0, "the key of a group is never null"
-        arrangement = Arrangement(stores["groups"], "groups", "replacing", spec.ttl_ms, now)
-        groups = Groups.of(spec, changes, arrangement)
+        arrangement = Arrangement(stores["groups"], "groups", "last write", spec.ttl_ms, now)
+        groups = GroupState.of(spec, changes, arrangement)
         lifted = lift(spec, changes)
         unmatched = _beyond_what_is_there(changes, lifted, groups)
         if unmatched.any():
@@ -80,14 +80,16 @@ class Aggregate:
         else:
             parts = self._totals(changes, lifted, groups, None)
         after = After.of(spec, changes, lifted, groups, parts)
-        rows = after.put_out(spec)
+        rows = after.emit(spec)
         arrangement.replace(after.entries(spec, now), len(after.gone))
         finished.append(arrangement.finish())
         return Output(
             rows, none, sum((one.state for one in finished), StateSize()), sum(one.merged_rows for one in finished)
         )
 
-    def _totals(self, changes: Changes, lifted: Lifted, groups: Groups, values: ArrangedValues | None) -> list[Part]:
+    def _totals(
+        self, changes: Changes, lifted: Lifted, groups: GroupState, values: ArrangedValues | None
+    ) -> list[AccumulatorColumn]:
         """Each accumulator of every group after the batch."""
         spec = self.spec
         touched = []
@@ -107,7 +109,7 @@ class Aggregate:
                 totals.append(accumulator.total([before, _came_and_went(accumulator, touched[source])], groups.count))
         return totals
 
-    def _refreshed(self, groups: Groups, values: ArrangedValues, now: int) -> Groups:
+    def _refreshed(self, groups: GroupState, values: ArrangedValues, now: int) -> GroupState:
         """The groups, with the values of those written again of which they have not all been written for a TTL."""
         if self.spec.ttl_ms is None:
             return groups
@@ -116,7 +118,7 @@ class Aggregate:
         return replace(groups, refreshed=np.where(due | (groups.at < 0), now, groups.refreshed))
 
 
-def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: Groups) -> Mask:
+def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: GroupState) -> Mask:
     """The changes that take away more rows of their group than it has: the latest retractions."""
     unmatched = np.zeros(len(changes), np.bool_)
     row, rows = lifted.row, lifted.rows
@@ -139,7 +141,7 @@ def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: Groups) -> M
     return unmatched
 
 
-def _came_and_went(accumulator: Accumulator, touched: TouchedValues) -> Piece:
+def _came_and_went(accumulator: Accumulator, touched: TouchedValues) -> AccumulatorPiece:
     """The values that their group has now and had not before, and the other way round."""
     touched = touched.filter((touched.before > 0) != (touched.after > 0))
     values = value_bytes.from_bytes(touched.value, touched.stream.type)
@@ -147,7 +149,9 @@ def _came_and_went(accumulator: Accumulator, touched: TouchedValues) -> Piece:
     return part, touched.group, np.where(touched.after > 0, 1, -1)
 
 
-def _extremes(accumulator: Extremes, before: Piece, touched: TouchedValues, values: ArrangedValues, count: int) -> Part:
+def _extremes(
+    accumulator: Extremes, before: AccumulatorPiece, touched: TouchedValues, values: ArrangedValues, count: int
+) -> AccumulatorColumn:
     """The extremes after the batch: the old one or one that came, or where the old one went, perhaps the next one."""
     stored, of_stored, ones = before
     live = touched.filter(touched.after > 0)

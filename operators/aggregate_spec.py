@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from operators.accumulators import Accumulator, Call, Counts
-from operators.arranged_values import Stream
+from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts
+from rowkind.operators.arranged_values import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,17 @@ class AggregateSpec:
     - `group`: the group columns of these payloads, packed. Equal keys must give equal bytes, so -0.0 and NaN are to be
       written in one way. Empty bytes for a global aggregate.
     - `result`: one column per call in, their packed values out; all but COUNT are nullable, whatever the argument is. A
-      row that is put out is the group's bytes and behind them these, a payload of the schema that has both; HAVING and
+      row that is emitted is the group's bytes and behind them these, a payload of the schema that has both; HAVING and
       the order of columns are the calc's.
     - `retracts`: whether the input may hold retractions. MIN, MAX and ANY_VALUE then keep all values of a group.
     - `ttl_ms`: how long a group lives after its last change; None for a global aggregate, which has nothing to expire.
-    - `is_global`: there is no GROUP BY. The row is then put out in the first batch, with or without changes: an empty
+    - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes: an empty
       block sent to the shard of the empty key is enough, and the plan has the scan send one with its first batch.
 
     All are picklable. No calls at all make SELECT DISTINCT, which `result` is not asked for.
     """
 
-    calls: tuple[Call, ...]
+    calls: tuple[AccumulatorCall, ...]
     arguments: Callable[[pa.BinaryArray], Mapping[str, pa.Array]]
     group: Callable[[pa.BinaryArray], pa.BinaryArray]
     result: Callable[[Sequence[pa.Array]], pa.BinaryArray]
@@ -55,7 +55,7 @@ class AggregateSpec:
         """The arguments whose values are kept, each once."""
         return tuple(dict.fromkeys(stream for call in self.calls if (stream := self.stream(call)) is not None))
 
-    def stream(self, call: Call) -> Stream | None:
+    def stream(self, call: AccumulatorCall) -> Stream | None:
         """Where the call gets what it counts from, if not from the rows themselves."""
         ordered = call.function in ("min", "max", "any_value")
         if not (self.retracts if ordered else call.distinct and call.function in ("count", "sum", "avg")):
@@ -78,5 +78,5 @@ class AggregateSpec:
         return "".join(accumulator.kinds for accumulator, source in pairs if source is None)
 
 
-ROWS = Call("count", pa.int64())
+ROWS = AccumulatorCall("count", pa.int64())
 """The rows of a group."""

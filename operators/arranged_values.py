@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import value_bytes
-from operators.arrangement import Arrangement
-from operators.changes import Indices, Int64s, Mask, Uint64s, binary, concat_binary, constant
-from operators.entries import UPPER, Entries
-from operators.grouping import group
-from operators.hashing import hash64, mix
-from operators.packed_columns import without_first
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import UPPER, Entries
+from rowkind.operators.columns import value_bytes
+from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s, binary, concat_binary, constant
+from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.columns.packed_columns import without_first
 
 _LOWER = np.uint64(0x00000000FFFFFFFF)
 
@@ -105,8 +105,8 @@ class ArrangedValues:
         groups = self._groups
         of_row = np.concatenate([of for of, _ in rows])
         of_stream = np.repeat(np.arange(len(rows)), [len(of) for of, _ in rows])
-        sub = concat_binary([_sub(number, values.value) for number, (_, values) in enumerate(rows)])
-        code = hash64(sub)
+        sub_key = concat_binary([_sub(number, values.value) for number, (_, values) in enumerate(rows)])
+        code = hash64(sub_key)
         place = np.concatenate([self._codes(number, values.value) for number, (_, values) in enumerate(rows)])
         unordered = ~np.array([stream.ordered for stream in self._streams], np.bool_)[of_stream]
         place[unordered] = code[unordered] >> np.uint64(32)
@@ -114,8 +114,8 @@ class ArrangedValues:
 
         stored = self.arrangement.at(place)
         key = concat_binary([groups.key.take(pa.array(of_row)), stored.key])
-        codes = np.concatenate([mix(groups.hash[of_row], code), mix(stored.hash, hash64(stored.sub))])
-        same = group(codes, [key, concat_binary([sub, stored.sub])])
+        codes = np.concatenate([mix(groups.hash[of_row], code), mix(stored.hash, hash64(stored.sub_key))])
+        same = group(codes, [key, concat_binary([sub_key, stored.sub_key])])
         ids, of_stored = same.ids[: len(of_row)], same.ids[len(of_row) :]
         first = np.full(same.count, -1)
         first[ids[::-1]] = np.arange(len(ids))[::-1]
@@ -134,11 +134,11 @@ class ArrangedValues:
         self.arrangement.append(gone.relabel(weight=-gone.weight))
         come = np.flatnonzero(changed & (after > 0))
         at = first[come]
-        self.arrangement.append(self._entries(owner[come], sub.take(pa.array(at)), place[at], after[come]))
+        self.arrangement.append(self._entries(owner[come], sub_key.take(pa.array(at)), place[at], after[come]))
 
         rows_touched = np.flatnonzero(changed)
         at = first[rows_touched]
-        self._touched_group, self._touched_sub = owner[rows_touched], sub.take(pa.array(at))
+        self._touched_group, self._touched_sub = owner[rows_touched], sub_key.take(pa.array(at))
         values = without_first(self._touched_sub, 1)
         return [
             TouchedValues(stream, owner[rows_touched], values, before[rows_touched], after[rows_touched]).filter(
@@ -165,9 +165,9 @@ class ArrangedValues:
             low, high = (begin, end) if upwards else (last - end, last - begin)
             upper = groups.hash[wanted] & UPPER
             entries = self.arrangement.between(*_intervals(upper, low, high))
-            entries = entries.filter(_begins_with(entries.sub, number))
+            entries = entries.filter(_begins_with(entries.sub_key, number))
             of, entries = self._of_groups(entries, wanted)
-            found.append((of, without_first(entries.sub, 1)))
+            found.append((of, without_first(entries.sub_key, 1)))
             more = ~np.isin(wanted, of) & (end < last)
             wanted, begin = wanted[more], end[more] + 1
             step = max(step * _GROWTH, _FIRST_STEP)
@@ -181,7 +181,7 @@ class ArrangedValues:
             return
         of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash[wanted]), wanted)
         self.arrangement.append(entries.relabel(weight=-entries.weight))
-        self.arrangement.append(self._entries(of, entries.sub, entries.place, entries.weight))
+        self.arrangement.append(self._entries(of, entries.sub_key, entries.place, entries.weight))
 
     def _of_groups(self, entries: Entries, wanted: Indices) -> tuple[Indices, Entries]:
         """Those of the entries that are of these groups, not older than them and not touched, with their groups."""
@@ -195,9 +195,9 @@ class ArrangedValues:
         of = owner[numbers.ids[len(wanted) :]]
         fits = (of >= 0) & (entries.written_at >= groups.born[of])
         of, entries = of[fits], entries.filter(fits)
-        sub = concat_binary([self._touched_sub, entries.sub])
+        sub_key = concat_binary([self._touched_sub, entries.sub_key])
         of_both = np.concatenate([self._touched_group, of])
-        values = group(mix(of_both.astype(np.uint64), hash64(sub)), [of_both, sub])
+        values = group(mix(of_both.astype(np.uint64), hash64(sub_key)), [of_both, sub_key])
         touched = np.zeros(values.count, np.bool_)
         touched[values.ids[: len(self._touched_group)]] = True
         untouched = ~touched[values.ids[len(self._touched_group) :]]
@@ -209,13 +209,13 @@ class ArrangedValues:
             return np.zeros(len(values), np.uint64)
         return value_bytes.order_codes(value_bytes.from_bytes(values, stream.type))
 
-    def _entries(self, of: Indices, sub: pa.BinaryArray, place: Uint64s, weight: Int64s) -> Entries:
+    def _entries(self, of: Indices, sub_key: pa.BinaryArray, place: Uint64s, weight: Int64s) -> Entries:
         rows = len(of)
         return Entries(
             place,
             self._groups.hash[of],
             self._groups.key.take(pa.array(of)),
-            sub,
+            sub_key,
             constant(b"", rows),
             weight,
             np.full(rows, self.arrangement.now, np.int64),
@@ -228,11 +228,11 @@ def _sub(number: int, values: pa.BinaryArray) -> pa.BinaryArray:
     return pc.binary_join_element_wise(constant(bytes([number]), len(values)), values, b"")
 
 
-def _begins_with(sub: pa.BinaryArray, number: int) -> Mask:
-    if len(sub) == 0:
+def _begins_with(sub_key: pa.BinaryArray, number: int) -> Mask:
+    if len(sub_key) == 0:
         return np.zeros(0, np.bool_)
-    offsets = np.frombuffer(sub.buffers()[1], np.int32, len(sub) + 1, sub.offset * 4)
-    result: Mask = np.frombuffer(sub.buffers()[2], np.uint8)[offsets[:-1]] == number
+    offsets = np.frombuffer(sub_key.buffers()[1], np.int32, len(sub_key) + 1, sub_key.offset * 4)
+    result: Mask = np.frombuffer(sub_key.buffers()[2], np.uint8)[offsets[:-1]] == number
     return result
 
 

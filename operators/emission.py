@@ -1,6 +1,6 @@
 """The changes of one batch, netted for whoever keeps the result: a topic, or the table that a user sees.
 
-Operators put out +I and -D only. Here, once, at the end of a query, what became of each key in the batch is settled:
+Operators emit +I and -D only. Here, once, at the end of a query, what became of each key in the batch is settled:
 
 - upsert: per key at most one change: +U or +I with the row that is left, or -D;
 - retract with a key: per key +I, -D, or the pair -U, +U in that order; nothing where the row did not change;
@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.changes import Changes, Indices, Int8s, Mask, RowKind
-from operators.grouping import equal_bytes
+from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask, RowKind
+from rowkind.operators.columns.grouping import equal_bytes
 
-Form = Literal["append", "retract", "upsert"]
+ChangelogMode = Literal["append", "retract", "upsert"]
 Codes = npt.NDArray[np.int64]
 
 
@@ -30,7 +30,7 @@ class RetractionError(ValueError):
     """An append-only result was given a retraction: the plan let a query through that it should have refused."""
 
 
-def net(changes: Changes, form: Form, *, keyed: bool, by_seq: bool = False) -> Changes:
+def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = False) -> Changes:
     """The net changes, those of one key next to each other, with the row kinds that `form` calls for.
 
     - `keyed`: `changes.key` is the result's unique key; else whole rows count.
@@ -65,7 +65,7 @@ def net(changes: Changes, form: Form, *, keyed: bool, by_seq: bool = False) -> C
     return _emit(changes, np.concatenate([at for at, _ in parts]), np.concatenate([kinds for _, kinds in parts]))
 
 
-def _updates(changes: Changes, code: Codes, double: Mask, form: Form) -> tuple[Indices, Int8s]:
+def _updates(changes: Changes, code: Codes, double: Mask, form: ChangelogMode) -> tuple[Indices, Int8s]:
     """What is left of the keys in `double`, each of which has one +I and one -D: an update, nothing if they are equal.
 
     This is the usual case of several changes to a key, and needs no sorting.
@@ -89,7 +89,9 @@ def _last(changes: Changes, code: Codes) -> tuple[Indices, Int8s]:
     return last, np.where(positive[last], RowKind.UPDATE_AFTER, RowKind.DELETE).astype(np.int8)
 
 
-def _consolidated(changes: Changes, code: Codes, rest: Indices, form: Form, *, keyed: bool) -> tuple[Indices, Int8s]:
+def _consolidated(
+    changes: Changes, code: Codes, rest: Indices, form: ChangelogMode, *, keyed: bool
+) -> tuple[Indices, Int8s]:
     """Sum up equal rows of each key among the changes at `rest`; then what is left of each key, and its row kinds."""
     code = code[rest]
     row = _codes(changes.payload.take(pa.array(rest))) if keyed else np.zeros(len(rest), np.int64)

@@ -1,6 +1,6 @@
 """The first row of each partition, where rows only come: what is left of a rank by ROW_NUMBER from 1 to 1.
 
-Maintains one row per partition, the least by (order key, arrival, payload), in layout *replacing*. A row that comes and
+Maintains one row per partition, the least by (order key, arrival, payload), in layout *last write*. A row that comes and
 is not less than what is there, or than another that comes, leaves no trace; so a batch looks its partitions up, finds
 the least row of each and writes those that are new. There is nothing to number and nothing that could move up.
 """
@@ -13,18 +13,18 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from operators.arrangement import Arrangement
-from operators.changes import Indices, Int64s, Mask, concat_binary, lengths
-from operators.entries import Entries, in_order
-from operators.grouping import group
-from operators.order_code import order_code
-from operators.rank_rows import Ties, byte_ranks
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import Entries, in_order
+from rowkind.operators.columns.changes import Indices, Int64s, Mask, concat_binary, lengths
+from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.order_code import order_code
+from rowkind.operators.rank_rows import Ties, byte_ranks
 
 Measure = Callable[[Indices], Int64s]
 """Numbers of rows, less for rows further in front."""
 
 
-class Step(NamedTuple):
+class FirstRowStep(NamedTuple):
     """Rows that go, with weight -1, and that come, with weight 1."""
 
     payload: pa.BinaryArray
@@ -32,7 +32,7 @@ class Step(NamedTuple):
     weight: Int64s
 
 
-def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: Ties) -> Step:
+def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: Ties) -> FirstRowStep:
     """Change the arrangement by rows that go, which are there, and rows that come; what that does to its rows."""
     stored = arrangement.lookup(np.concatenate([gone.hash, come.hash]))
     before, count = len(stored), len(stored) + len(come)
@@ -53,7 +53,7 @@ def replace_first(arrangement: Arrangement, gone: Entries, come: Entries, ties: 
     arrangement.replace(Entries.concat([added, -stored.take(ends)]), len(old))
     payload = concat_binary([stored.payload.take(pa.array(old)), added.payload])
     weight = np.repeat(np.array([-1, 1]), [len(old), len(added)])
-    return Step(payload, np.concatenate([stored.seq[old], added.seq]), weight)
+    return FirstRowStep(payload, np.concatenate([stored.seq[old], added.seq]), weight)
 
 
 def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
@@ -72,10 +72,10 @@ def _first(rows: Indices, of: Indices, measures: Iterator[Measure]) -> Indices:
 
 def _measures(stored: Entries, come: Entries, ties: Ties) -> Iterator[Measure]:
     """Each decides where those before do not, the last one always; of rows stored and, after them, those that come."""
-    sub, seq = concat_binary([stored.sub, come.sub]), np.concatenate([stored.seq, come.seq])
-    if lengths(sub).any():
-        yield lambda rows: order_code(sub.take(pa.array(rows))).astype(np.int64)
-        yield lambda rows: byte_ranks(sub.take(pa.array(rows)))
+    sub_key, seq = concat_binary([stored.sub_key, come.sub_key]), np.concatenate([stored.seq, come.seq])
+    if lengths(sub_key).any():
+        yield lambda rows: order_code(sub_key.take(pa.array(rows))).astype(np.int64)
+        yield lambda rows: byte_ranks(sub_key.take(pa.array(rows)))
     yield lambda rows: seq[rows] if ties == "earliest first" else ~seq[rows]
     yield lambda rows: byte_ranks(concat_binary([stored.payload, come.payload]).take(pa.array(rows)))
     yield lambda rows: rows

@@ -10,10 +10,10 @@ pairs is
     + A_l A_r  + A_l S_r  + S_l A_r  - X_l X_r  - X_l S_r  - S_l X_r
 
 which never pairs rows that stay with each other. A row of an outer side has its pad in the output exactly while it has
-no match: the pad is put out for A, taken back for X, and for S where the match count comes from or goes to zero. Counts
+no match: the pad is emitted for A, taken back for X, and for S where the match count comes from or goes to zero. Counts
 are by key; with a condition they come from the pairs above, and only where those leave it open whether other matches
 exist are the staying rows of that key paired with it. What is left after equal rows of opposite sign have cancelled
-(rows that moved from one key to another) is put out.
+(rows that moved from one key to another) is emitted.
 
 NULL keys match nothing. Payloads must be self-delimiting under their schemas, so that left and right bytes side by
 side are equal only where both are.
@@ -36,15 +36,15 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from operators.arrangement import Arrangement, Layout
-from operators.changes import Changes, Int8s, Int64s, Mask, Uint64s
-from operators.entries import Entries
-from operators.grouping import distinct, is_in
-from operators.join_output import Emission, Parents, put_out
-from operators.join_rows import Pairs, SideRows, hashes, number_keys, pads
-from operators.operator import Output
-from operators.resolving import Resolved, resolve
-from operators.store import BlobStore
+from rowkind.operators.arrangement.arrangement import Arrangement, Layout
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.resolving import Resolved, resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Uint64s
+from rowkind.operators.columns.grouping import distinct, is_in
+from rowkind.operators.join_output import Emission, Parents, emit
+from rowkind.operators.join_rows import Pairs, SideRows, hashes, number_keys, pads
+from rowkind.operators.operator import Output
 
 JoinKind = Literal["inner", "left", "right", "full"]
 
@@ -81,12 +81,12 @@ class JoinSpec:
 
     @property
     def pads_left(self) -> bool:
-        """Whether left rows without a match are put out."""
+        """Whether left rows without a match are emitted."""
         return self.kind in ("left", "full")
 
     @property
     def pads_right(self) -> bool:
-        """Whether right rows without a match are put out."""
+        """Whether right rows without a match are emitted."""
         return self.kind in ("right", "full")
 
 
@@ -104,8 +104,8 @@ class Join:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        left = Input.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
-        right = Input.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
+        left = JoinInput.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
+        right = JoinInput.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
         left_rows, right_rows = self._rows_of_touched_keys(left, right)
         pairs = Pairs.of(left_rows, right_rows, spec.condition)
         emissions = [pairs.emission]
@@ -124,7 +124,7 @@ class Join:
         right.append(right_rows, right_marks)
         of_left, of_right = left.arrangement.finish(), right.arrangement.finish()
         return Output(
-            put_out(
+            emit(
                 Emission.concat(emissions),
                 Parents.of(left_rows.payload, left_rows.seq, spec.left_pad),
                 Parents.of(right_rows.payload, right_rows.seq, spec.right_pad),
@@ -134,7 +134,7 @@ class Join:
             of_left.merged_rows + of_right.merged_rows,
         )
 
-    def _rows_of_touched_keys(self, left: Input, right: Input) -> tuple[SideRows, SideRows]:
+    def _rows_of_touched_keys(self, left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
         spec = self.spec
         return rows_of_touched_keys(
             left,
@@ -146,7 +146,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class JoinInput:
     """One side within one batch: its arrangement, and what the changes do to it."""
 
     arrangement: Arrangement
@@ -155,7 +155,7 @@ class Input:
     withdrawn: Entries
 
     @classmethod
-    def open(cls, side: Side, name: str, store: BlobStore, changes: Changes, now: int) -> Input:
+    def open(cls, side: Side, name: str, store: BlobStore, changes: Changes, now: int) -> JoinInput:
         """Open the arrangement and resolve the changes."""
         arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now)
         resolved = resolve(arrangement, changes, by_seq=side.by_seq)
@@ -195,7 +195,7 @@ class Input:
 
 
 def rows_of_touched_keys(
-    left: Input, right: Input, *, counts_for_left: bool, counts_for_right: bool, only_counts: bool = False
+    left: JoinInput, right: JoinInput, *, counts_for_left: bool, counts_for_right: bool, only_counts: bool = False
 ) -> tuple[SideRows, SideRows]:
     """The rows that each side needs to know of the keys that either side touches.
 
@@ -221,7 +221,9 @@ def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
     return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched, known)]
 
 
-def number_rows(left: Input, left_stayed: Entries, right: Input, right_stayed: Entries) -> tuple[SideRows, SideRows]:
+def number_rows(
+    left: JoinInput, left_stayed: Entries, right: JoinInput, right_stayed: Entries
+) -> tuple[SideRows, SideRows]:
     """The rows of both sides that change and those given, which stay, with their keys numbered."""
     left_parts = left.resolved.added, left.resolved.removed, left_stayed
     right_parts = right.resolved.added, right.resolved.removed, right_stayed

@@ -1,4 +1,4 @@
-"""What a join puts out: signed pairs of rows become output rows, after equal ones of opposite sign have cancelled."""
+"""What a join emits: signed pairs of rows become output rows, after equal ones of opposite sign have cancelled."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.changes import Indices, Int64s, RowKind, Rows, Uint64s, binary, concat_binary, lengths
-from operators.errors import BatchTooLarge
-from operators.grouping import group
-from operators.hashing import hash64, mix, sketch64
+from rowkind.operators.columns.changes import Indices, Int64s, RowKind, Rows, Uint64s, binary, concat_binary, lengths
+from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.hashing import hash64, mix, sketch64
+from rowkind.operators.errors import BatchTooLarge
 
 PAD = -1
 """The index that stands for the missing row of a side."""
 
 LARGEST = (1 << 31) - 1
-"""Bytes of payload that rows put out together may have."""
+"""Bytes of payload that rows emitted together may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Parents:
         return np.where(rows == PAD, len(self.seq) - 1, rows)
 
 
-def put_out(emission: Emission, left: Parents, right: Parents) -> Rows:
+def emit(emission: Emission, left: Parents, right: Parents) -> Rows:
     """The output rows: what is left of the emission when equal rows of opposite sign have cancelled."""
     left_payload, right_payload = left.payload, right.payload
     emission = Emission(left.find(emission.left), right.find(emission.right), emission.weight)

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.changes import Indices, Int8s, Int64s, Mask, Uint64s, concat_binary
-from operators.entries import Entries
-from operators.grouping import Groups, group, members, to_mask
-from operators.join_output import PAD, Emission
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Uint64s, concat_binary
+from rowkind.operators.columns.grouping import Groups, group, members, to_mask
+from rowkind.operators.join_output import PAD, Emission
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs that the condition is asked about at a time."""
@@ -125,7 +125,7 @@ class Pairs:
 
     @property
     def emission(self) -> Emission:
-        """What these pairs put out."""
+        """What these pairs emit."""
         return Emission(self.left, self.right, np.where(self.gained, self.weight, -self.weight))
 
     @property

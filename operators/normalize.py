@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from operators.arrangement import Arrangement
-from operators.changes import Changes
-from operators.entries import Entries
-from operators.join import Side
-from operators.netting import net_rows
-from operators.operator import Output
-from operators.resolving import resolve
-from operators.store import BlobStore
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.resolving import resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.netting import net_rows
+from rowkind.operators.join import Side
+from rowkind.operators.operator import Output
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ The caller guarantees
 The operator guarantees
 - that its result depends on the changes, the stores and `now` only, and not on the order in which changes stand in
   the batch: order is what `seq` says;
-- that the rows it puts out are net: materialising them after every batch gives the operator's definition over the
-  materialised inputs, and a row that did not change is not put out;
+- that the rows it emits are net: materialising them after every batch gives the operator's definition over the
+  materialised inputs, and a row that did not change is not emitted;
 - that a retraction which finds no row changes nothing and comes back in `unmatched`.
 
 Not re-checked: that hashes belong to keys, that payloads are valid under their schema, that unique keys are unique.
@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from operators.changes import Changes, Rows
-from operators.store import BlobStore
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.changes import Changes, Rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from operators import value_bytes
-from operators.accumulators import Part, Piece
-from operators.aggregate_spec import AggregateSpec
-from operators.arranged_values import ValueRows
-from operators.changes import Changes, Indices, Int64s, Mask, RowKind, concat_binary, constant
-from operators.grouping import distinct, group, to_mask
-from operators.hashing import hash64, mix
-from operators.packed_columns import pack, unpack
+from rowkind.operators.accumulators import AccumulatorColumn, AccumulatorPiece
+from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.arranged_values import ValueRows
+from rowkind.operators.columns import value_bytes
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, RowKind, concat_binary, constant
+from rowkind.operators.columns.grouping import distinct, group, to_mask
+from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.columns.packed_columns import pack, unpack
 
 RAW, PARTIAL = 0, 1
 """The side of rows as they are, and of rows that `partial` made."""
@@ -49,7 +49,7 @@ class Form:
     """
 
     row: Indices
-    parts: list[Part]
+    parts: list[AccumulatorColumn]
     values: list[ValueRows]
     payload: pa.BinaryArray
     packed: bool
@@ -81,7 +81,7 @@ class Lifted:
         """The rows by what they have in each stream."""
         return [ValueRows.concat(streams) for streams in zip(*(form.values for form in self.forms), strict=True)]
 
-    def pieces(self, of_change: Indices, weight: Int64s) -> Iterator[list[Piece]]:
+    def pieces(self, of_change: Indices, weight: Int64s) -> Iterator[list[AccumulatorPiece]]:
         """For each accumulator that takes rows what it has to add up, by the group and the sign of each change."""
         for parts in zip(*(form.parts for form in self.forms), strict=True):
             yield [(part, of_change[form.row], weight[form.row]) for part, form in zip(parts, self.forms, strict=True)]

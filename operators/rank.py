@@ -7,7 +7,7 @@ and order key. A deduplication is ROW_NUMBER 1: the first or the last row by a t
 
 The walk. Changes are resolved to rows that come and go; what else of the touched partitions matters is looked up; the
 rows are put in order once and numbered twice, without those that come and without those that go; the difference is
-put out. Without the number in the output a row has changed where it entered or left the range; with it, where its
+emit. Without the number in the output a row has changed where it entered or left the range; with it, where its
 number did.
 
 Strategies, as the plan picks them by what it knows of the input:
@@ -26,12 +26,12 @@ A row that was dropped, because it could not reach the range, is not there to be
 retraction is unmatched, with `improving` no retraction ever is.
 
 Where a partition keeps a single row, as with `append` and ROW_NUMBER up to 1, there is no more to it: the arrangement
-is in layout *replacing* and the walk is `operators.first_row`.
+is in layout *last write* and the walk is `operators.first_row`.
 
-Expiry. A row is invisible from written_at + TTL on: it counts no more, and what was put out because of it stays, as in
+Expiry. A row is invisible from written_at + TTL on: it counts no more, and what was emitted because of it stays, as in
 Flink. What follows it moves up when something in the partition changes, not before. So with a TTL the numbers of the
 visible rows do not tell what is in the output, and each row's mark keeps it: the number under which it is out, or 1
-where numbers are not put out; 0 where it is not out.
+where numbers are not emitted; 0 where it is not out.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from operators.arrangement import Arrangement, Layout
-from operators.changes import Changes, Int8s, Int64s, Mask, Rows
-from operators.entries import Entries, consolidate
-from operators.first_row import replace_first
-from operators.grouping import distinct, is_in
-from operators.netting import net_rows
-from operators.operator import Output
-from operators.rank_rows import Candidates, Order, RankFunction, Ties, Touched
-from operators.resolving import Resolved, replace_among, resolve
-from operators.store import BlobStore
+from rowkind.operators.arrangement.arrangement import Arrangement, Layout
+from rowkind.operators.arrangement.entries import Entries, consolidate
+from rowkind.operators.arrangement.resolving import Resolved, replace_among, resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Rows
+from rowkind.operators.columns.grouping import distinct, is_in
+from rowkind.operators.columns.netting import net_rows
+from rowkind.operators.first_row import replace_first
+from rowkind.operators.operator import Output
+from rowkind.operators.rank_rows import Candidates, RankFunction, RankOrder, Ties, Touched
 
 Strategy = Literal["append", "improving", "retract"]
 
@@ -70,7 +70,7 @@ class RankSpec:
 
     - `key`: comparable bytes of the PARTITION BY columns, null safe: never null, all NULLs are one partition. Without
       PARTITION BY, one constant, the same in every row.
-    - `sub`: comparable bytes of the ORDER BY columns, directions and NULLS FIRST / LAST as SQL has them. Empty where
+    - `sub_key`: comparable bytes of the ORDER BY columns, directions and NULLS FIRST / LAST as SQL has them. Empty where
       all rows are ties. The columns need not be in the payload.
     - `seq`: arrival, as scans and operators number it.
     - `kind`: `append`: +I and +U. `improving`: +I and +U, each of which replaces the row with its unique key; -U and -D
@@ -129,7 +129,7 @@ class Rank:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        layout: Layout = "replacing" if spec.is_of_first_rows else "ordered"
+        layout: Layout = "last write" if spec.is_of_first_rows else "ordered"
         arrangement = Arrangement(
             stores["rows"], "rows", layout, spec.ttl_ms, now, latest_first=spec.ties == "latest first"
         )
@@ -156,7 +156,7 @@ class Rank:
         return Output(rows, unmatched, finished.state, finished.merged_rows)
 
     def _replace_first(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Rows:
-        """Keep the first row of each partition, and put out which one goes and which one comes."""
+        """Keep the first row of each partition, and emit which one goes and which one comes."""
         payload, seq, weight = replace_first(arrangement, gone, come, self.spec.ties)
         if self.spec.numbered is not None:
             payload = self.spec.numbered(payload, np.ones(len(payload), np.int64))
@@ -183,7 +183,7 @@ class Rank:
             whole = arrangement.whole(firsts)
             goes, comes = (part.filter(whole.holds(part)) for part in (gone, come))
             divides = self.spec.function == "row_number"
-            stayed, reach = arrangement.from_the_top(firsts, enough, -goes, comes if divides else None)
+            stayed, reach = arrangement.scan_prefix(firsts, enough, -goes, comes if divides else None)
             touched = Touched.of(goes, comes, stayed.units)
             read = touched.filter(reach.holds(touched.entries))
             order = self._order(read)
@@ -197,10 +197,10 @@ class Rank:
             firsts, enough = firsts[again], 4 * enough
         return Candidates.concat(parts), Entries.concat(below)
 
-    def _order(self, touched: Touched) -> Order:
-        return Order.of(touched.keys, touched.count, touched.entries, self.spec.ties)
+    def _order(self, touched: Touched) -> RankOrder:
+        return RankOrder.of(touched.keys, touched.count, touched.entries, self.spec.ties)
 
-    def _number(self, touched: Touched, order: Order) -> Candidates:
+    def _number(self, touched: Touched, order: RankOrder) -> Candidates:
         """The rows with their numbers before and after."""
         spec, entries = self.spec, touched.entries
         after = order.numbers(spec.function, touched.now)
@@ -214,7 +214,7 @@ class Rank:
             old = np.where(touched.was, entries.mark, 0).astype(np.int64)
         return Candidates(entries, touched.was, touched.now, old, spec.in_range(after), kept)
 
-    def _uncertain(self, touched: Touched, order: Order) -> Mask:
+    def _uncertain(self, touched: Touched, order: RankOrder) -> Mask:
         """Which partitions have too few rows, before or after, to be sure that no other row matters.
 
         With RANK as with ROW_NUMBER, `last` rows are enough, because ties have been read together.
@@ -224,7 +224,7 @@ class Rank:
         return np.minimum(*most) < self.spec.last
 
     def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates, below: Entries) -> Rows:
-        """Append what the batch does to the rows, and put out how the range changes."""
+        """Append what the batch does to the rows, and emit how the range changes."""
         entries, was, kept = candidates.entries, candidates.was, candidates.kept
         marks = self._marks(candidates)
         stays = was & candidates.now

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators import order_code
-from operators.changes import Indices, Int64s, Mask, Uint64s
-from operators.entries import Entries
-from operators.grouping import group
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.columns import order_code
+from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
+from rowkind.operators.columns.grouping import group
 
 RankFunction = Literal["row_number", "rank", "dense_rank"]
 Ties = Literal["earliest first", "latest first"]
@@ -93,7 +93,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RankOrder:
     """Rows in the order (partition, order key, arrival, payload): their indices, and where partitions and ties begin.
 
     `partition` and `tie` hold for each row in this order the position of the first row of its partition, and of the
@@ -117,10 +117,10 @@ class Order:
         if equal.any():
             tied = np.append(equal, False) | np.insert(equal, 0, False)
             at = np.flatnonzero(tied)
-            order, sub = _within_ties(place[at], entries.take(rows[at]), ties)
+            order, sub_key = _within_ties(place[at], entries.take(rows[at]), ties)
             rows[at] = rows[at][order]
             of_sub = np.zeros(len(rows), np.int64)
-            of_sub[at] = sub
+            of_sub[at] = sub_key
             different |= of_sub[1:] != of_sub[:-1]
         new_partition = keys[rows][1:] != keys[rows][:-1]
         return cls(rows, _first_of_each(new_partition), _first_of_each(different))
@@ -158,14 +158,14 @@ def _place_in_order(keys: Indices, count: int, entries: Entries) -> Uint64s:
 
 def _within_ties(place: Uint64s, entries: Entries, ties: Ties) -> tuple[Indices, Int64s]:
     """The order of rows whose places are equal in groups, and in that order the rank of each order key among all."""
-    sub = byte_ranks(entries.sub)
+    sub_key = byte_ranks(entries.sub_key)
     arrival = entries.seq if ties == "earliest first" else ~entries.seq
-    order = np.lexsort((arrival, sub, place))
-    columns = [column[order] for column in (place, sub, arrival)]
+    order = np.lexsort((arrival, sub_key, place))
+    columns = [column[order] for column in (place, sub_key, arrival)]
     same = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
     if same.any():
-        order = np.lexsort((byte_ranks(entries.payload), arrival, sub, place))
-    return order, sub[order]
+        order = np.lexsort((byte_ranks(entries.payload), arrival, sub_key, place))
+    return order, sub_key[order]
 
 
 def byte_ranks(values: pa.BinaryArray) -> Int64s:

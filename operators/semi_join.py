@@ -5,7 +5,7 @@ condition: EXISTS and IN, NOT EXISTS and NOT IN. Each left row comes out once, h
 arrangements, "left" and "right", hold the rows of the two inputs by join key.
 
 The walk is that of the join (`operators.join`) without its pairs: an outer join is the inner join and the rows of the
-anti join, padded. So an anti join puts out what a left join does to its pads, and a semi join the rest of the left
+anti join, padded. So an anti join emits what a left join does to its pads, and a semi join the rest of the left
 rows. A left row that is replaced and keeps its matches goes and comes; one that moves to a key with matches and has
 equal bytes stays as it is.
 
@@ -17,7 +17,7 @@ no shard can see it in its own rows. A third input, side 2, tells each shard: it
 key `NOT_EMPTY` or `HAS_NULL` say what is so while there is at least one of them. A third arrangement, "facts", counts
 them. When a fact comes or goes, all left rows of the shard are looked at, and there is no way around it.
 
-Expiry is as for the join. A row is invisible from written_at + TTL on, and what was put out stays as it is: that the
+Expiry is as for the join. A row is invisible from written_at + TTL on, and what was emitted stays as it is: that the
 last match of a left row expired neither takes it out of a semi join nor brings it into an anti join; that the last
 visible match is retracted does. So where the right side has a TTL, each left row's mark keeps whether it is out: 1 for
 the anti join, 0 for the semi join. A left row that expired stays in the output and its later delete is unmatched.
@@ -33,17 +33,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.arrangement import Arrangement
-from operators.changes import Changes, Mask, Rows, binary
-from operators.entries import Entries
-from operators.grouping import to_mask
-from operators.hashing import hash64
-from operators.join import Input, Side, number_rows, rows_of_touched_keys
-from operators.join_rows import Condition, Pairs, SideRows, pads
-from operators.netting import net_rows
-from operators.operator import Output, StateSize
-from operators.resolving import resolve
-from operators.store import BlobStore
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.resolving import resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.changes import Changes, Mask, Rows, binary
+from rowkind.operators.columns.grouping import to_mask
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.columns.netting import net_rows
+from rowkind.operators.join import JoinInput, Side, number_rows, rows_of_touched_keys
+from rowkind.operators.join_rows import Condition, Pairs, SideRows, pads
+from rowkind.operators.operator import Output, StateSize
 
 SemiJoinKind = Literal["semi", "anti", "null-aware anti"]
 
@@ -99,8 +99,8 @@ class SemiJoin:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        left = Input.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
-        right = Input.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
+        left = JoinInput.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
+        right = JoinInput.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
         facts = None
         if spec.kind == "null-aware anti":
             facts = _Facts.open(stores["facts"], changes.filter(changes.side == 2), now)
@@ -190,7 +190,7 @@ class _Facts:
         arrangement = Arrangement(store, "facts", "multiset", None, now)
         # A broadcast row may carry the hash that sends it to its shard.
         changes = Changes(
-            changes.side, changes.kind, hash64(changes.key), changes.key, changes.sub, changes.seq, changes.payload
+            changes.side, changes.kind, hash64(changes.key), changes.key, changes.sub_key, changes.seq, changes.payload
         )
         resolved = resolve(arrangement, changes, by_seq=False)
         removed = resolved.removed.relabel(weight=-resolved.removed.weight)
@@ -209,7 +209,7 @@ def _truth(parts: list[Entries]) -> _Truth:
     return _Truth(there(NOT_EMPTY), there(HAS_NULL))
 
 
-def _all_rows(left: Input, right: Input) -> tuple[SideRows, SideRows]:
+def _all_rows(left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
     """All left rows of the shard, and the right rows of their keys."""
     everything = left.arrangement.between(np.zeros(1, np.uint64), np.full(1, ~np.uint64(0)))
     left_stayed = left.stayed(everything.hash)

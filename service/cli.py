@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from service.job.model import Job
-    from service.plan.explain.render import Format
-    from service.plan.physical import Sink
+    from rowkind.service.job.model import Job
+    from rowkind.service.physical import PhysicalSink
+    from rowkind.service.plan.explain.render import Format
 
 FAILED, REFUSED, UNREACHABLE = 1, 2, 3
 
@@ -57,23 +57,23 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 def _exit_code(error: Exception) -> int | None:
     """By the error's class, looked up in what the command has loaded; None for a fault of our own."""
     codes = {
-        "service.job.errors.JobError": REFUSED,
-        "service.plan.errors.PlanError": REFUSED,
-        "service.run.trial.InputError": REFUSED,
-        "service.run.errors.CheckpointMismatchError": REFUSED,
-        "service.kafka.errors.UnreachableError": UNREACHABLE,
-        "avro.errors.RegistryUnreachableError": UNREACHABLE,
-        "avro.errors.RegistryError": REFUSED,
-        "avro.errors.SchemaError": REFUSED,
-        "service.expressions.ExpressionError": FAILED,
-        "service.run.errors.CheckpointFolderError": REFUSED,
-        "service.run.errors.QueryUnreachableError": UNREACHABLE,
-        "service.run.errors.RunError": FAILED,
-        "service.spark.errors.SparkStartError": FAILED,
-        "service.dev.jars.BrokerError": FAILED,
-        "service.dev.demo.show.DemoError": FAILED,
+        "rowkind.service.job.errors.JobError": REFUSED,
+        "rowkind.service.plan.errors.PlanError": REFUSED,
+        "rowkind.service.run.trial.InputError": REFUSED,
+        "rowkind.service.run.errors.CheckpointMismatchError": REFUSED,
+        "rowkind.service.kafka.errors.UnreachableError": UNREACHABLE,
+        "rowkind.avro.errors.RegistryUnreachableError": UNREACHABLE,
+        "rowkind.avro.errors.RegistryError": REFUSED,
+        "rowkind.avro.errors.SchemaError": REFUSED,
+        "rowkind.service.execute.expressions.ExpressionError": FAILED,
+        "rowkind.service.run.errors.CheckpointFolderError": REFUSED,
+        "rowkind.service.run.errors.QueryUnreachableError": UNREACHABLE,
+        "rowkind.service.run.errors.RunError": FAILED,
+        "rowkind.service.spark.errors.SparkStartError": FAILED,
+        "rowkind.service.dev.jars.BrokerError": FAILED,
+        "rowkind.service.dev.demo.show.DemoError": FAILED,
         # Within a query it is a QueryFailedError; so this is before anything runs, and what the job names does not fit.
-        "service.kafka.errors.ChangelogError": REFUSED,
+        "rowkind.service.kafka.errors.ChangelogError": REFUSED,
     }
     for each in type(error).__mro__:
         if (code := codes.get(f"{each.__module__}.{each.__qualname__}")) is not None:
@@ -87,14 +87,14 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _load(file: Path) -> Job:
-    from service.job.load import load  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.job.load import load  # noqa: PLC0415 -- see the module's docstring
 
     return load(file)
 
 
-def _plan(job: Job, only: str | None) -> list[Sink]:
-    from service.job.errors import JobError, Problem  # noqa: PLC0415 -- as above
-    from service.plan.pipeline import plan  # noqa: PLC0415 -- as above
+def _plan(job: Job, only: str | None) -> list[PhysicalSink]:
+    from rowkind.service.job.errors import JobError, Problem  # noqa: PLC0415 -- as above
+    from rowkind.service.plan.pipeline import plan  # noqa: PLC0415 -- as above
 
     if only is not None and only not in job.sinks:
         text = f"there is no sink {only!r}; sinks are {', '.join(job.sinks)}"
@@ -127,7 +127,7 @@ def check(job_file: Path) -> None:
 @_guarded
 def explain(job_file: Path, sink: str | None, form: Format) -> None:
     """Show the plan of every query: keys, changelog modes, state, and advice."""
-    from service.plan.explain.render import render  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.plan.explain.render import render  # noqa: PLC0415 -- see the module's docstring
 
     job = _load(job_file)
     click.echo(render(job, _plan(job, sink), form))
@@ -153,7 +153,7 @@ def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine
     The changes are taken in order, in batches of N lines. Decimals are written as text, timestamps as ISO-8601 (UTC)
     or milliseconds since the epoch. Prints one JSON object for each change of the result, or row with --fold.
     """
-    from service.run import trial  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.run import trial  # noqa: PLC0415 -- see the module's docstring
 
     job = _load(job_file)
     if sink is None and len(job.sinks) > 1:
@@ -165,7 +165,7 @@ def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine
     if engine == "memory":
         run = trial.in_memory(_warn)
     else:
-        from service.run.trial_on_spark import on_spark  # noqa: PLC0415 -- loads Spark
+        from rowkind.service.run.trial_on_spark import on_spark  # noqa: PLC0415 -- loads Spark
 
         run = on_spark(_warn)
     for line in trial.results(job, plan, batches, run, fold=fold):
@@ -189,7 +189,7 @@ def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> 
     job = _load(job_file)
     job.check_runnable()
     sinks = _plan(job, None)
-    from service.run.life import run as live  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- see the module's docstring
 
     # The libraries' own messages only from warnings on.
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -210,7 +210,7 @@ def topics_create(job_file: Path) -> None:
     job = _load(job_file)
     job.check_runnable()
     sinks = _plan(job, None)
-    from service.run.topics import connect, create, register  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.run.topics import connect, create, register  # noqa: PLC0415 -- see the module's docstring
 
     connection = connect(job)
     for name in create(job, sinks, connection, sources=True):
@@ -234,7 +234,7 @@ def topics_create(job_file: Path) -> None:
 def dev(context: click.Context, port: int, data: Path) -> None:
     """Run a Kafka broker and keep a folder of schemas, for trying jobs on this machine. Ends with Ctrl-C."""
     if context.invoked_subcommand is None:
-        from service.dev.serve import serve  # noqa: PLC0415 -- see the module's docstring
+        from rowkind.service.dev.serve import serve  # noqa: PLC0415 -- see the module's docstring
 
         serve(port, data)
 
@@ -244,7 +244,7 @@ def dev(context: click.Context, port: int, data: Path) -> None:
 @_guarded
 def demo(job_file: Path) -> None:
     """Run JOB over a changing order book, on a broker of its own, and check its results against DuckDB."""
-    from service.dev.demo.show import demo as show  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.dev.demo.show import demo as show  # noqa: PLC0415 -- see the module's docstring
 
     show(job_file)
 
@@ -254,7 +254,7 @@ def demo(job_file: Path) -> None:
 @_guarded
 def shop(job_file: Path) -> None:
     """Change the order book that JOB reads, on JOB's own Kafka, until Ctrl-C: something to watch a job with."""
-    from service.dev.demo.show import keep_shop  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.dev.demo.show import keep_shop  # noqa: PLC0415 -- see the module's docstring
 
     keep_shop(job_file)
 

@@ -1,6 +1,6 @@
 """Every metric of the service, in one list, and their exposition for Prometheus.
 
-Readers, operators and writers count into samples named as in the exposition format (`operators.changes.Counters`),
+Readers, operators and writers count into samples named as in the exposition format (`operators.columns.changes.Counters`),
 which ride with the blocks to the writer and come back to the main process with the batch's report. There they go into
 one `Metrics`, beside what only the main process knows. Names follow Prometheus: base units, `_total` for what only
 grows, no label without a bound on its values.
@@ -14,11 +14,11 @@ from typing import Any, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-from operators.changes import Counters
+from rowkind.operators.columns.changes import Counters
 
-Kind = Literal["counter", "gauge", "histogram"]
+MetricKind = Literal["counter", "gauge", "histogram"]
 
-Name = Literal[
+MetricName = Literal[
     "rowkind_info",
     "rowkind_up",
     "rowkind_rows_in_total",
@@ -55,8 +55,8 @@ class Metric:
     `shards` says that samples carry the label `shard` on their way, over which the exposition sums them up.
     """
 
-    name: Name
-    kind: Kind
+    name: MetricName
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     shards: bool = False
@@ -95,7 +95,7 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_operator_rows_in_total", "counter", "Changes that reached an operator.", ("sink", "operator", "kind")
     ),
     Metric(
-        "rowkind_operator_rows_out_total", "counter", "Changes that an operator put out.", ("sink", "operator", "kind")
+        "rowkind_operator_rows_out_total", "counter", "Changes that an operator emitted.", ("sink", "operator", "kind")
     ),
     Metric(
         "rowkind_operator_seconds_total", "counter", "Seconds of an operator by stage.", ("sink", "operator", "stage")
@@ -117,10 +117,10 @@ _SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})?")
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
-assert {metric.name for metric in METRICS} == set(get_args(Name)), "every metric is named once and described once"
+assert {metric.name for metric in METRICS} == set(get_args(MetricName)), "every metric is named once and described once"
 
 
-def sample(name: Name, /, **labels: object) -> str:
+def sample(name: MetricName, /, **labels: object) -> str:
     """The name of a sample with its labels, as counters carry it."""
     inside = ",".join(f'{label}="{_escape(str(value))}"' for label, value in labels.items())
     return f"{name}{{{inside}}}"
@@ -151,7 +151,7 @@ class Metrics:
         self._metrics = {metric.name: (metric, _instrument(metric, self._registry)) for metric in METRICS}
         self._shards: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
 
-    def set(self, name: Name, value: float, /, **labels: object) -> None:
+    def set(self, name: MetricName, value: float, /, **labels: object) -> None:
         """Set a gauge, add to a counter, observe for a histogram."""
         metric, instrument = self._metrics[name]
         child = instrument.labels(*(str(labels[label]) for label in metric.labels)) if metric.labels else instrument

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.changes import Changes, RowKind, Rows, Uint64s, binary
-from operators.hashing import hash64
+from rowkind.operators.columns.changes import Changes, RowKind, Rows, Uint64s, binary
+from rowkind.operators.columns.hashing import hash64
 
 Row = tuple[int | None, ...]
 Hash = Callable[[list[bytes]], Uint64s]
@@ -24,7 +24,7 @@ class Table:
     """Which columns of a row make its key and its sub-key, and which are in the payload."""
 
     key: tuple[int, ...]
-    sub: tuple[int, ...] = ()
+    sub_key: tuple[int, ...] = ()
     payload: tuple[int, ...] = (0, 1, 2)
 
     def project(self, row: Row) -> Row:
@@ -92,10 +92,10 @@ def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = str
     for change in batch:
         table = tables[change.side]
         key = [change.row[column] for column in table.key]
-        sub = pack(tuple(change.row[column] for column in table.sub))
+        sub_key = pack(tuple(change.row[column] for column in table.sub_key))
         keys.append(None if None in key else pack(tuple(key)))
-        subs.append(sub)
-        hash_of.append(keys[-1] if keys[-1] is not None else sub or pack(table.project(change.row)))
+        subs.append(sub_key)
+        hash_of.append(keys[-1] if keys[-1] is not None else sub_key or pack(table.project(change.row)))
     return Changes(
         np.array([change.side for change in batch], np.int8),
         np.array([change.kind for change in batch], np.int8),
@@ -111,7 +111,7 @@ def changed(rows: Rows) -> Counter[Row]:
     """How often each row comes, negative where it goes."""
     step: Counter[Row] = Counter()
     for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
-        assert kind in (RowKind.INSERT, RowKind.DELETE), f"an operator put out kind {kind}"
+        assert kind in (RowKind.INSERT, RowKind.DELETE), f"an operator emitted kind {kind}"
         step[unpack(payload)] += 1 if kind == RowKind.INSERT else -1
     return step
 

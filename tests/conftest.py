@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from service.dev.broker import Broker
-from service.spark.session import session
+from rowkind.service.dev.broker import Broker
+from rowkind.service.spark.session import session
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,27 +13,27 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from avro import codec
-from avro.schema import Record, Type
-from operators.changes import RowKind, Rows
-from operators.semi_join import HAS_NULL, NOT_EMPTY
-from service.plan.physical import (
-    Aggregate,
+from rowkind.avro import codec
+from rowkind.avro.schema import Record, Type
+from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.operators.semi_join import HAS_NULL, NOT_EMPTY
+from rowkind.service.physical import (
     AggregateCall,
     Aggregation,
     Calc,
     ChangelogMode,
     Expression,
-    Input,
-    Join,
     Key,
-    Node,
-    Normalize,
-    Order,
-    Rank,
-    Scan,
-    Sink,
-    Union,
+    PhysicalAggregate,
+    PhysicalInput,
+    PhysicalJoin,
+    PhysicalNode,
+    PhysicalNormalize,
+    PhysicalRank,
+    PhysicalScan,
+    PhysicalSink,
+    PhysicalUnion,
+    SubKeyPart,
 )
 
 ORDERS = Record.of({"order_id": "BIGINT NOT NULL", "customer": "INT", "amount": "DECIMAL(10,2)"}, "orders")
@@ -41,8 +41,8 @@ CUSTOMERS = Record.of({"id": "INT NOT NULL", "name": "STRING"}, "customers")
 BLOCKED = Record.of({"who": "INT"}, "blocked")
 EXTRA = Record.of({"guest": "INT", "spent": "DECIMAL(20,2)"}, "extra")
 
-ROW_STATE = Input("multiset", None, by_seq=False)
-BY_KEY = Input("one row per key", None, by_seq=True)
+ROW_STATE = PhysicalInput("multiset", None, by_seq=False)
+BY_KEY = PhysicalInput("one row per key", None, by_seq=True)
 
 
 def column(record: Record, name: str) -> Expression:
@@ -64,9 +64,9 @@ def select(record: Record, *outputs: str | tuple[str, Expression], padded: bool 
     return Calc(record, output.nullable() if padded else output, tuple(each for _, each in named), **rest)
 
 
-def scan(name: str, record: Record, mode: ChangelogMode, calc: Calc, *primary_key: str) -> Scan:
+def scan(name: str, record: Record, mode: ChangelogMode, calc: Calc, *primary_key: str) -> PhysicalScan:
     """A scan of the table that is called as its record, from a topic of that name."""
-    return Scan(
+    return PhysicalScan(
         f"scan_{name}",
         record.name,
         record.name,
@@ -100,9 +100,9 @@ def counting(record: Record) -> Aggregation:
     return aggregation(record, (), [call("n", "count", "BIGINT NOT NULL")])
 
 
-def counted(name: str, node: Node, calc: Calc, *, fused: bool = False) -> Aggregate:
+def counted(name: str, node: PhysicalNode, calc: Calc, *, fused: bool = False) -> PhysicalAggregate:
     """The node that counts everything."""
-    return Aggregate(name, node, counting(node.calc.output), calc, fused=fused)
+    return PhysicalAggregate(name, node, counting(node.calc.output), calc, fused=fused)
 
 
 COUNTED = Record.of({"n": "BIGINT NOT NULL"}, "aggregate")
@@ -135,23 +135,23 @@ SELECT ranked.*, (SELECT count(*) FROM orders) AS n FROM ranked WHERE place <= 2
 """
 
 
-def everything(*, fused: bool = True) -> Sink:
+def everything(*, fused: bool = True) -> PhysicalSink:
     """`EVERYTHING` as a plan in which every operator is; with `fused`, those that can be are."""
-    exact = Normalize(
+    exact = PhysicalNormalize(
         "normalize_1",
         scan("o", ORDERS, "retract", select(ORDERS, key=by(ORDERS, "order_id")), "order_id"),
         BY_KEY,
         "",
         select(ORDERS, key=by(ORDERS, "customer"), nets=True, partial=SPENT),
     )
-    spent = Aggregate(
+    spent = PhysicalAggregate(
         "aggregate_1",
         exact,
         SPENT,
         select(SPENT.output, key=by(SPENT.output, "customer", null_safe=False), nets=True),
         fused=fused,
     )
-    names = Normalize(
+    names = PhysicalNormalize(
         "normalize_2",
         scan(
             "c", CUSTOMERS, "upsert", select(CUSTOMERS, key=by(CUSTOMERS, "id"), upsert=True, replaced_by=("id",)), "id"
@@ -163,20 +163,20 @@ def everything(*, fused: bool = True) -> Sink:
     )
     schema = spent.calc.output.concat(names.calc.output)
     by_customer = by(schema, "customer", null_safe=False)
-    named = Join(
+    named = PhysicalJoin(
         "join_1",
         "left",
         spent,
         names,
-        Input("one row per key", None, by_seq=False),
-        Input("one row per key", None, by_seq=False),
+        PhysicalInput("one row per key", None, by_seq=False),
+        PhysicalInput("one row per key", None, by_seq=False),
         schema,
         None,
         select(schema, "customer", "orders", "total", "name", "largest", "amounts", key=by_customer, nets=True),
         fused=fused,
     )
     ranked = _ranked(_free(named), _guests(named.calc.output))
-    orders = Normalize(
+    orders = PhysicalNormalize(
         "normalize_3",
         scan("o2", ORDERS, "retract", select(ORDERS, key=by(ORDERS, "order_id")), "order_id"),
         BY_KEY,
@@ -185,19 +185,21 @@ def everything(*, fused: bool = True) -> Sink:
     )
     count = counted("aggregate_2", orders, select(COUNTED, side=1, nets=True), fused=fused)
     joined = ranked.calc.output.concat(count.calc.output)
-    final = Join("join_4", "inner", ranked, count, ROW_STATE, ROW_STATE, joined, None, select(joined, nets=True))
-    return Sink("all", "all", "retract", final, (), joined, None, exchange=False)
+    final = PhysicalJoin(
+        "join_4", "inner", ranked, count, ROW_STATE, ROW_STATE, joined, None, select(joined, nets=True)
+    )
+    return PhysicalSink("all", "all", "retract", final, (), joined, None, exchange=False)
 
 
-def _free(named: Join) -> Join:
+def _free(named: PhysicalJoin) -> PhysicalJoin:
     """NOT IN, with the facts about the whole table made of the table itself."""
     row = named.calc.output
-    order = Order(column(row, "total"), descending=True, nulls_first=False), Order(column(row, "customer"))
+    order = SubKeyPart(column(row, "total"), descending=True, nulls_first=False), SubKeyPart(column(row, "customer"))
     missing = Expression('"who" IS NULL', Type.of("BOOLEAN NOT NULL"), ("who",), "who IS NULL")
     who = select(BLOCKED, key=by(BLOCKED, "who", null_safe=False, drop_null=True), side=1, nets=True)
     some = select(BLOCKED, key=Key(constant=NOT_EMPTY), side=2, nets=True)
     null = replace(some, key=Key(constant=HAS_NULL), predicate=missing)
-    return Join(
+    return PhysicalJoin(
         "join_2",
         "not in",
         named,
@@ -206,12 +208,12 @@ def _free(named: Join) -> Join:
         ROW_STATE,
         row,
         None,
-        select(row, key=by(row, "name"), sub=order, nets=True),
+        select(row, key=by(row, "name"), sub_key=order, nets=True),
         facts=(scan("b_any", BLOCKED, "retract", some), scan("b_null", BLOCKED, "retract", null)),
     )
 
 
-def _guests(row: Record) -> Join:
+def _guests(row: Record) -> PhysicalJoin:
     """A semi join whose rows are made like those of `row`."""
     none = Expression("0", Type.of("BIGINT NOT NULL"), (), "0")
     name = Expression("'guest'", Type.of("STRING"), (), "'guest'")
@@ -223,8 +225,8 @@ def _guests(row: Record) -> Join:
         Expression("NULL::DECIMAL(10,2)", Type.of("DECIMAL(10,2)"), (), "NULL"),
         none,
     )
-    order = Order(column(EXTRA, "spent"), descending=True, nulls_first=False), Order(column(EXTRA, "guest"))
-    return Join(
+    order = SubKeyPart(column(EXTRA, "spent"), descending=True, nulls_first=False), SubKeyPart(column(EXTRA, "guest"))
+    return PhysicalJoin(
         "join_3",
         "semi",
         scan("e", EXTRA, "append", select(EXTRA, key=by(EXTRA, "guest", null_safe=False, drop_null=True), nets=True)),
@@ -243,13 +245,13 @@ def _guests(row: Record) -> Join:
     )
 
 
-def _ranked(*inputs: Join) -> Rank:
+def _ranked(*inputs: PhysicalJoin) -> PhysicalRank:
     """The first two of each name, with their place."""
     row = inputs[0].calc.output
     numbered = row.concat(Record.of({"place": "INT NOT NULL"}, row.name))
-    return Rank(
+    return PhysicalRank(
         "rank_1",
-        Union("union_1", inputs),
+        PhysicalUnion("union_1", inputs),
         ROW_STATE,
         "row_number",
         1,

@@ -21,7 +21,7 @@ from typing import Self
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from service.dev.jars import BrokerStartError, class_path, java
+from rowkind.service.dev.jars import BrokerStartError, class_path, java
 
 _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker
 
 
 def serve(port: int, data: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from avro.errors import AvroError, RegistryUnreachableError
-from avro.schema import Record
-from service.job.errors import JobError, Problem
-from service.job.model import Job
+from rowkind.avro.errors import AvroError, RegistryUnreachableError
+from rowkind.avro.schema import Record
+from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.model import Job
 
 
 def declared(job: Job, table: str) -> Record:
@@ -71,7 +71,7 @@ def _from_file(job: Job, table: str, name: str) -> Record:
 
 
 def _from_registry(job: Job, topic: str) -> Record:
-    from service.job.registry import open_registry  # noqa: PLC0415 -- only such jobs pay for loading a client
+    from rowkind.service.job.registry import open_registry  # noqa: PLC0415 -- only such jobs pay for loading a client
 
     return open_registry(job).latest(f"{topic}-value")
 

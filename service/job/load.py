@@ -14,9 +14,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from service.job.errors import JobError, Problem
-from service.job.model import Batch, DeadLetters, From, Job, RowKind, Sink, Table
-from service.job.substitution import SubstitutionError, protect, read_secret, references, substitute
+from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.model import BatchSettings, DeadLetterSettings, From, Job, RowKindSettings, Sink, Table
+from rowkind.service.job.substitution import SubstitutionError, protect, read_secret, references, substitute
 
 Path_ = tuple[str | int, ...]
 
@@ -201,9 +201,9 @@ def _settings(path: Path_) -> list[str]:
 
 
 _PARTS: Mapping[str, type[BaseModel]] = {
-    "batch": Batch,
-    "dead_letters": DeadLetters,
-    "row_kind": RowKind,
+    "batch": BatchSettings,
+    "dead_letters": DeadLetterSettings,
+    "row_kind": RowKindSettings,
     "start": From,
 }
 

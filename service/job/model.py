@@ -23,17 +23,17 @@ from pydantic import (
     model_validator,
 )
 
-from avro.errors import SchemaError
-from avro.schema import Record
-from service.job import duration
-from service.job.errors import JobError, Problem
-from service.job.substitution import Settings
-from service.kafka.row_kind import PRESETS, spellings
-from service.plan.physical import ChangelogMode, RowKindHeader, Start, Unmatched
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.schema import Record
+from rowkind.service.job import duration
+from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.substitution import Settings
+from rowkind.service.kafka.row_kind import PRESETS, spellings
+from rowkind.service.physical import ChangelogMode, RowKindHeader, Start, UnmatchedPolicy
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
+ResourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
 Policy = Literal["insert", "dead_letter", "fail"]
 
 
@@ -53,7 +53,7 @@ def _milliseconds(value: Any) -> Any:
     return duration.parse(value) if isinstance(value, str) else value
 
 
-Columns = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
+ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
 Duration = Annotated[int, BeforeValidator(_milliseconds), Field(gt=0)]
 """Milliseconds, written as a length of time."""
 
@@ -64,7 +64,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
 
-class RowKind(_Part):
+class RowKindSettings(_Part):
     """How a topic tells the row kind: a header, its spelling (`preset` or `values`), and what if it is not there."""
 
     header: str = "op"
@@ -149,14 +149,14 @@ class Table(_Part):
     was sent. Without it the job keeps the rows of the table wherever somebody depends on that.
     """
 
-    topic: Topic = ""
+    topic: TopicName = ""
     mode: ChangelogMode
     columns: dict[str, str] | None = None
     schema_file: str | None = Field(default=None, alias="schema")
-    primary_key: Columns = ()
+    primary_key: ColumnNames = ()
     exact: bool = False
     ttl: Duration | None = None
-    row_kind: RowKind = RowKind()
+    row_kind: RowKindSettings = RowKindSettings()
     start: From = From()
 
     @field_validator("mode", mode="before")
@@ -202,12 +202,12 @@ class Sink(_Part):
     arrive, or none, where such a query is refused.
     """
 
-    topic: Topic = ""
+    topic: TopicName = ""
     mode: ChangelogMode
-    key: Columns = ()
+    key: ColumnNames = ()
     sql: str
     on_conflict: Literal["refuse", "first", "last"] = "refuse"
-    row_kind: RowKind = RowKind()
+    row_kind: RowKindSettings = RowKindSettings()
     partitions: int | None = Field(default=None, gt=0)
     replication: int | None = Field(default=None, gt=0)
     create: bool = True
@@ -227,20 +227,20 @@ class Sink(_Part):
         return self
 
 
-class Batch(_Part):
+class BatchSettings(_Part):
     """How much one micro-batch takes."""
 
     max_rows: int = Field(default=200_000, gt=0)
 
 
-class DeadLetters(_Part):
+class DeadLetterSettings(_Part):
     """Where records go that are no rows. Without a topic the first of them stops the job."""
 
-    topic: Topic | None = None
+    topic: TopicName | None = None
     tolerance: Literal["none", "all"] = "all"
 
     @model_validator(mode="after")
-    def _whole(self) -> DeadLetters:
+    def _whole(self) -> DeadLetterSettings:
         if self.tolerance == "all" and self.topic is None:
             raise ValueError("`tolerance: all` needs a `topic`: nothing is thrown away unseen")
         return self
@@ -249,18 +249,18 @@ class DeadLetters(_Part):
 class Job(_Part):
     """One job file. `checkpoint` and `kafka` may be missing for `check`, `explain` and `try`."""
 
-    name: Name = Field(alias="job")
+    name: ResourceName = Field(alias="job")
     kafka: SettingsField | None = None
     registry: SettingsField | None = None
     checkpoint: str | None = None
     ttl: Duration | None = None
     parallelism: int = Field(default=2, gt=0, le=1024)
-    batch: Batch = Batch()
-    unmatched: Unmatched = "ignore"
-    dead_letters: DeadLetters = DeadLetters(tolerance="none")
+    batch: BatchSettings = BatchSettings()
+    unmatched: UnmatchedPolicy = "ignore"
+    dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
     tables: dict[Identifier, Table] = Field(min_length=1)
     views: dict[Identifier, str] = Field(default_factory=dict)
-    sinks: dict[Name, Sink] = Field(min_length=1)
+    sinks: dict[ResourceName, Sink] = Field(min_length=1)
 
     _file: Path = PrivateAttr(default=Path("job.yaml"))
     _lines: dict[tuple[str | int, ...], int] = PrivateAttr(default_factory=dict)

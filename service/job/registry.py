@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from avro.registry import FolderRegistry, Registry
-from service.job.errors import JobError, Problem
-from service.job.model import Job
+from rowkind.avro.registry import FolderRegistry, Registry
+from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.model import Job
 
 
 def open_registry(job: Job) -> Registry:
@@ -17,6 +17,6 @@ def open_registry(job: Job) -> Registry:
         raise JobError(str(job.file), [Problem(1, "", text)])
     if "folder" in settings:
         return FolderRegistry(job.file.parent / settings["folder"])
-    from avro.confluent_registry import ConfluentRegistry  # noqa: PLC0415 -- slow to load, and not for a folder
+    from rowkind.avro.confluent_registry import ConfluentRegistry  # noqa: PLC0415 -- slow to load, and not for a folder
 
     return ConfluentRegistry(dict(settings))

@@ -10,10 +10,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from service.kafka.clients import count_partitions, producer_settings, servers
-from service.kafka.errors import translate
-from service.kafka.outgoing import Outgoing, send
-from service.kafka.spec import SinkSpec
+from rowkind.service.kafka.clients import count_partitions, producer_settings, servers
+from rowkind.service.kafka.errors import translate
+from rowkind.service.kafka.outgoing import Outgoing, send
+from rowkind.service.kafka.spec import SinkSpec
 
 
 class _Deliveries:

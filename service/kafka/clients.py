@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from service.kafka.errors import RefusedError, refuses, translate
+from rowkind.service.kafka.errors import RefusedError, refuses, translate
 
 Answer = TypeVar("Answer")
 
-Settings = Mapping[str, str]
+KafkaSettings = Mapping[str, str]
 """librdkafka settings by their own names, as the job has them."""
 
 ANSWER_SECONDS = 10.0
@@ -65,22 +65,22 @@ _PRODUCER_FIXED = {
 }
 
 
-def servers(kafka: Settings) -> str:
+def servers(kafka: KafkaSettings) -> str:
     """The address as the user wrote it, for messages."""
     return kafka.get("bootstrap.servers", "(bootstrap.servers is not set)")
 
 
-def consumer_settings(kafka: Settings) -> dict[str, Any]:
+def consumer_settings(kafka: KafkaSettings) -> dict[str, Any]:
     """Settings of a consumer that reads assigned partitions and nothing that is not committed."""
     return {**_CLIENT, **_CONSUMER, "group.id": "rowkind", **kafka, **_CONSUMER_FIXED}
 
 
-def producer_settings(kafka: Settings) -> dict[str, Any]:
+def producer_settings(kafka: KafkaSettings) -> dict[str, Any]:
     """Settings of an idempotent producer."""
     return {**_CLIENT, **_PRODUCER, **kafka, **_PRODUCER_FIXED}
 
 
-def transactional_settings(kafka: Settings, transactional_id: str, timeout_ms: int) -> dict[str, Any]:
+def transactional_settings(kafka: KafkaSettings, transactional_id: str, timeout_ms: int) -> dict[str, Any]:
     """Settings of a producer that writes in transactions."""
     return {
         **producer_settings(kafka),
@@ -90,7 +90,7 @@ def transactional_settings(kafka: Settings, transactional_id: str, timeout_ms: i
     }
 
 
-def reach(kafka: Settings, seconds: float = ANSWER_SECONDS) -> AdminClient:
+def reach(kafka: KafkaSettings, seconds: float = ANSWER_SECONDS) -> AdminClient:
     """An admin client of brokers that answer. Raises UnreachableError or RefusedError, with the broker's own words."""
     complaints: list[KafkaError] = []
     try:

@@ -14,9 +14,9 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # it is exported by a name
 
-from service.kafka.clients import ANSWER_SECONDS, Answer, Settings, patiently, reach, servers
-from service.kafka.errors import MissingTopicError, UnreachableError, translate
-from service.kafka.offsets import At
+from rowkind.service.kafka.clients import ANSWER_SECONDS, Answer, KafkaSettings, patiently, reach, servers
+from rowkind.service.kafka.errors import MissingTopicError, UnreachableError, translate
+from rowkind.service.kafka.offsets import At
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Cluster:
     `outage_seconds` is waited for, since it is Kafka that went away then and not the job that is wrong.
     """
 
-    def __init__(self, kafka: Settings, outage_seconds: float = 120.0) -> None:
+    def __init__(self, kafka: KafkaSettings, outage_seconds: float = 120.0) -> None:
         self._kafka = kafka
         self._outage_seconds = outage_seconds
         self._client: AdminClient | None = None

@@ -16,9 +16,9 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Changes, RowKind, binary
-from operators.hashing import hash64
-from service.kafka.record import Headers
+from rowkind.operators.columns.changes import Changes, RowKind, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.service.kafka.record import Headers
 
 PREFIX = "__connect.errors."
 
@@ -121,7 +121,7 @@ def as_changes(letters: Sequence[DeadLetter]) -> Changes:
         kind=np.full(count, RowKind.DEAD_LETTER, np.int8),
         hash=hash64(payload),
         key=binary([None] * count),
-        sub=binary([b""] * count),
+        sub_key=binary([b""] * count),
         seq=np.zeros(count, np.int64),
         payload=payload,
     )

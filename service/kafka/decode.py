@@ -14,24 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from avro import codec, framing
-from avro.buffers import validity
-from avro.defaults import nothing
-from avro.errors import RegistryError, RegistryUnreachableError, SchemaError
-from avro.registry import Registry
-from avro.resolve import resolve
-from avro.schema import Record
-from operators.changes import SYMBOLS, Indices, Int8s, Mask, RowKind, Rows, binary, concat_binary
-from service.kafka.dead_letter import DeadLetter
-from service.kafka.errors import UndecodableRowError
-from service.kafka.record import Headers, Records
-from service.kafka.row_kind import MISSING, UNKNOWN, row_kinds
-from service.metrics import sample
-from service.plan.physical import Scan
+from rowkind.avro import codec, framing
+from rowkind.avro.buffers import validity
+from rowkind.avro.defaults import nothing
+from rowkind.avro.errors import RegistryError, RegistryUnreachableError, SchemaError
+from rowkind.avro.registry import Registry
+from rowkind.avro.resolve import resolve
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import SYMBOLS, Indices, Int8s, Mask, RowKind, Rows, binary, concat_binary
+from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.errors import UndecodableRowError
+from rowkind.service.kafka.record import Headers, Records
+from rowkind.service.kafka.row_kind import MISSING, UNKNOWN, row_kinds
+from rowkind.service.metrics import sample
+from rowkind.service.physical import PhysicalScan
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedRecords:
     """The rows of some records, those that were none, and what was counted."""
 
     rows: Rows
@@ -64,14 +64,14 @@ class Decoder:
     no fault of the record.
     """
 
-    def __init__(self, scan: Scan, registry: Registry, *, tolerate: bool) -> None:
+    def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool) -> None:
         self._scan = scan
         self._registry = registry
         self._tolerate = tolerate
         self._reader = scan.calc.input
         self._deleted = _deleted_row(scan)
 
-    def decode(self, records: Records) -> Decoded:
+    def decode(self, records: Records) -> DecodedRecords:
         """The rows of `records` in their order, and a dead letter for each record that is none."""
         values = records.value
         faults = _Faults(len(records))
@@ -87,7 +87,7 @@ class Decoder:
         rows = Rows(kind, (records.offset << np.int64(16)) | records.partition, payload)
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
         good = rows.filter(~faults.bad)
-        return Decoded(good, letters, self._count(good, letters, values))
+        return DecodedRecords(good, letters, self._count(good, letters, values))
 
     def _kinds(self, kind: Int8s, records: Records, faults: _Faults) -> Int8s:
         """The kinds that the table's mode makes of what the headers say."""
@@ -236,7 +236,7 @@ def _scatter(parts: Sequence[pa.BinaryArray], places: Sequence[Indices], length:
     return pool.take(pa.array(index))
 
 
-def _deleted_row(scan: Scan) -> list[str | bytes] | None:
+def _deleted_row(scan: PhysicalScan) -> list[str | bytes] | None:
     """Where each column of a row comes from that is known by its key alone; None for a table without such a key."""
     if scan.key_record is None or len(scan.key_record.fields) != len(scan.primary_key):
         return None

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from operators.changes import Indices, Int64s
-from service.kafka.clients import ANSWER_SECONDS, Settings, consumer_settings, patiently, servers
-from service.kafka.course import Course
-from service.kafka.errors import LostOffsetsError, StalledReadError, translate
-from service.kafka.offsets import Range
-from service.kafka.record import Records
+from rowkind.operators.columns.changes import Indices, Int64s
+from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, consumer_settings, patiently, servers
+from rowkind.service.kafka.errors import LostOffsetsError, StalledReadError, translate
+from rowkind.service.kafka.offsets import Range
+from rowkind.service.kafka.positions import Positions
+from rowkind.service.kafka.record import Records
 
 _POLL_SECONDS = 0.05
 _STALL_SECONDS = 60.0
@@ -44,7 +44,9 @@ class Fetcher:
     `whole` asks for all of a record: its timestamp too, and its key where it has a value.
     """
 
-    def __init__(self, kafka: Settings, clock: Callable[[], float] = time.monotonic, *, whole: bool = False) -> None:
+    def __init__(
+        self, kafka: KafkaSettings, clock: Callable[[], float] = time.monotonic, *, whole: bool = False
+    ) -> None:
         self._kafka = kafka
         self._clock = clock
         self._whole = whole
@@ -66,7 +68,7 @@ class Fetcher:
         """All records of the ranges, by topic, chunk after chunk. Raises a ChangelogError."""
         chunk: list[Records] = []
         rows = size = 0
-        with closing(self._pieces(Course(ranges), on_lost)) as pieces:
+        with closing(self._pieces(Positions(ranges), on_lost)) as pieces:
             for piece in pieces:
                 chunk.append(piece)
                 rows, size = rows + len(piece), size + piece.value.nbytes
@@ -76,44 +78,44 @@ class Fetcher:
         if chunk:
             yield _by_topic(chunk)
 
-    def _pieces(self, course: Course, on_lost: OnLost) -> Generator[Records, None, None]:
+    def _pieces(self, positions: Positions, on_lost: OnLost) -> Generator[Records, None, None]:
         """All records, as few at a time as is cheapest."""
-        self._consumer.assign([TopicPartition(part.topic, part.partition, part.start) for part in course.ranges])
+        self._consumer.assign([TopicPartition(part.topic, part.partition, part.start) for part in positions.ranges])
         heard = self._clock()
         try:
-            while left := course.left:
-                before = course.open
+            while left := positions.left:
+                before = positions.open
                 # What is there is taken at once; nobody waits for a piece to be full.
                 events = self._consumer.consume(min(self._rows, left), 0) or self._consumer.consume(1, _POLL_SECONDS)
                 failed: list[Message] = []
                 if any(map(Message.error, events)):
                     failed = [event for event in events if event.error() is not None]
                     events = [event for event in events if event.error() is None]
-                records = list(self._lift(events, course)) if events else []
+                records = list(self._lift(events, positions)) if events else []
                 del events
                 for event in failed:
-                    self._heed(event, course, on_lost)
-                self._release(course, before)
-                if course.left < left:
+                    self._heed(event, positions, on_lost)
+                self._release(positions, before)
+                if positions.left < left:
                     heard = self._clock()
                 elif self._clock() - heard > _STALL_SECONDS:
-                    raise self._stalled(course)
+                    raise self._stalled(positions)
                 yield from records
         finally:
             self._consumer.unassign()
 
-    def _lift(self, messages: list[Message], course: Course) -> Iterator[Records]:
+    def _lift(self, messages: list[Message], positions: Positions) -> Iterator[Records]:
         """The messages that lie in the ranges, by topic."""
-        ranges = course.find(messages)
+        ranges = positions.find(messages)
         offset = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
-        inside = course.go_on(ranges, offset)
+        inside = positions.advance(ranges, offset)
         if not inside.all():
             messages, ranges, offset = _some(messages, np.flatnonzero(inside)), ranges[inside], offset[inside]
-        for topic, members in course.by_topic(ranges):
+        for topic, members in positions.by_topic(ranges):
             if members is None:
-                records = self._columns(topic, course.partition[ranges], offset, messages)
+                records = self._columns(topic, positions.partition[ranges], offset, messages)
             else:
-                partition = course.partition[ranges[members]]
+                partition = positions.partition[ranges[members]]
                 records = self._columns(topic, partition, offset[members], _some(messages, members))
             self._rows = int(min(_PIECE_ROWS, max(16, _PIECE_BYTES * len(records) / (records.value.nbytes + 1))))
             yield records
@@ -129,22 +131,22 @@ class Fetcher:
             timestamp = np.array([ms if kind else -1 for kind, ms in map(Message.timestamp, messages)], np.int64)
         return Records(topic, partition, offset, value, key, headers if any(headers) else None, timestamp)
 
-    def _heed(self, event: Message, course: Course, on_lost: OnLost) -> None:
+    def _heed(self, event: Message, positions: Positions, on_lost: OnLost) -> None:
         """Take in an event that is no record; raises what a range should not survive."""
-        number = int(course.find([event])[0])
-        if number < 0 or number not in course.open:
+        number = int(positions.find([event])[0])
+        if number < 0 or number not in positions.open:
             return
-        part = course.ranges[number]
+        part = positions.ranges[number]
         error, offset = event.error(), event.offset()
         assert error is not None, "the event is no record"
         if error.code() == KafkaError._PARTITION_EOF:
             if offset is not None and offset >= part.end:
-                course.finish(number)
+                positions.finish(number)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             earliest, _ = self.watermarks(part.topic, part.partition)
             if on_lost[part.topic] == "fail":
-                raise LostOffsetsError(part.topic, part.partition, int(course.position[number]), earliest)
-            course.position[number] = earliest
+                raise LostOffsetsError(part.topic, part.partition, int(positions.position[number]), earliest)
+            positions.position[number] = earliest
             if earliest < part.end:
                 self._consumer.incremental_unassign([TopicPartition(part.topic, part.partition)])
                 self._consumer.incremental_assign([TopicPartition(part.topic, part.partition, earliest)])
@@ -152,19 +154,19 @@ class Fetcher:
             doing = f"reading topic {part.topic}, partition {part.partition}"
             raise translate(KafkaException(error), servers(self._kafka), doing)
 
-    def _release(self, course: Course, before: Indices) -> None:
+    def _release(self, positions: Positions, before: Indices) -> None:
         """Let go of the partitions that are done with since then, if others are not."""
-        still = course.open
+        still = positions.open
         if 0 < len(still) < len(before):
-            done = [course.ranges[number] for number in np.setdiff1d(before, still)]
+            done = [positions.ranges[number] for number in np.setdiff1d(before, still)]
             self._consumer.incremental_unassign([TopicPartition(part.topic, part.partition) for part in done])
 
-    def _stalled(self, course: Course) -> StalledReadError:
-        number = int(course.open[0])
-        part = course.ranges[number]
+    def _stalled(self, positions: Positions) -> StalledReadError:
+        number = int(positions.open[0])
+        part = positions.ranges[number]
         return StalledReadError(
             f"Topic {part.topic}, partition {part.partition}: nothing came for {_STALL_SECONDS:.0f} s at offset "
-            f"{course.position[number]}, though records up to offset {part.end} were announced. "
+            f"{positions.position[number]}, though records up to offset {part.end} were announced. "
             f"{self._complaint or 'The brokers say nothing.'}"
         )
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Producer
 
-from avro.framing import frame
-from operators.changes import SYMBOLS, Changes, RowKind
-from operators.emission import RetractionError, net
-from operators.hashing import hash64
-from service.kafka.dead_letter import DeadLetter
-from service.kafka.errors import AppendOnlyError
-from service.kafka.row_kind import spellings
-from service.kafka.spec import SinkSpec
-from service.metrics import sample
+from rowkind.avro.framing import frame
+from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.emission import RetractionError, net
+from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.errors import AppendOnlyError
+from rowkind.service.kafka.row_kind import spellings
+from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.metrics import sample
 
 _ROOM_SECONDS = 0.1
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from service.kafka.agreement import Agreement
-from service.kafka.cluster import Cluster, Topics
-from service.kafka.errors import LostOffsetsError, ReplacedTopicError
-from service.kafka.offsets import At, Offset, Range, admit, divide
-from service.kafka.spec import SourceSpec
-from service.plan.physical import Start
+from rowkind.service.kafka.agreement import Agreement
+from rowkind.service.kafka.cluster import Cluster, Topics
+from rowkind.service.kafka.errors import LostOffsetsError, ReplacedTopicError
+from rowkind.service.kafka.offsets import At, Offset, Range, admit, divide
+from rowkind.service.kafka.spec import SourceSpec
+from rowkind.service.physical import Start
 
 _TOPICS_EVERY_SECONDS = 1.0
 

@@ -20,12 +20,12 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 
-from service.kafka.attempt import Attempt
-from service.kafka.clients import Settings, servers
-from service.kafka.errors import MissingTopicError, UnfitTopicError, translate
-from service.kafka.fetch import Fetcher
-from service.kafka.offsets import Range
-from service.kafka.spec import SinkSpec
+from rowkind.service.kafka.batch_partition import BatchPartition
+from rowkind.service.kafka.clients import KafkaSettings, servers
+from rowkind.service.kafka.errors import MissingTopicError, UnfitTopicError, translate
+from rowkind.service.kafka.fetch import Fetcher
+from rowkind.service.kafka.offsets import Range
+from rowkind.service.kafka.spec import SinkSpec
 
 _FIRST_STEP = 8
 
@@ -42,13 +42,15 @@ class Progress:
     run: str = ""
 
     @classmethod
-    def of(cls, spec: SinkSpec, attempt: Attempt) -> Self:
+    def of(cls, spec: SinkSpec, batch_partition: BatchPartition) -> Self:
         """The progress once `attempt` is committed."""
-        return cls(spec.job, spec.sink, attempt.partition, attempt.checkpoint, attempt.batch, spec.run)
+        return cls(
+            spec.job, spec.sink, batch_partition.partition, batch_partition.checkpoint, batch_partition.batch, spec.run
+        )
 
-    def covers(self, attempt: Attempt) -> bool:
+    def covers(self, batch_partition: BatchPartition) -> bool:
         """Whether `attempt` is written already. Batches of another checkpoint are other batches."""
-        return self.checkpoint == attempt.checkpoint and self.batch >= attempt.batch
+        return self.checkpoint == batch_partition.checkpoint and self.batch >= batch_partition.batch
 
     @property
     def key(self) -> bytes:
@@ -65,7 +67,7 @@ class Progress:
         return cls(**json.loads(value))
 
 
-def read(kafka: Settings, topic: str, partition: int) -> Progress | None:
+def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
     """The last progress in a partition of a progress topic, None if there is none yet.
 
     Must be called after `init_transactions` of the one producer that writes there.
@@ -94,7 +96,7 @@ def next_run(*before: str) -> str:
     return f"{last + 1:08}-{secrets.token_hex(4)}"
 
 
-def _unfit(topic: str, partition: int, error: KafkaException, kafka: Settings) -> Exception:
+def _unfit(topic: str, partition: int, error: KafkaException, kafka: KafkaSettings) -> Exception:
     meant = translate(error, servers(kafka), f"reading partition {partition} of the progress topic {topic}")
     if isinstance(meant, MissingTopicError):
         return UnfitTopicError(

@@ -9,17 +9,17 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from operators.changes import Block, Changes, Counters, Rows
-from service.kafka.dead_letter import as_changes
-from service.kafka.decode import Decoder
-from service.kafka.fetch import Fetcher
-from service.kafka.offsets import Range
-from service.kafka.record import Records
-from service.kafka.spec import OPTION, SourceSpec, from_option
-from service.metrics import add, sample
-from service.plan.physical import Scan
-from service.route import Route
-from service.spark.blocks import cut
+from rowkind.operators.columns.changes import Block, Changes, Counters, Rows
+from rowkind.service.execute.blocks import cut
+from rowkind.service.execute.route import Route
+from rowkind.service.kafka.dead_letter import as_changes
+from rowkind.service.kafka.decode import Decoder
+from rowkind.service.kafka.fetch import Fetcher
+from rowkind.service.kafka.offsets import Range
+from rowkind.service.kafka.record import Records
+from rowkind.service.kafka.spec import OPTION, SourceSpec, from_option
+from rowkind.service.metrics import add, sample
+from rowkind.service.physical import PhysicalScan
 
 LabelledBlock = tuple[int, Block]
 
@@ -28,7 +28,7 @@ LabelledBlock = tuple[int, Block]
 class _Table:
     """Scans of one topic that read the same columns of it in the same way: decoded once, a calc for each."""
 
-    scan: Scan
+    scan: PhysicalScan
     decoder: Decoder
     routes: list[Route] = field(default_factory=list)
 
@@ -106,8 +106,8 @@ def _tables(spec: SourceSpec) -> dict[str, list[_Table]]:
     return tables
 
 
-def _reads_alike(one: Scan, other: Scan) -> bool:
-    def reads(scan: Scan) -> tuple[object, ...]:
+def _reads_alike(one: PhysicalScan, other: PhysicalScan) -> bool:
+    def reads(scan: PhysicalScan) -> tuple[object, ...]:
         return scan.table, scan.mode, scan.calc.input, scan.primary_key, scan.key_record, scan.row_kind
 
     return reads(one) == reads(other)

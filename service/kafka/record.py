@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Int64s, concat_binary
+from rowkind.operators.columns.changes import Int64s, concat_binary
 
 Headers = list[tuple[str, bytes | None]] | None
 """The headers of a record in their order; a name may occur more than once."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from operators.changes import Int8s, RowKind
-from service.kafka.record import Headers
-from service.plan.physical import RowKindHeader
+from rowkind.operators.columns.changes import Int8s, RowKind
+from rowkind.service.kafka.record import Headers
+from rowkind.service.physical import RowKindHeader
 
 MISSING = -1
 UNKNOWN = -2

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from avro.registry import Registry
-from operators.emission import Form
-from service.plan.physical import RowKindHeader, Scan, Start
-from service.route import Route
+from rowkind.avro.registry import Registry
+from rowkind.operators.emission import ChangelogMode
+from rowkind.service.execute.route import Route
+from rowkind.service.physical import PhysicalScan, RowKindHeader, Start
 
 OPTION = "secret.spec"
 
@@ -38,7 +38,7 @@ class SourceSpec:
       between two batches.
     """
 
-    scans: tuple[Scan, ...]
+    scans: tuple[PhysicalScan, ...]
     kafka: Mapping[str, str]
     registry: Registry
     members: tuple[int, ...] = ()
@@ -79,7 +79,7 @@ class SinkSpec:
     job: str
     sink: str
     topic: str
-    form: Form
+    form: ChangelogMode
     keyed: bool
     by_seq: bool
     value_schema: int

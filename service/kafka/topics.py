@@ -14,13 +14,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, bu
     ResourceType,
 )
 
-from avro.errors import ResolutionError, UnknownSubjectError
-from avro.registry import Registry
-from avro.resolve import plan as resolution
-from avro.schema import Record
-from operators.emission import Form
-from service.kafka.clients import ANSWER_SECONDS, Settings, reach, servers
-from service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
+from rowkind.avro.errors import ResolutionError, UnknownSubjectError
+from rowkind.avro.registry import Registry
+from rowkind.avro.resolve import plan as resolution
+from rowkind.avro.schema import Record
+from rowkind.operators.emission import ChangelogMode
+from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, reach, servers
+from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Topic:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-def sink_topic(name: str, form: Form, partitions: int = 1, replication: int | None = None) -> Topic:
+def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication: int | None = None) -> Topic:
     """A result topic: of an upsert topic only the last row of each key counts, the others keep every change."""
     return Topic(name, partitions, replication, {"cleanup.policy": "compact" if form == "upsert" else "delete"})
 
@@ -60,7 +60,7 @@ def dead_letter_topic(name: str, replication: int | None = None) -> Topic:
     return Topic(name, 1, replication, {"cleanup.policy": "delete"})
 
 
-def create(kafka: Settings, topics: Iterable[Topic]) -> list[str]:
+def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
     """Make the topics that are not there yet, and return their names. Raises a ChangelogError."""
     admin = reach(kafka)
     wanted = [
@@ -89,7 +89,7 @@ def _await(admin: AdminClient, names: Sequence[str]) -> None:
         admin.poll(0.05)
 
 
-def check(kafka: Settings, topics: Sequence[Topic]) -> list[str]:
+def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
     """Make sure that the topics are there and fit; return advice on what is unusual but works.
 
     Raises MissingTopicError, naming all that are missing, or UnfitTopicError.

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from service.kafka import progress
-from service.kafka.attempt import Attempt
-from service.kafka.clients import ANSWER_SECONDS, count_partitions, servers, transactional_settings
-from service.kafka.errors import (
+from rowkind.service.kafka import progress
+from rowkind.service.kafka.batch_partition import BatchPartition
+from rowkind.service.kafka.clients import ANSWER_SECONDS, count_partitions, servers, transactional_settings
+from rowkind.service.kafka.errors import (
     ChangelogError,
     FencedError,
     MissingTopicError,
@@ -23,9 +23,9 @@ from service.kafka.errors import (
     UnknownOutcomeError,
     translate,
 )
-from service.kafka.outgoing import Outgoing, push, send
-from service.kafka.progress import Progress
-from service.kafka.spec import SinkSpec
+from rowkind.service.kafka.outgoing import Outgoing, push, send
+from rowkind.service.kafka.progress import Progress
+from rowkind.service.kafka.spec import SinkSpec
 
 Outcome = Literal["committed", "skipped"]
 
@@ -54,14 +54,14 @@ class TransactionalWriter:
                 f"Run one instance of a job at a time."
             )
 
-    def write(self, attempt: Attempt, outgoing: Outgoing) -> Outcome:
+    def write(self, batch_partition: BatchPartition, outgoing: Outgoing) -> Outcome:
         """Commit `outgoing` with its progress, unless it is there already.
 
         Raises KafkaException, after which this writer must not be used again.
         """
-        if self._progress is not None and self._progress.covers(attempt):
+        if self._progress is not None and self._progress.covers(batch_partition):
             return "skipped"
-        after = Progress.of(self._spec, attempt)
+        after = Progress.of(self._spec, batch_partition)
         self._producer.begin_transaction()
         send(self._producer, self._spec, outgoing, self._partitions)
         push(self._producer, self._spec.progress_topic, after.to_bytes(), after.key, self._partition)
@@ -78,17 +78,17 @@ class TransactionalWriter:
 _writers: dict[tuple[str, str], TransactionalWriter] = {}
 
 
-def write_once(spec: SinkSpec, attempt: Attempt, outgoing: Outgoing) -> tuple[Outcome, int]:
+def write_once(spec: SinkSpec, batch_partition: BatchPartition, outgoing: Outgoing) -> tuple[Outcome, int]:
     """Write `outgoing` exactly once, whatever became of earlier attempts; also how many retries that took.
 
     Producers are kept by the process. Raises TransactionError if several trials failed, other ChangelogErrors at once.
     """
-    cache = (servers(spec.kafka), spec.transactional_id(attempt.partition))
+    cache = (servers(spec.kafka), spec.transactional_id(batch_partition.partition))
     failure: KafkaException | None = None
     for trial in range(_TRIALS):
-        writer = _writers.pop(cache, None) or TransactionalWriter(spec, attempt.partition)
+        writer = _writers.pop(cache, None) or TransactionalWriter(spec, batch_partition.partition)
         try:
-            outcome = writer.write(attempt, outgoing)
+            outcome = writer.write(batch_partition, outgoing)
         except KafkaException as error:
             writer.discard()
             failure = error

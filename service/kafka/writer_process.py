@@ -31,11 +31,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from service.kafka.attempt import Attempt
-from service.kafka.clients import servers
-from service.kafka.errors import ChangelogError, WriterLostError
-from service.kafka.spec import SinkSpec
-from service.kafka.writing import Counted, write
+from rowkind.service.kafka.batch_partition import BatchPartition
+from rowkind.service.kafka.clients import servers
+from rowkind.service.kafka.errors import ChangelogError, WriterLostError
+from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.writing import Counted, write
 
 _SIZE = struct.Struct(">Q")
 
@@ -43,12 +43,12 @@ _lines: dict[tuple[str, str, str], BufferedRWPair] = {}
 _started: list[subprocess.Popen[bytes]] = []
 
 
-def write_there(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -> Counted:
+def write_there(spec: SinkSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
     """`writing.write` in the process of the transactional id. Raises a ChangelogError."""
-    producer = (servers(spec.kafka), spec.transactional_id(attempt.partition), spec.run)
+    producer = (servers(spec.kafka), spec.transactional_id(batch_partition.partition), spec.run)
     line = _lines.pop(producer, None) or _connect(_address(*producer))
     try:
-        pickle.dump((spec, attempt, len(blocks)), line)
+        pickle.dump((spec, batch_partition, len(blocks)), line)
         for block in blocks:
             line.write(_SIZE.pack(block.size))
             line.write(block)
@@ -56,7 +56,7 @@ def write_there(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -
         answer: Counted | Exception = pickle.load(line)  # noqa: S301 - from our own process
     except (OSError, EOFError) as error:
         raise WriterLostError(
-            f"The process that writes to topic {spec.topic} as {spec.transactional_id(attempt.partition)} has ended "
+            f"The process that writes to topic {spec.topic} as {spec.transactional_id(batch_partition.partition)} has ended "
             f"({error!r}); was it killed, for want of memory perhaps? The batch is written again, once."
         ) from None
     _lines[producer] = line
@@ -87,18 +87,18 @@ def serve(address: str) -> None:
 def _answered(line: BufferedRWPair) -> bool:
     """Do what a worker asks for; False if it has gone, in the middle of its request perhaps."""
     try:
-        spec, attempt, count = pickle.load(line)  # noqa: S301 - from our own worker
+        spec, batch_partition, count = pickle.load(line)  # noqa: S301 - from our own worker
         blocks = [_block(line) for _ in range(count)]
-        pickle.dump(_outcome(spec, attempt, blocks), line)
+        pickle.dump(_outcome(spec, batch_partition, blocks), line)
         line.flush()
     except (OSError, EOFError):
         return False
     return True
 
 
-def _outcome(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -> Counted | Exception:
+def _outcome(spec: SinkSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted | Exception:
     try:
-        return write(spec, attempt, blocks)
+        return write(spec, batch_partition, blocks)
     except ChangelogError as error:
         return error
     except Exception as error:  # noqa: BLE001 - whatever it is, the task that asked has to fail of it

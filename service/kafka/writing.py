@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from operators.changes import Block, Changes
-from service.kafka import at_least_once
-from service.kafka.attempt import Attempt
-from service.kafka.outgoing import prepare
-from service.kafka.spec import SinkSpec
-from service.kafka.transaction import write_once
-from service.metrics import add, sample
+from rowkind.operators.columns.changes import Block, Changes
+from rowkind.service.kafka import at_least_once
+from rowkind.service.kafka.batch_partition import BatchPartition
+from rowkind.service.kafka.outgoing import prepare
+from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.transaction import write_once
+from rowkind.service.metrics import add, sample
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Counted:
     written: dict[str, float] = field(default_factory=dict)
 
 
-def write(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -> Counted:
+def write(spec: SinkSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
     """Write the blocks of one task. Raises a ChangelogError."""
     task = Counted()
     with _timed(task, spec.sink, "unpack"):
@@ -42,7 +42,7 @@ def write(spec: SinkSpec, attempt: Attempt, blocks: Sequence[pa.Buffer]) -> Coun
             at_least_once.write(spec, outgoing)
             add(task.written, outgoing.counters)
             return task
-        outcome, retries = write_once(spec, attempt, outgoing)
+        outcome, retries = write_once(spec, batch_partition, outgoing)
     transactions = {outcome: 1, "retried": retries}
     for name, count in transactions.items():
         if count:

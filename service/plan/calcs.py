@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from avro.schema import Field, Record, Type
-from service.plan import physical
-from service.plan.logical import Filter, Node, Project, substitute
-from service.plan.scalar import types
-from service.plan.scalar.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved
+from rowkind.avro.schema import Field, Record, Type
+from rowkind.service import physical
+from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject, substitute
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Edge:
     """What the consumer of a node asks of the node's calc; all names and expressions are over the node's columns.
 
     `types` are the columns that are carried, with the types that the consumer knows them by. `key` holds expressions,
-    the type that each is compared as, and whether NULL equals NULL in it. `sub` are columns, and how each sorts:
+    the type that each is compared as, and whether NULL equals NULL in it. `sub_key` are columns, and how each sorts:
     descending, and with NULLs first.
     """
 
     types: Mapping[str, Type]
     key: tuple[tuple[exp.Expr, Type, bool], ...] = ()
-    sub: tuple[tuple[str, bool, bool], ...] = ()
+    sub_key: tuple[tuple[str, bool, bool], ...] = ()
     drop_null: bool = False
     padded: bool = False
     side: int = 0
@@ -35,7 +35,7 @@ class Edge:
 
 
 def calc(
-    top: Node,
+    top: LogicalNode,
     edge: Edge,
     input_: Record,
     below: Columns,
@@ -64,9 +64,9 @@ def calc(
             edge.key_record,
             edge.constant,
         ),
-        sub=tuple(
-            physical.Order(compile_scalar(meanings[name], below), descending, nulls_first)
-            for name, descending, nulls_first in edge.sub
+        sub_key=tuple(
+            physical.SubKeyPart(compile_scalar(meanings[name], below), descending, nulls_first)
+            for name, descending, nulls_first in edge.sub_key
         ),
         predicate=compile_condition(conditions, below),
         side=edge.side,
@@ -85,13 +85,13 @@ def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> physic
     return compile_cast(part, below, type_)
 
 
-def _merged(node: Node, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str, exp.Expr]]:
+def _merged(node: LogicalNode, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str, exp.Expr]]:
     """The conditions above a scan or operator and what the columns on top mean, both in terms of the columns below."""
     match node:
-        case Filter():
+        case LogicalFilter():
             conditions, meanings = _merged(node.input, below)
             return [*conditions, *(substitute(each, meanings) for each in node.conjuncts)], meanings
-        case Project():
+        case LogicalProject():
             conditions, meanings = _merged(node.input, below)
             return conditions, {name: substitute(output, meanings) for name, output in node.outputs.items()}
         case _:

@@ -6,49 +6,49 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.logical import (
-    Aggregate,
-    Filter,
-    Join,
-    Node,
-    Normalize,
-    Project,
-    Rank,
-    Scan,
-    Side,
-    Union,
-    Window,
+from rowkind.avro.schema import Type
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
 )
-from service.plan.remembered import remembered
-from service.plan.scalar.scalars import Columns, compile_scalar
-from service.plan.scalar.types import INT
-from service.plan.traits.null_rejection import rejects
+from rowkind.service.plan.memoized import memoized
+from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
+from rowkind.service.plan.scalar.types import INT
+from rowkind.service.plan.traits.null_rejection import rejects
 
 
-@remembered
-def columns(node: Node) -> dict[str, Type]:
-    """The columns that a node puts out and their types."""
+@memoized
+def columns(node: LogicalNode) -> dict[str, Type]:
+    """The columns that a node emits and their types."""
     match node:
-        case Scan():
+        case LogicalScan():
             return {node.name(column): node.source.declared.type(column) for column in node.source.declared.names}
-        case Filter():
+        case LogicalFilter():
             below = columns(node.input)
             return below if _replaces(node.input) else _without_null(below, node.conjuncts)
-        case Project():
+        case LogicalProject():
             return _computed(node, columns(node.input))
-        case Join():
+        case LogicalJoin():
             return _joined(node)
-        case Aggregate():
+        case LogicalAggregate():
             below = kept(node.input)
             return {name: below[name] for name in node.group} | {name: call.type for name, call in node.calls.items()}
-        case Window():
+        case LogicalWindow():
             return columns(node.input) | {node.number: INT}
-        case Rank():
+        case LogicalRank():
             return kept(node.input) | ({node.number: INT} if node.number is not None else {})
-        case Normalize():
+        case LogicalNormalize():
             return kept(node.input)
-        case Union():
+        case LogicalUnion():
             every = [columns(each) for each in node.inputs]
             return {
                 name: type_.as_nullable() if any(each[name].nullable for each in every) else type_
@@ -56,7 +56,7 @@ def columns(node: Node) -> dict[str, Type]:
             }
 
 
-def kept(side: Side) -> dict[str, Type]:
+def kept(side: LogicalInput) -> dict[str, Type]:
     """The columns of the rows that an operator has taken in from one side.
 
     They have passed the filters below. What comes out of a scan whose rows replace each other has not, if it is the
@@ -65,21 +65,21 @@ def kept(side: Side) -> dict[str, Type]:
     return _passed(side.input)
 
 
-@remembered
-def _passed(node: Node) -> dict[str, Type]:
+@memoized
+def _passed(node: LogicalNode) -> dict[str, Type]:
     match node:
-        case Filter():
+        case LogicalFilter():
             return _without_null(_passed(node.input), node.conjuncts)
-        case Project():
+        case LogicalProject():
             return _computed(node, _passed(node.input))
         case _:
             return columns(node)
 
 
-def _replaces(node: Node) -> bool:
-    while isinstance(node, Filter | Project):
+def _replaces(node: LogicalNode) -> bool:
+    while isinstance(node, LogicalFilter | LogicalProject):
         node = node.input
-    return isinstance(node, Scan) and node.source.replaces
+    return isinstance(node, LogicalScan) and node.source.replaces
 
 
 def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dict[str, Type]:
@@ -91,12 +91,12 @@ def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dic
     }
 
 
-def _computed(node: Project, below: dict[str, Type]) -> dict[str, Type]:
+def _computed(node: LogicalProject, below: dict[str, Type]) -> dict[str, Type]:
     named = by_name(below)
     return {name: compile_scalar(output, named).type for name, output in node.outputs.items()}
 
 
-def _joined(node: Join) -> dict[str, Type]:
+def _joined(node: LogicalJoin) -> dict[str, Type]:
     left, right = kept(node.left), kept(node.right)
     if node.kind in ("inner", "semi"):
         equal = [exp.EQ(this=key.left, expression=key.right) for key in node.keys if not key.null_safe]

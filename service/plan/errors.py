@@ -39,7 +39,7 @@ class PlanError(Exception):
 
 
 @dataclass(frozen=True)
-class Span:
+class SqlSpan:
     """A stretch of one SQL text, first to last character."""
 
     origin: str
@@ -95,11 +95,11 @@ def word(node: exp.Func) -> str:
     return str(node.meta.get(_WORD) or (node.this if isinstance(node, exp.Anonymous) else node.sql_name())).upper()
 
 
-def span(node: exp.Expr) -> Span | None:
+def span(node: exp.Expr) -> SqlSpan | None:
     """Where a piece of SQL stands, from its first to its last word that has a place."""
     found = [each.meta for each in node.walk() if _ORIGIN in each.meta]
     if not found:
         return None
     origin = found[0][_ORIGIN]
     own = [meta for meta in found if meta[_ORIGIN] == origin]
-    return Span(origin, min(meta["start"] for meta in own), max(meta["end"] for meta in own))
+    return SqlSpan(origin, min(meta["start"] for meta in own), max(meta["end"] for meta in own))

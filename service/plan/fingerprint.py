@@ -7,19 +7,19 @@ below the state and anything above the last operator may change freely only if n
 
 from __future__ import annotations
 
-from service.plan.physical import (
-    Aggregate,
+from rowkind.service.physical import (
     AggregateCall,
     Calc,
-    Input,
-    Join,
     Key,
-    Normalize,
-    Order,
-    Rank,
-    Scan,
-    Sink,
-    Union,
+    PhysicalAggregate,
+    PhysicalInput,
+    PhysicalJoin,
+    PhysicalNormalize,
+    PhysicalRank,
+    PhysicalScan,
+    PhysicalSink,
+    PhysicalUnion,
+    SubKeyPart,
     inputs,
     walk,
 )
@@ -27,19 +27,19 @@ from service.plan.physical import (
 Fingerprint = dict[str, str]
 
 
-def fingerprint(sink: Sink, parallelism: int) -> Fingerprint:
+def fingerprint(sink: PhysicalSink, parallelism: int) -> Fingerprint:
     """The facts of `sink`, by `<node>.<fact>`."""
     facts = {"parallelism": str(parallelism), "sink.topic": sink.topic, "sink.mode": sink.mode}
     for node in walk(sink):
-        if isinstance(node, Sink):
+        if isinstance(node, PhysicalSink):
             facts["sink.key"] = ", ".join(node.key) or "none"
             # A batch that was written in part is completed by the other tasks: each row must be in the same one again.
             facts["sink.rows"] = "shuffled by key" if node.exchange else "from where they are"
             continue
         own = {**_own(node), "inputs": ", ".join(each.node for each in inputs(node)) or "none"}
-        if not isinstance(node, Union):
+        if not isinstance(node, PhysicalUnion):
             own |= _calc(node.calc)
-        if not isinstance(node, Scan | Union):
+        if not isinstance(node, PhysicalScan | PhysicalUnion):
             own["stage"] = "that of its consumer" if node.fused else "its own"
         facts |= {f"{node.node}.{fact}": value for fact, value in own.items()}
     return facts
@@ -54,33 +54,35 @@ def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
     ]
 
 
-def _own(node: Scan | Join | Aggregate | Rank | Normalize | Union) -> Fingerprint:
+def _own(
+    node: PhysicalScan | PhysicalJoin | PhysicalAggregate | PhysicalRank | PhysicalNormalize | PhysicalUnion,
+) -> Fingerprint:
     match node:
-        case Scan():
+        case PhysicalScan():
             return {"topic": node.topic, "mode": node.mode}
-        case Join():
+        case PhysicalJoin():
             return {
                 "kind": node.kind,
                 "condition": node.condition.text if node.condition else "none",
                 "left": _input(node.left_input),
                 "right": _input(node.right_input),
             }
-        case Aggregate():
+        case PhysicalAggregate():
             return {
                 "group": _columns(node.aggregation.group),
                 "calls": "; ".join(map(_call, node.aggregation.calls)) or "none",
                 "state": "values that may be taken back" if node.aggregation.retracts else "sums only",
             }
-        case Rank():
+        case PhysicalRank():
             return {
                 "rows": f"{node.function} from {node.first} to {node.last}, {node.ties}",
                 "number": node.number or "none",
                 "state": f"{node.strategy}, {_input(node.state)}",
                 "identity": _columns(node.identity),
             }
-        case Normalize():
+        case PhysicalNormalize():
             return {"state": _input(node.state)}
-        case Union():
+        case PhysicalUnion():
             return {}
 
 
@@ -93,7 +95,7 @@ def _calc(calc: Calc) -> Fingerprint:
         ),
         "filter": calc.predicate.text if calc.predicate else "none",
         "key": _key(calc.key),
-        "sub-key": ", ".join(map(_order, calc.sub)) or "none",
+        "sub-key": ", ".join(map(_order, calc.sub_key)) or "none",
         "side": str(calc.side),
     }
 
@@ -108,7 +110,7 @@ def _key(key: Key) -> str:
     return ", ".join(parts) or "none"
 
 
-def _order(order: Order) -> str:
+def _order(order: SubKeyPart) -> str:
     plain = not order.descending and order.nulls_first
     how = f"{' DESC' if order.descending else ''} NULLS {'FIRST' if order.nulls_first else 'LAST'}"
     return order.expression.text + ("" if plain else how)
@@ -124,6 +126,6 @@ def _columns(names: tuple[str, ...]) -> str:
     return ", ".join(names) or "none"
 
 
-def _input(side: Input) -> str:
+def _input(side: PhysicalInput) -> str:
     # The TTL is left out: it may be changed at any time, rows then expire by the new one.
     return f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"

@@ -12,25 +12,25 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from avro.schema import Record, Type
-from service.job.model import Job
-from service.job.model import Sink as JobSink
-from service.plan.physical import (
+from rowkind.avro.schema import Record, Type
+from rowkind.service.job.model import Job
+from rowkind.service.job.model import Sink as JobSink
+from rowkind.service.physical import (
     AggregateFunction,
     ChangelogMode,
-    JoinKind,
-    Layout,
+    InputLayout,
+    PhysicalJoinKind,
     RankFunction,
     RankStrategy,
     RowKindHeader,
     Start,
     Ties,
 )
-from service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.scalars import resolved
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceTable:
     """A table of the job as the plan sees it.
 
     `declared` has the primary key NOT NULL.
@@ -55,11 +55,11 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Scan:
+class LogicalScan:
     """One use of a table under an alias. `used` are the columns somebody reads, all until they are pruned."""
 
     path: str
-    source: Source
+    source: SourceTable
     used: tuple[str, ...]
     at: exp.Expr
 
@@ -69,18 +69,18 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Filter:
+class LogicalFilter:
     """The rows for which all conjuncts are true."""
 
-    input: Node
+    input: LogicalNode
     conjuncts: tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True)
-class Project:
+class LogicalProject:
     """One column per output, by name."""
 
-    input: Node
+    input: LogicalNode
     outputs: Mapping[str, exp.Expr]
 
 
@@ -95,36 +95,36 @@ class EqualKey:
 
 
 @dataclass(frozen=True)
-class Side:
+class LogicalInput:
     """One input of an operator and what the plan chose for it.
 
-    `carried` are the columns that the operator's rows or its condition need; `sub` the columns of the sub-key.
+    `carried` are the columns that the operator's rows or its condition need; `sub_key` the columns of the sub-key.
     """
 
-    input: Node
+    input: LogicalNode
     carried: tuple[str, ...] = ()
-    layout: Layout = "multiset"
-    sub: tuple[str, ...] = ()
+    layout: InputLayout = "multiset"
+    sub_key: tuple[str, ...] = ()
     ttl_ms: int | None = None
 
 
 @dataclass(frozen=True)
-class Join:
+class LogicalJoin:
     """Pairs of rows that agree in all keys and fulfil the condition, and pads. `at` is the JOIN in the SQL.
 
-    A semi or anti join, or a NOT IN, puts out rows of the left side only. `condition` then reads both sides all the
+    A semi or anti join, or a NOT IN, emits rows of the left side only. `condition` then reads both sides all the
     same. NOT IN has one key, and no condition.
     """
 
-    kind: JoinKind
-    left: Side
-    right: Side
+    kind: PhysicalJoinKind
+    left: LogicalInput
+    right: LogicalInput
     condition: tuple[exp.Expr, ...]
     at: exp.Expr
     keys: tuple[EqualKey, ...] = ()
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[LogicalInput, LogicalInput]:
         """Left and right."""
         return self.left, self.right
 
@@ -145,7 +145,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Call:
+class LogicalCall:
     """One call of an aggregate function over columns of the aggregate's input.
 
     `arguments` is empty for COUNT(*), and has more than one column for COUNT(DISTINCT a, b) only. `filter` is a boolean
@@ -161,23 +161,23 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class LogicalAggregate:
     """One row for each group: the `group` columns under their names, and each call's result under its own.
 
     Without calls it is SELECT DISTINCT. `is_global` says that there is no GROUP BY, and so always one row. What
     arguments, filters and groups are computed from is a Project below. `split_distinct` is the hint SPLIT_DISTINCT.
     """
 
-    input: Side
+    input: LogicalInput
     group: tuple[str, ...]
-    calls: Mapping[str, Call]
+    calls: Mapping[str, LogicalCall]
     is_global: bool
     at: exp.Expr
     split_distinct: bool = False
 
 
 @dataclass(frozen=True)
-class Order:
+class OrderColumn:
     """One column of ORDER BY. `column` None stands for arrival, which the SQL calls PROCTIME()."""
 
     column: str | None
@@ -186,32 +186,32 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Window:
+class LogicalWindow:
     """The input's rows, each with its number within its partition, INT NOT NULL, as one more column `number`.
 
     Only what the SQL says: `rewrite_ranks` makes a Rank of it and of the condition on the number, or refuses.
     """
 
-    input: Node
+    input: LogicalNode
     function: RankFunction
     partition: tuple[str, ...]
-    order: tuple[Order, ...]
+    order: tuple[OrderColumn, ...]
     number: str
     at: exp.Expr
 
 
 @dataclass(frozen=True)
-class Rank:
+class LogicalRank:
     """The input's rows whose number within their partition is from `first` to `last`.
 
     `number` is the column with the number, None where nobody reads it. `ties` is "latest first" where the later arrival
     of equal ones ranks first. `identity` is the unique key by which rows are replaced, for the strategy "improving".
     """
 
-    input: Side
+    input: LogicalInput
     function: RankFunction
     partition: tuple[str, ...]
-    order: tuple[Order, ...]
+    order: tuple[OrderColumn, ...]
     first: int
     last: int
     number: str | None
@@ -223,23 +223,33 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Normalize:
+class LogicalNormalize:
     """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why."""
 
-    input: Side
+    input: LogicalInput
     key: tuple[str, ...]
     reason: str
 
 
 @dataclass(frozen=True)
-class Union:
+class LogicalUnion:
     """The rows of all inputs, which have the same columns of the same types, in the same order."""
 
-    inputs: tuple[Node, ...]
+    inputs: tuple[LogicalNode, ...]
     at: exp.Expr
 
 
-Node = Scan | Filter | Project | Join | Aggregate | Window | Rank | Normalize | Union
+LogicalNode = (
+    LogicalScan
+    | LogicalFilter
+    | LogicalProject
+    | LogicalJoin
+    | LogicalAggregate
+    | LogicalWindow
+    | LogicalRank
+    | LogicalNormalize
+    | LogicalUnion
+)
 
 
 @dataclass(frozen=True)
@@ -260,54 +270,54 @@ class Query:
     job: Job
     name: str
     sink: JobSink
-    root: Node
+    root: LogicalNode
     ttl_hints: Mapping[str, TtlHint]
     select: exp.Expr
 
     @property
     def outputs(self) -> Mapping[str, exp.Expr]:
         """The SELECT list: what defines each column of the result."""
-        assert isinstance(self.root, Project), "the root is the SELECT list"
+        assert isinstance(self.root, LogicalProject), "the root is the SELECT list"
         return self.root.outputs
 
 
-def inputs(node: Node) -> tuple[Node, ...]:
+def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
     """The nodes right below."""
     match node:
-        case Scan():
+        case LogicalScan():
             return ()
-        case Join():
+        case LogicalJoin():
             return node.left.input, node.right.input
-        case Aggregate() | Rank() | Normalize():
+        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
             return (node.input.input,)
-        case Union():
+        case LogicalUnion():
             return node.inputs
-        case Filter() | Project() | Window():
+        case LogicalFilter() | LogicalProject() | LogicalWindow():
             return (node.input,)
 
 
-def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
+def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
     """The node over changed inputs."""
     match node:
-        case Scan():
+        case LogicalScan():
             return node
-        case Join():
+        case LogicalJoin():
             left = replace(node.left, input=change(node.left.input))
             return replace(node, left=left, right=replace(node.right, input=change(node.right.input)))
-        case Aggregate() | Rank() | Normalize():
+        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
             return replace(node, input=replace(node.input, input=change(node.input.input)))
-        case Union():
+        case LogicalUnion():
             return replace(node, inputs=tuple(map(change, node.inputs)))
-        case Filter() | Project() | Window():
+        case LogicalFilter() | LogicalProject() | LogicalWindow():
             return replace(node, input=change(node.input))
 
 
-def bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
+def bottom_up(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
     """The tree with every node changed, each over its changed inputs."""
     return change(with_inputs(node, lambda below: bottom_up(below, change)))
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: LogicalNode) -> Iterator[LogicalNode]:
     """The node and everything below it, inputs first, left before right."""
     for child in inputs(node):
         yield from walk(child)

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from service.job.columns import declared
-from service.job.model import Job
-from service.plan import physical
-from service.plan.errors import PlanError, Refusal, span
-from service.plan.logical import Query, Source
-from service.plan.passes.check_sink import check_sink
-from service.plan.passes.choose_layouts import choose_layouts
-from service.plan.passes.choose_rank_strategies import choose_rank_strategies
-from service.plan.passes.extract_equal_keys import extract_equal_keys
-from service.plan.passes.limit_time import check_numbers, limit_time
-from service.plan.passes.narrow_joins import narrow_joins
-from service.plan.passes.normalize_inputs import normalize_inputs
-from service.plan.passes.prune_columns import prune_columns
-from service.plan.passes.push_filters import push_filters
-from service.plan.passes.resolve_conflicts import resolve_conflicts
-from service.plan.passes.rewrite_ranks import rewrite_ranks
-from service.plan.passes.split_distinct import split_distinct
-from service.plan.sql.build import Builder, Catalog
-from service.plan.sql.parse import parse
-from service.plan.translate import translate
+from rowkind.service import physical
+from rowkind.service.job.columns import declared
+from rowkind.service.job.model import Job
+from rowkind.service.plan.errors import PlanError, Refusal, span
+from rowkind.service.plan.logical import Query, SourceTable
+from rowkind.service.plan.passes.check_sink import check_sink
+from rowkind.service.plan.passes.choose_layouts import choose_layouts
+from rowkind.service.plan.passes.choose_rank_strategies import choose_rank_strategies
+from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
+from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
+from rowkind.service.plan.passes.narrow_joins import narrow_joins
+from rowkind.service.plan.passes.normalize_inputs import normalize_inputs
+from rowkind.service.plan.passes.prune_columns import prune_columns
+from rowkind.service.plan.passes.push_filters import push_filters
+from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
+from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
+from rowkind.service.plan.passes.split_distinct import split_distinct
+from rowkind.service.plan.sql.build import Builder, Catalog
+from rowkind.service.plan.sql.parse import parse
+from rowkind.service.plan.translate import translate
 
 PASSES: tuple[Callable[[Query], Query], ...] = (
     narrow_joins,
@@ -43,7 +43,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
 )
 
 
-def plan(job: Job, sink: str) -> physical.Sink:
+def plan(job: Job, sink: str) -> physical.PhysicalSink:
     """The physical plan of one sink. Raises PlanError, and JobError for a table whose columns cannot be known."""
     texts = {f"sinks.{sink}.sql": job.sinks[sink].sql} | {f"views.{name}": sql for name, sql in job.views.items()}
     try:
@@ -73,9 +73,9 @@ def logical(job: Job, sink: str) -> Query:
     return Query(job, sink, job.sinks[sink], root, builder.ttl_hints, tree)
 
 
-def _source(job: Job, table: str) -> Source:
+def _source(job: Job, table: str) -> SourceTable:
     of = job.tables[table]
-    return Source(
+    return SourceTable(
         table=table,
         topic=of.topic,
         mode=of.mode,

@@ -13,35 +13,35 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from avro.schema import Record, Type
-from operators.semi_join import HAS_NULL, NOT_EMPTY
-from service.plan import physical
-from service.plan.calcs import Edge, calc, record_of
-from service.plan.columns import columns
-from service.plan.logical import (
-    Aggregate,
-    Call,
-    Filter,
-    Join,
-    Node,
-    Normalize,
-    Order,
-    Project,
+from rowkind.avro.schema import Record, Type
+from rowkind.operators.semi_join import HAS_NULL, NOT_EMPTY
+from rowkind.service import physical
+from rowkind.service.plan.calcs import Edge, calc, record_of
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalCall,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
+    OrderColumn,
     Query,
-    Rank,
-    Scan,
-    Side,
-    Union,
-    Window,
 )
-from service.plan.scalar.scalars import Columns, compile_condition, resolved, show
-from service.plan.scalar.types import BIGINT, INT
-from service.plan.traits.changelog_modes import base, produced
-from service.plan.traits.partitioning import already_partitioned, normalize_key, partitioning, together
-from service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
+from rowkind.service.plan.scalar.scalars import Columns, compile_condition, resolved, show
+from rowkind.service.plan.scalar.types import BIGINT, INT
+from rowkind.service.plan.traits.changelog_modes import base, produced
+from rowkind.service.plan.traits.partitioning import already_partitioned, normalize_key, partitioning, together
+from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
 
-def translate(query: Query) -> physical.Sink:
+def translate(query: Query) -> physical.PhysicalSink:
     """The physical plan. Raises Refusal for an expression that cannot be translated."""
     sink, result = query.sink, columns(query.root)
     key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
@@ -54,7 +54,7 @@ def translate(query: Query) -> physical.Sink:
     node = _Translator().node(query.root, edge, _identifier(query.name))
     keyed = bool(sink.key) and sink.mode != "append"
     unmoved = keyed and together(query.root, frozenset(sink.key))
-    return physical.Sink(
+    return physical.PhysicalSink(
         name=query.name,
         topic=sink.topic,
         mode=sink.mode,
@@ -69,7 +69,7 @@ def translate(query: Query) -> physical.Sink:
     )
 
 
-def _fixed(query: Query, node: physical.Node) -> tuple[str, ...]:
+def _fixed(query: Query, node: physical.PhysicalNode) -> tuple[str, ...]:
     """The parts of the partition key of what comes to the sink that the sink's key does not name, as in the SQL."""
     parts = partitioning(query.root) or ()
     named = zip(parts, node.traits.partition_key, strict=True)
@@ -82,37 +82,37 @@ class _Translator:
 
     _names: Counter[str] = field(default_factory=Counter)
 
-    def node(self, top: Node, edge: Edge, record: str = "Row") -> physical.Node:
+    def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> physical.PhysicalNode:
         """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
         match base(top):
-            case Scan() as scan:
+            case LogicalScan() as scan:
                 return self._scan(scan, top, edge, record)
-            case Join() as join:
+            case LogicalJoin() as join:
                 return self._join(join, top, edge, record)
-            case Aggregate() as aggregate:
+            case LogicalAggregate() as aggregate:
                 return self._aggregate(aggregate, top, edge, record)
-            case Rank() as rank:
+            case LogicalRank() as rank:
                 return self._rank(rank, top, edge, record)
-            case Normalize() as normalize:
+            case LogicalNormalize() as normalize:
                 return self._normalize(normalize, top, edge, record)
-            case Union() as union:
+            case LogicalUnion() as union:
                 inputs = tuple(self.node(_over(top, each), edge, record) for each in union.inputs)
-                return physical.Union(self._name("union"), inputs, _traits(top, (), edge.needs_before))
-            case Filter() | Project() | Window():
+                return physical.PhysicalUnion(self._name("union"), inputs, _traits(top, (), edge.needs_before))
+            case LogicalFilter() | LogicalProject() | LogicalWindow():
                 raise AssertionError("a window is a rank by now, and the others are part of a calc")
 
     def _name(self, word: str) -> str:
         self._names[word] += 1
         return f"{word}_{self._names[word]}"
 
-    def _scan(self, scan: Scan, top: Node, edge: Edge, record: str) -> physical.Scan:
+    def _scan(self, scan: LogicalScan, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalScan:
         source = scan.source
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
         name = f"scan_{scan.path}"
         self._names[name] += 1
         needs_before = edge.needs_before if source.exact else not source.replaces
-        return physical.Scan(
+        return physical.PhysicalScan(
             node=name if self._names[name] == 1 else f"{name}_{self._names[name]}",
             table=source.table,
             topic=source.topic,
@@ -137,13 +137,13 @@ class _Translator:
             traits=_traits(top, (), needs_before),
         )
 
-    def _join(self, join: Join, top: Node, edge: Edge, record: str) -> physical.Join:
+    def _join(self, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalJoin:
         left = self._join_side(join, join.left, 0)
         right = self._join_side(join, join.right, 1)
         facts = self._facts(join) if join.kind == "not in" else ()
         both = left.calc.output.concat(right.calc.output)
         schema = left.calc.output if join.filters_left else both
-        return physical.Join(
+        return physical.PhysicalJoin(
             node=self._name({"semi": "semi_join", "anti": "anti_join", "not in": "anti_join"}.get(join.kind, "join")),
             kind=join.kind,
             left=left,
@@ -159,11 +159,11 @@ class _Translator:
             ),
         )
 
-    def _join_side(self, join: Join, side: Side, number: int) -> physical.Node:
+    def _join_side(self, join: LogicalJoin, side: LogicalInput, number: int) -> physical.PhysicalNode:
         edge = Edge(
             types=_carried(side),
             key=tuple((key.left if number == 0 else key.right, key.type, key.null_safe) for key in join.keys),
-            sub=tuple((name, False, True) for name in side.sub),
+            sub_key=tuple((name, False, True) for name in side.sub_key),
             drop_null=not (join.pads_left or join.kind in ("anti", "not in") if number == 0 else join.pads_right),
             padded=join.pads_right if number == 0 else join.pads_left,
             side=number,
@@ -171,22 +171,26 @@ class _Translator:
         )
         return self._input(side, edge)
 
-    def _facts(self, join: Join) -> tuple[physical.Node, ...]:
+    def _facts(self, join: LogicalJoin) -> tuple[physical.PhysicalNode, ...]:
         """What a NOT IN must know of its right side as a whole: whether it has a row, and whether one is NULL."""
         (key,) = join.keys
         null = exp.Is(this=key.right.copy(), expression=exp.Null())
         return tuple(
             self._fact(node, fact)
-            for node, fact in ((join.right.input, NOT_EMPTY), (Filter(join.right.input, (null,)), HAS_NULL))
+            for node, fact in ((join.right.input, NOT_EMPTY), (LogicalFilter(join.right.input, (null,)), HAS_NULL))
         )
 
-    def _fact(self, node: Node, fact: bytes) -> physical.Node:
+    def _fact(self, node: LogicalNode, fact: bytes) -> physical.PhysicalNode:
         at = exp.Count(this=exp.Star())
-        count = Aggregate(Side(node), (), {"rows": Call("count", (), BIGINT, at)}, is_global=True, at=at)
+        count = LogicalAggregate(
+            LogicalInput(node), (), {"rows": LogicalCall("count", (), BIGINT, at)}, is_global=True, at=at
+        )
         some = exp.GT(this=resolved("rows"), expression=exp.Literal.number(0))
-        return self.node(Filter(count, (some,)), Edge(types={}, side=2, constant=fact))
+        return self.node(LogicalFilter(count, (some,)), Edge(types={}, side=2, constant=fact))
 
-    def _aggregate(self, aggregate: Aggregate, top: Node, edge: Edge, record: str) -> physical.Aggregate:
+    def _aggregate(
+        self, aggregate: LogicalAggregate, top: LogicalNode, edge: Edge, record: str
+    ) -> physical.PhysicalAggregate:
         side, below = aggregate.input, columns(aggregate.input.input)
         key = tuple((resolved(name), below[name], True) for name in aggregate.group)
         node = self._input(side, Edge(types=_carried(side), key=key))
@@ -206,7 +210,7 @@ class _Translator:
             is_global=aggregate.is_global,
             ttl_ms=side.ttl_ms,
         )
-        return physical.Aggregate(
+        return physical.PhysicalAggregate(
             node=self._name("aggregate"),
             input=_summed(node, aggregation),
             aggregation=aggregation,
@@ -214,22 +218,24 @@ class _Translator:
             traits=_traits(top, _shown(map(resolved, aggregate.group)), edge.needs_before),
         )
 
-    def _rank(self, rank: Rank, top: Node, edge: Edge, record: str) -> physical.Rank:
+    def _rank(self, rank: LogicalRank, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalRank:
         side, below = rank.input, columns(rank.input.input)
         given = Edge(
             types=_carried(side),
             key=tuple((resolved(name), below[name], True) for name in rank.partition),
-            sub=tuple((each.column, each.descending, each.nulls_first) for each in rank.order if each.column),
+            sub_key=tuple((each.column, each.descending, each.nulls_first) for each in rank.order if each.column),
         )
         node = self._input(side, given)
         number = {} if rank.number is None else {rank.number: INT}
         schema = node.calc.output.concat(record_of("Row", number))
         scan = base(side.input)
         plain = rank.function == "row_number" and rank.first == rank.last == 1
-        return physical.Rank(
+        return physical.PhysicalRank(
             node=self._name("deduplicate" if plain else "rank"),
             input=node,
-            state=physical.Input("multiset", side.ttl_ms, isinstance(scan, Scan) and scan.source.mode == "retract"),
+            state=physical.PhysicalInput(
+                "multiset", side.ttl_ms, isinstance(scan, LogicalScan) and scan.source.mode == "retract"
+            ),
             function=rank.function,
             first=rank.first,
             last=rank.last,
@@ -245,7 +251,9 @@ class _Translator:
             traits=_traits(top, _shown(map(resolved, rank.partition)), edge.needs_before),
         )
 
-    def _normalize(self, normalize: Normalize, top: Node, edge: Edge, record: str) -> physical.Normalize:
+    def _normalize(
+        self, normalize: LogicalNormalize, top: LogicalNode, edge: Edge, record: str
+    ) -> physical.PhysicalNormalize:
         side, below = normalize.input, columns(normalize.input.input)
         key = normalize_key(normalize)
         given = Edge(
@@ -255,38 +263,38 @@ class _Translator:
         )
         node = self._input(side, given)
         schema = node.calc.output
-        return physical.Normalize(
+        return physical.PhysicalNormalize(
             node=self._name("normalize"),
             input=node,
-            state=physical.Input(side.layout, side.ttl_ms, by_seq=bool(normalize.key)),
+            state=physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=bool(normalize.key)),
             reason=normalize.reason,
             calc=calc(top, edge, schema, _named(schema), record),
             traits=_traits(top, _shown(map(resolved, key)), edge.needs_before),
         )
 
-    def _input(self, side: Side, edge: Edge) -> physical.Node:
+    def _input(self, side: LogicalInput, edge: Edge) -> physical.PhysicalNode:
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
         node = self.node(side.input, edge)
-        if isinstance(node, physical.Operator):
+        if isinstance(node, physical.PhysicalOperator):
             fused = already_partitioned(side.input, [(expression, type_) for expression, type_, _ in edge.key])
             return replace(node, fused=fused)
         return node
 
 
-def _over(top: Node, input_: Node) -> Node:
+def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
     """The filters and projections above a union, above one of its inputs."""
     match top:
-        case Filter() | Project():
+        case LogicalFilter() | LogicalProject():
             return replace(top, input=_over(top.input, input_))
         case _:
             return input_
 
 
-def _summed(node: physical.Node, aggregation: physical.Aggregation) -> physical.Node:
+def _summed(node: physical.PhysicalNode, aggregation: physical.Aggregation) -> physical.PhysicalNode:
     """The input of an aggregate with its rows added up before they are shuffled, if they are."""
-    if isinstance(node, physical.Union):
+    if isinstance(node, physical.PhysicalUnion):
         return replace(node, inputs=tuple(_summed(each, aggregation) for each in node.inputs))
-    if not isinstance(node, physical.Scan) and node.fused:
+    if not isinstance(node, physical.PhysicalScan) and node.fused:
         return node
     return replace(node, calc=replace(node.calc, partial=aggregation))
 
@@ -301,17 +309,19 @@ def _named(record: Record) -> Columns:
     return {each.name: (each.name, each.type) for each in record.fields}
 
 
-def _carried(side: Side) -> Mapping[str, Type]:
+def _carried(side: LogicalInput) -> Mapping[str, Type]:
     below = columns(side.input)
     return {name: below[name] for name in side.carried}
 
 
-def _input(side: Side) -> physical.Input:
+def _input(side: LogicalInput) -> physical.PhysicalInput:
     scan = base(side.input)
-    return physical.Input(side.layout, side.ttl_ms, by_seq=isinstance(scan, Scan) and scan.source.replaces)
+    return physical.PhysicalInput(
+        side.layout, side.ttl_ms, by_seq=isinstance(scan, LogicalScan) and scan.source.replaces
+    )
 
 
-def _traits(node: Node, partition_key: tuple[str, ...], needs_before: bool) -> physical.Traits:
+def _traits(node: LogicalNode, partition_key: tuple[str, ...], needs_before: bool) -> physical.Traits:
     keys = in_order(unique_keys(node), node)
     return physical.Traits(produced(node), keys, keys[0] if keys else (), partition_key, needs_before)
 
@@ -320,7 +330,7 @@ def _shown(expressions: Iterable[exp.Expr]) -> tuple[str, ...]:
     return tuple(map(show, expressions))
 
 
-def _ordered(order: Order) -> str:
+def _ordered(order: OrderColumn) -> str:
     column = "arrival" if order.column is None else show(resolved(order.column))
     nulls = (
         ""

@@ -17,9 +17,9 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
-from service.kafka.progress import next_run
-from service.plan.fingerprint import Fingerprint, differences
-from service.run.errors import CheckpointFolderError, CheckpointMismatchError
+from rowkind.service.kafka.progress import next_run
+from rowkind.service.plan.fingerprint import Fingerprint, differences
+from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError
 
 _FILE = "rowkind.json"
 _RUN = "rowkind.run."

@@ -106,5 +106,5 @@ def page(job: str, status: Status) -> str:
             f"<section><h2>{html.escape(query.sink)} <span class='{html.escape(query.state)}'>"
             f"{html.escape(query.state)}</span></h2><table>{facts}</table><pre>{html.escape(query.plan)}</pre></section>"
         )
-    template = Template(resources.files("service.run").joinpath("status.html").read_text("utf-8"))
+    template = Template(resources.files("rowkind.service.run").joinpath("status.html").read_text("utf-8"))
     return template.substitute(job=html.escape(job), queries="\n".join(cards))

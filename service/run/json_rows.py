@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from avro import codec
-from avro.defaults import nothing
-from avro.schema import Record, Type
+from rowkind.avro import codec
+from rowkind.avro.defaults import nothing
+from rowkind.avro.schema import Record, Type
 
 _DIGITS = Context(prec=100)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from avro import codec
-from operators.changes import Changes, RowKind, Rows
-from operators.emission import net
-from operators.operator import Operator, StateSize
-from operators.store import MemoryStore
-from service import calc
-from service.plan.physical import Node, Scan, Sink, Union, inputs, walk
-from service.run.operators import operator
-from service.run.stages import always_runs, stateful
+from rowkind.avro import codec
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, RowKind, Rows
+from rowkind.operators.emission import net
+from rowkind.operators.operator import Operator, StateSize
+from rowkind.service.execute import calc
+from rowkind.service.execute.operators import operator
+from rowkind.service.execute.stages import always_runs, stateful
+from rowkind.service.physical import PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion, inputs, walk
 
-Unmatched = Callable[[str, Changes], None]
+OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
 
-Watch = Callable[[Node, Changes], None]
+Watch = Callable[[PhysicalNode, Changes], None]
 """Told a node and what leaves its calc in a batch."""
 
 
@@ -33,7 +33,7 @@ class MemoryEngine:
     all that moves between the nodes.
     """
 
-    def __init__(self, sink: Sink, unmatched: Unmatched | None = None, watch: Watch | None = None) -> None:
+    def __init__(self, sink: PhysicalSink, unmatched: OnUnmatched | None = None, watch: Watch | None = None) -> None:
         self.sink = sink
         self.state: dict[str, StateSize] = {}
         self._unmatched = unmatched or (lambda _node, _changes: None)
@@ -47,7 +47,7 @@ class MemoryEngine:
     @property
     def tables(self) -> tuple[str, ...]:
         """The tables that the query reads."""
-        return tuple(dict.fromkeys(node.table for node in walk(self.sink) if isinstance(node, Scan)))
+        return tuple(dict.fromkeys(node.table for node in walk(self.sink) if isinstance(node, PhysicalScan)))
 
     def batch(self, rows: Mapping[str, Rows], now: int) -> Changes:
         """The net changes of the result after one more batch at time `now`, in ms since the epoch.
@@ -60,13 +60,13 @@ class MemoryEngine:
         sink = self.sink
         return net(changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
 
-    def _run(self, node: Node, rows: Mapping[str, Rows], now: int) -> Changes:
-        if isinstance(node, Scan):
+    def _run(self, node: PhysicalNode, rows: Mapping[str, Rows], now: int) -> Changes:
+        if isinstance(node, PhysicalScan):
             changes = calc.run(node.calc, pruned(node, rows))
             self._watch(node, changes)
             return changes
         changes = Changes.concat([self._run(below, rows, now) for below in inputs(node)])
-        if isinstance(node, Union):
+        if isinstance(node, PhysicalUnion):
             return changes
         if not len(changes) and not always_runs(node):
             return changes
@@ -79,7 +79,7 @@ class MemoryEngine:
         return changes
 
 
-def pruned(scan: Scan, tables: Mapping[str, Rows]) -> Rows:
+def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
     """The rows of a scan's table, with the columns that the scan reads."""
     rows = tables.get(scan.table, Rows.empty())
     if scan.calc.input.names == scan.declared.names or not len(rows):

@@ -1,6 +1,6 @@
 """What is known of a running job: fed with Spark's progress and the sinks' reports, asked by the status server.
 
-A report is what a sink leaves per batch: the counters that rode with the blocks (`service/kafka/sink.py`). Progress
+A report is what a sink leaves per batch: the counters that rode with the blocks (`service/run/kafka_sink.py`). Progress
 is Spark's own record of a batch: its number, durations and offsets.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from service.kafka.offsets import At, Offset, lag
-from service.metrics import Metrics, parse
-from service.run.http import QueryStatus
+from rowkind.service.kafka.offsets import At, Offset, lag
+from rowkind.service.metrics import Metrics, parse
+from rowkind.service.run.http import QueryStatus
 
-State = Literal["starting", "running", "idle", "failed", "stopped"]
+QueryState = Literal["starting", "running", "idle", "failed", "stopped"]
 
 
 @dataclass
@@ -26,7 +26,7 @@ class _Query:
     sink: str
     plan: str
     reports: Path
-    state: State = "starting"
+    state: QueryState = "starting"
     batch: int = -1
     seconds: float = 0.0
     lag: dict[At, int] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import time
 
 from confluent_kafka import KafkaException
 
-from service.kafka.clients import Settings, reach, servers
+from rowkind.service.kafka.clients import KafkaSettings, reach, servers
 
 _EVERY_SECONDS = 5.0
 _ANSWER_SECONDS = 2.0
@@ -22,7 +22,7 @@ log = logging.getLogger("rowkind")
 class Outage:
     """Asks the brokers every few seconds."""
 
-    def __init__(self, kafka: Settings) -> None:
+    def __init__(self, kafka: KafkaSettings) -> None:
         """Raises a ChangelogError if they do not answer now."""
         self._servers = servers(kafka)
         self._client = reach(kafka)

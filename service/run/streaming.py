@@ -18,22 +18,30 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from service.job.model import Job
-from service.kafka.sink import SINK, KafkaSink
-from service.kafka.source import SOURCE, KafkaSource
-from service.kafka.spec import OPTION, SinkSpec, SourceSpec, to_option
-from service.kafka.topics import SchemaIds, progress_name
-from service.plan.physical import Scan, Sink, walk
-from service.route import Route
-from service.run.operators import operator
-from service.run.stages import Inflow, Stage, always_runs, shard_without_key, stage, stateful, without_unions
-from service.run.topics import Connection
-from service.run.unmatched import DeadLetters, sides
-from service.spark.members import Member
-from service.spark.placement import placement
-from service.spark.processor import OperatorProcessor, over_shards
+from rowkind.service.execute.members import Member
+from rowkind.service.execute.operators import operator
+from rowkind.service.execute.route import Route
+from rowkind.service.execute.stages import (
+    Inflow,
+    Stage,
+    always_runs,
+    shard_without_key,
+    stage,
+    stateful,
+    without_unions,
+)
+from rowkind.service.execute.unmatched import UnmatchedLetters, sides
+from rowkind.service.job.model import Job
+from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, to_option
+from rowkind.service.kafka.topics import SchemaIds, progress_name
+from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.run.kafka_sink import SINK, KafkaSink
+from rowkind.service.run.kafka_source import SOURCE, KafkaSource
+from rowkind.service.run.topics import Connection
+from rowkind.service.spark.placement import placement
+from rowkind.service.spark.processor import OperatorProcessor, over_shards
 
-Source = Callable[[Sequence[Inflow], Sequence[int]], DataFrame]
+MakeSource = Callable[[Sequence[Inflow], Sequence[int]], DataFrame]
 """Makes the one source of all scans that feed a stage: their blocks, under the labels of the stage's shards."""
 
 
@@ -59,34 +67,34 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(source)
 
 
-def start(spark: SparkSession, sink: Sink, ids: SchemaIds, checkpoint: str, at: Deployment) -> StreamingQuery:
+def start(spark: SparkSession, sink: PhysicalSink, ids: SchemaIds, checkpoint: str, at: Deployment) -> StreamingQuery:
     """Start the query of one sink; it runs until it is stopped or fails."""
     blocks = assemble(sink, at.job, partial(_source, spark, sink, at))
     writer = blocks.writeStream.format(SINK).option(OPTION, to_option(_sink_spec(sink, ids, at)))
     return writer.queryName(sink.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
 
-def assemble(sink: Sink, job: Job, source: Source) -> DataFrame:
+def assemble(sink: PhysicalSink, job: Job, source: MakeSource) -> DataFrame:
     """The blocks that reach the sink, all of one shard of its key in one partition where that matters."""
     labels = placement(job.parallelism, job.parallelism) if sink.exchange else [0]
     blocks = _united([Inflow(node, 0) for node in without_unions(sink.input)], labels, job, source)
     return blocks.repartition(job.parallelism, "shard") if sink.exchange else blocks
 
 
-def _united(inflows: Sequence[Inflow], labels: Sequence[int], job: Job, source: Source) -> DataFrame:
+def _united(inflows: Sequence[Inflow], labels: Sequence[int], job: Job, source: MakeSource) -> DataFrame:
     """The blocks of all inflows of one consumer, labelled for its shards."""
     frames = [
         _blocks(stage(inflow.node), Route(inflow.node.calc, inflow.member, len(labels)), labels, job, source)
         for inflow in inflows
-        if not isinstance(inflow.node, Scan)
+        if not isinstance(inflow.node, PhysicalScan)
     ]
-    if scans := [inflow for inflow in inflows if isinstance(inflow.node, Scan)]:
+    if scans := [inflow for inflow in inflows if isinstance(inflow.node, PhysicalScan)]:
         frames.append(source(scans, labels))
     return reduce(DataFrame.union, frames)
 
 
-def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: Source) -> DataFrame:
-    """The blocks that a stage puts out, each labelled for one of its consumer's shards."""
+def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: MakeSource) -> DataFrame:
+    """The blocks that a stage emits, each labelled for one of its consumer's shards."""
     shards = placement(job.parallelism, job.parallelism)
     own = [shards[shard_without_key(job.parallelism)]] if of.has_one_shard else shards
     processor = OperatorProcessor(
@@ -98,7 +106,7 @@ def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: 
                 member.feeds,
                 sides(member.node),
                 always_runs(member.node),
-                DeadLetters(member.node) if job.unmatched == "dead_letter" else None,
+                UnmatchedLetters(member.node) if job.unmatched == "dead_letter" else None,
             )
             for member in of.members
         ],
@@ -110,11 +118,11 @@ def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: 
 
 
 def _source(
-    spark: SparkSession, sink: Sink, at: Deployment, scans: Sequence[Inflow], labels: Sequence[int]
+    spark: SparkSession, sink: PhysicalSink, at: Deployment, scans: Sequence[Inflow], labels: Sequence[int]
 ) -> DataFrame:
-    every = [node for node in walk(sink) if isinstance(node, Scan)]
+    every = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
     spec = SourceSpec(
-        scans=tuple(each.node for each in scans if isinstance(each.node, Scan)),
+        scans=tuple(each.node for each in scans if isinstance(each.node, PhysicalScan)),
         members=tuple(each.member for each in scans),
         kafka=at.connection.kafka,
         registry=at.connection.registry,
@@ -130,7 +138,7 @@ def _source(
     return spark.readStream.format(SOURCE).option(OPTION, to_option(spec)).load()
 
 
-def _sink_spec(sink: Sink, ids: SchemaIds, at: Deployment) -> SinkSpec:
+def _sink_spec(sink: PhysicalSink, ids: SchemaIds, at: Deployment) -> SinkSpec:
     return SinkSpec(
         job=at.job.name,
         sink=sink.name,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from avro.registry import Registry
-from service.job.model import Job
-from service.job.registry import open_registry
-from service.kafka import topics
-from service.kafka.topics import SchemaIds, Topic
-from service.plan.physical import Scan, Sink, walk
+from rowkind.avro.registry import Registry
+from rowkind.service.job.model import Job
+from rowkind.service.job.registry import open_registry
+from rowkind.service.kafka import topics
+from rowkind.service.kafka.topics import SchemaIds, Topic
+from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def connect(job: Job) -> Connection:
     return Connection(dict(job.kafka), open_registry(job))
 
 
-def create(job: Job, sinks: list[Sink], at: Connection, *, sources: bool = False) -> list[str]:
+def create(job: Job, sinks: list[PhysicalSink], at: Connection, *, sources: bool = False) -> list[str]:
     """Make the topics that are missing and that the job may make; their names.
 
     With `sources`, the topics of its tables as well, for a first try. Raises a ChangelogError.
@@ -37,19 +37,19 @@ def create(job: Job, sinks: list[Sink], at: Connection, *, sources: bool = False
     return topics.create(at.kafka, {topic.name: topic for topic in wanted}.values())
 
 
-def check(job: Job, sinks: list[Sink], at: Connection) -> list[str]:
+def check(job: Job, sinks: list[PhysicalSink], at: Connection) -> list[str]:
     """Make sure that every topic is there and fits; advice on what is unusual. Raises a ChangelogError."""
     wanted = [topic for sink in sinks for topic in written(job, sink)]
     wanted += [Topic(scan.topic) for sink in sinks for scan in _scans(sink)]
     return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
 
 
-def register(sink: Sink, at: Connection) -> SchemaIds:
+def register(sink: PhysicalSink, at: Connection) -> SchemaIds:
     """The ids under which a sink's keys and values are written. Raises a ChangelogError or a RegistryError."""
     return topics.register(at.registry, sink.topic, sink.value, sink.key_record)
 
 
-def written(job: Job, sink: Sink) -> list[Topic]:
+def written(job: Job, sink: PhysicalSink) -> list[Topic]:
     """The topics that one sink writes to."""
     of = job.sinks[sink.name]
     wanted = [topics.sink_topic(sink.topic, sink.mode, of.partitions or job.parallelism, of.replication)]
@@ -60,5 +60,5 @@ def written(job: Job, sink: Sink) -> list[Topic]:
     return wanted
 
 
-def _scans(sink: Sink) -> list[Scan]:
-    return [node for node in walk(sink) if isinstance(node, Scan)]
+def _scans(sink: PhysicalSink) -> list[PhysicalScan]:
+    return [node for node in walk(sink) if isinstance(node, PhysicalScan)]

@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from avro.schema import Record
-from operators.changes import SYMBOLS, Changes, RowKind, Rows
-from service.job.columns import declared
-from service.job.model import Job, Table
-from service.plan.physical import Scan, Sink, walk
-from service.plan.sql.scope import near
-from service.run.errors import RunError
-from service.run.json_rows import ValueProblem, check_row, decode, encode, encode_keys, parse_line
-from service.run.memory import Fold, MemoryEngine
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind, Rows
+from rowkind.service.job.columns import declared
+from rowkind.service.job.model import Job, Table
+from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.plan.sql.scope import near
+from rowkind.service.run.errors import RunError
+from rowkind.service.run.json_rows import ValueProblem, check_row, decode, encode, encode_keys, parse_line
+from rowkind.service.run.memory import Fold, MemoryEngine
 
-Batch = Mapping[str, Rows]
+TrialBatch = Mapping[str, Rows]
 """The changes of each table, under the record that the job declares for it."""
 
-Engine = Callable[[Job, Sink, Sequence[Batch]], Iterator[Changes]]
+Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch]], Iterator[Changes]]
 """Runs a plan over batches and gives the net changes of each, under the sink's value record, keyed by its key."""
 
 _ALLOWED = {"append": ("+I",), "retract": ("+I", "-U", "+U", "-D"), "upsert": ("+I", "+U", "-D")}
@@ -49,7 +49,7 @@ class _Line:
     row: Mapping[str, Any]
 
 
-def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Batch]:
+def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[TrialBatch]:
     """The changes in the lines of a file, in batches. Raises InputError for the first line that is none."""
     records: dict[str, Record] = {}
     tables: list[tuple[int, str, _Line]] = []
@@ -116,7 +116,7 @@ def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple
 def in_memory(warn: Callable[[str], None]) -> Engine:
     """The in-memory engine; `warn` is told of retractions that found no row."""
 
-    def run(job: Job, sink: Sink, batches: Sequence[Batch]) -> Iterator[Changes]:
+    def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
         def unmatched(node: str, changes: Changes) -> None:
             text = f"{node}: {len(changes)} retraction(s) found no row to take back"
             if job.unmatched == "fail":
@@ -130,7 +130,9 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
     return run
 
 
-def results(job: Job, sink: Sink, batches: Sequence[Batch], engine: Engine, *, fold: bool) -> Iterator[str]:
+def results(
+    job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine, *, fold: bool
+) -> Iterator[str]:
     """The lines to print: each change of the result, or with `fold` each row that is left, in order."""
     if fold:
         folded = Fold(keyed=sink.mode == "upsert")
@@ -145,9 +147,9 @@ def results(job: Job, sink: Sink, batches: Sequence[Batch], engine: Engine, *, f
             yield json.dumps({"batch": number, "op": SYMBOLS[kind], "row": row}, ensure_ascii=False)
 
 
-def unread(sink: Sink, batches: Sequence[Batch]) -> list[str]:
+def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:
     """Tables that the batches bring changes of and the query does not read."""
-    read_ = {node.table for node in walk(sink) if isinstance(node, Scan)}
+    read_ = {node.table for node in walk(sink) if isinstance(node, PhysicalScan)}
     return sorted({table for batch in batches for table in batch} - read_)
 
 

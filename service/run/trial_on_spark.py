@@ -17,26 +17,26 @@ import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from operators.changes import Block, Changes, RowKind
-from operators.emission import net
-from service.job.model import Job
-from service.metrics import parse
-from service.plan.physical import Scan, Sink
-from service.route import Route
-from service.run.errors import QueryFailedError
-from service.run.memory import pruned
-from service.run.stages import Inflow
-from service.run.streaming import assemble
-from service.run.trial import Batch, Engine
-from service.spark.errors import surfaced
-from service.spark.processor import EDGE_SCHEMA
-from service.spark.session import session
+from rowkind.operators.columns.changes import Block, Changes, RowKind
+from rowkind.operators.emission import net
+from rowkind.service.execute.route import Route
+from rowkind.service.execute.stages import Inflow
+from rowkind.service.job.model import Job
+from rowkind.service.metrics import parse
+from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.run.errors import QueryFailedError
+from rowkind.service.run.memory import pruned
+from rowkind.service.run.streaming import assemble
+from rowkind.service.run.trial import Engine, TrialBatch
+from rowkind.service.spark.errors import surfaced
+from rowkind.service.spark.processor import EDGE_SCHEMA
+from rowkind.service.spark.session import session
 
 
 def on_spark(warn: Callable[[str], None]) -> Engine:
     """The Spark engine in this process; `warn` is told of retractions that found no row."""
 
-    def run(job: Job, sink: Sink, batches: Sequence[Batch]) -> Iterator[Changes]:
+    def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
         with tempfile.TemporaryDirectory(prefix="rowkind-try-") as scratch:
             yield from _run(job, sink, batches, Path(scratch), warn)
 
@@ -44,7 +44,7 @@ def on_spark(warn: Callable[[str], None]) -> Engine:
 
 
 def _run(
-    job: Job, sink: Sink, batches: Sequence[Batch], scratch: Path, warn: Callable[[str], None]
+    job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], scratch: Path, warn: Callable[[str], None]
 ) -> Iterator[Changes]:
     """The net changes of each batch. Raises QueryFailedError."""
     spark = session(job.name, master=f"local[{job.parallelism}]", parallelism=job.parallelism, checkpoint=str(scratch))
@@ -59,7 +59,7 @@ def _run(
         ways = [
             (each.node, Route(each.node.calc, each.member, len(labels)))
             for each in inflows
-            if isinstance(each.node, Scan)
+            if isinstance(each.node, PhysicalScan)
         ]
         folder = scratch / "sources" / str(next(numbers))
         folder.mkdir(parents=True)

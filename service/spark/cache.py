@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from operators.store import digest
+from rowkind.operators.arrangement.store import digest
 
 _SCAN_AFTER = 16
 """A worker looks through the directory each time it has added this fraction of its limit."""

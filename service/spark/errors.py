@@ -19,11 +19,11 @@ class SparkStartError(Exception):
     """Spark cannot start: there is no Java, or none that runs it. Install Java 17 or newer, or correct JAVA_HOME."""
 
 
-class OperatorError(Exception):
+class OperatorFailedError(Exception):
     """An operator cannot go on; the query stops, and state stays as the last whole batch left it."""
 
 
-class UnmatchedRetractionError(OperatorError):
+class UnmatchedRetractionError(OperatorFailedError):
     """The input retracted rows that are not there, and the job's policy is to fail.
 
     Look for a producer that sends `-U` or `-D` without the row's insert, a topic read from its middle, or a TTL shorter
@@ -31,7 +31,7 @@ class UnmatchedRetractionError(OperatorError):
     """
 
 
-class StateDamagedError(OperatorError):
+class StateDamagedError(OperatorFailedError):
     """The state store returned other bytes than were put into it.
 
     Restore the checkpoint directory from a copy, or delete it to read the topics from the start.

@@ -20,14 +20,14 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
-from operators.changes import Block, Changes, Counters, RowKind, constant
-from service.metrics import add
-from service.spark.blocks import Tally, cut
-from service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
-from service.spark.collector import freeze_what_stays
-from service.spark.errors import UnmatchedRetractionError
-from service.spark.members import Member, addressed
-from service.spark.store import SparkStore, open_map
+from rowkind.operators.columns.changes import Block, Changes, Counters, RowKind, constant
+from rowkind.service.execute.blocks import Tally, cut
+from rowkind.service.execute.members import Member, addressed
+from rowkind.service.metrics import add
+from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
+from rowkind.service.spark.collector import freeze_what_stays
+from rowkind.service.spark.errors import UnmatchedRetractionError
+from rowkind.service.spark.store import SparkStore, open_map
 
 EDGE_SCHEMA = "shard int, block binary"
 """The two columns of every edge."""
@@ -83,7 +83,7 @@ class OperatorProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: object,  # noqa: ARG002, N803 -- Spark's name
     ) -> Iterator[Row]:
-        """Apply one batch of one shard and put out its blocks."""
+        """Apply one batch of one shard and emit its blocks."""
         taken = list(rows)
         blocks = [Block.from_bytes(row.block) for row in taken]
         for shard, block in self.apply(key[0] % self._shards, blocks, taken[0].now):
@@ -126,7 +126,7 @@ class OperatorProcessor(StatefulProcessor):
             yield self._letters(member, lost)
 
     def _process(self, place: int, shard: int, changes: Changes, now: int) -> tuple[Changes, Changes, Counters]:
-        """What a member puts out, under its calc; its unmatched retractions; what it counted."""
+        """What a member emits, under its calc; its unmatched retractions; what it counted."""
         member = self._members[place]
         tally = Tally(member.node)
         cache = worker_cache(self._limits)
@@ -168,7 +168,7 @@ class OperatorProcessor(StatefulProcessor):
             kind=np.full(len(lost), RowKind.DEAD_LETTER, np.int8),
             hash=lost.hash,
             key=pa.nulls(len(lost), pa.binary()),
-            sub=constant(b"", len(lost)),
+            sub_key=constant(b"", len(lost)),
             seq=lost.seq,
             payload=member.wrap(lost),
         )

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from service.spark.errors import SparkStartError
-from service.spark.quiet import quiet_stderr
+from rowkind.service.spark.errors import SparkStartError
+from rowkind.service.spark.quiet import quiet_stderr
 
 PACKAGES = ("operators", "avro", "service")
 """What the executors must be able to import."""
@@ -143,7 +143,7 @@ def _write_plainly(spark: SparkSession) -> None:
 
 def _logging() -> Path:
     """The path of the log4j2 configuration in this package."""
-    path = resources.files("service.spark") / "log4j2.properties"
+    path = resources.files("rowkind.service.spark") / "log4j2.properties"
     if isinstance(path, Path):
         return path
     copy = Path(tempfile.mkdtemp(prefix="rowkind-")) / "log4j2.properties"

@@ -24,9 +24,9 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from operators.store import MANIFEST, digest
-from service.spark.cache import RunCache
-from service.spark.errors import StateDamagedError
+from rowkind.operators.arrangement.store import MANIFEST, digest
+from rowkind.service.spark.cache import RunCache
+from rowkind.service.spark.errors import StateDamagedError
 
 PART_BYTES = 4 << 20
 """The largest value that is put into RocksDB as one."""

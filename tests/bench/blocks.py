@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from operators.changes import Block, Changes, Rows
-from operators.operator import Output, StateSize
-from operators.store import MANIFEST, BlobStore, digest
-from service.spark.placement import placement
-from service.spark.processor import EDGE_SCHEMA
+from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
+from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.operator import Output, StateSize
+from rowkind.service.spark.placement import placement
+from rowkind.service.spark.processor import EDGE_SCHEMA
 
 
 @cache

@@ -22,21 +22,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.accumulators import Call
-from operators.aggregate import Aggregate
-from operators.aggregate_spec import AggregateSpec
-from operators.changes import Block, Changes, RowKind
-from operators.hashing import hash64
-from operators.packed_columns import fixed_width
-from operators.partial_aggregate import add_up, partial
-from operators.store import MemoryStore
+from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Block, Changes, RowKind
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.columns.packed_columns import fixed_width
+from rowkind.operators.partial_aggregate import add_up, partial
 
 BIGINT, DOUBLE = pa.int64(), pa.float64()
-COUNT, SUM = Call("count", BIGINT), Call("sum", BIGINT, "amount", BIGINT)
-DOUBLES = Call("sum", DOUBLE, "price", DOUBLE)
-EXTREMES = (Call("min", BIGINT, "amount", BIGINT), Call("max", BIGINT, "amount", BIGINT))
-GREATEST = Call("max", DOUBLE, "price", DOUBLE)
-DISTINCT = Call("count", BIGINT, "amount", BIGINT, distinct=True)
+COUNT, SUM = AccumulatorCall("count", BIGINT), AccumulatorCall("sum", BIGINT, "amount", BIGINT)
+DOUBLES = AccumulatorCall("sum", DOUBLE, "price", DOUBLE)
+EXTREMES = (AccumulatorCall("min", BIGINT, "amount", BIGINT), AccumulatorCall("max", BIGINT, "amount", BIGINT))
+GREATEST = AccumulatorCall("max", DOUBLE, "price", DOUBLE)
+DISTINCT = AccumulatorCall("count", BIGINT, "amount", BIGINT, distinct=True)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Scenario:
     """What is aggregated by how many groups; `changed` is the share of changes that update an earlier row."""
 
     name: str
-    calls: tuple[Call, ...]
+    calls: tuple[AccumulatorCall, ...]
     groups: int
     changed: float = 0.0
     two_phase: bool = False

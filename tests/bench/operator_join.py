@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators import join as join_module
-from operators import merging
-from operators.arrangement import Arrangement, Layout
-from operators.changes import Changes, RowKind
-from operators.hashing import hash64
-from operators.join import Join, JoinKind, JoinSpec, Side
-from operators.store import MemoryStore
+from rowkind.operators import join as join_module
+from rowkind.operators.arrangement import compaction
+from rowkind.operators.arrangement.arrangement import Arrangement, Layout
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 
 HOUR = 3_600_000
 
@@ -132,9 +132,9 @@ def _stages() -> Iterator[dict[str, float]]:
     timed(Join, "_rows_of_touched_keys", "2 look up and number keys")
     timed(join_module.Pairs, "of", "3 pairs")
     timed(join_module, "pads", "4 pads")
-    timed(join_module, "put_out", "5 put out")
+    timed(join_module, "emit", "5 emitted")
     timed(Arrangement, "finish", "6 append and merge")
-    timed(merging, "advance", "6a of which merge")
+    timed(compaction, "advance", "6a of which merge")
     try:
         yield seconds
     finally:
@@ -164,7 +164,7 @@ def _changes(scenario: Scenario, rows: int, batch_rows: int) -> Iterator[Changes
                 (new, RowKind.UPDATE_AFTER),
             ]
         pieces = []
-        for (side_of, key, sub, payload), kind in parts:
+        for (side_of, key, sub_key, payload), kind in parts:
             count = len(key)
             pieces.append(
                 Changes(
@@ -172,7 +172,7 @@ def _changes(scenario: Scenario, rows: int, batch_rows: int) -> Iterator[Changes
                     np.full(count, kind, np.int8),
                     hash64(key),
                     key,
-                    sub,
+                    sub_key,
                     np.arange(seq, seq + count),
                     payload,
                 )
@@ -186,10 +186,10 @@ def _columns(
 ) -> tuple[int, pa.BinaryArray, pa.BinaryArray, pa.BinaryArray]:
     layout = scenario.orders if side == 0 else scenario.payments
     key = _binary(np.concatenate([np.ones((len(numbers), 1), np.uint8), _big_endian(numbers)], axis=1))
-    sub = key if layout == "unique key" else _binary(np.empty((len(numbers), 0), np.uint8))
+    sub_key = key if layout == "unique key" else _binary(np.empty((len(numbers), 0), np.uint8))
     payload = np.full((len(numbers), width), side * 2 + version, np.uint8)
     payload[:, :8] = _big_endian(numbers)
-    return side, key, sub, _binary(payload)
+    return side, key, sub_key, _binary(payload)
 
 
 def _big_endian(numbers: Any) -> Any:

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Changes, RowKind
-from operators.hashing import hash64
-from operators.operator import Operator
-from operators.rank import Rank, RankSpec
-from operators.segment import Segment
-from operators.store import MemoryStore
+from rowkind.operators.arrangement.segment import Segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.operator import Operator
+from rowkind.operators.rank import Rank, RankSpec
 
 SIZES = (100, 10_000, 1_000_000)
 KEYS = 50_000

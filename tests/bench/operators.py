@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
-from service.spark.session import session
+from rowkind.service.spark.session import session
 from tests.bench.measuring import Figures, in_memory, on_rocksdb
 from tests.bench.scenarios import PROBES, SCENARIOS, steps
 

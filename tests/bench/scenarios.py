@@ -13,18 +13,18 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from operators.accumulators import Call
-from operators.aggregate import Aggregate
-from operators.aggregate_spec import AggregateSpec
-from operators.changes import Changes, RowKind, binary
-from operators.hashing import hash64
-from operators.join import Join, JoinSpec, Side
-from operators.normalize import Normalize
-from operators.operator import Operator
-from operators.packed_columns import fixed_width
-from operators.rank import Rank, RankSpec
-from operators.rank_rows import Ties
-from operators.semi_join import NOT_EMPTY, SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.columns.changes import Changes, RowKind, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.columns.packed_columns import fixed_width
+from rowkind.operators.join import Join, JoinSpec, Side
+from rowkind.operators.normalize import Normalize
+from rowkind.operators.operator import Operator
+from rowkind.operators.rank import Rank, RankSpec
+from rowkind.operators.rank_rows import Ties
+from rowkind.operators.semi_join import NOT_EMPTY, SemiJoin, SemiJoinKind, SemiJoinSpec
 
 BIGINT = pa.int64()
 GROW = 100_000
@@ -69,7 +69,7 @@ class Scenario:
     operator: Operator
     rows_of_key: int
     sides: int = 1
-    sub: Literal["nothing", "number", "order"] = "nothing"
+    sub_key: Literal["nothing", "number", "order"] = "nothing"
     updates: bool = True
 
     def batch(self, step: Step, seq: int) -> Changes:
@@ -97,7 +97,7 @@ class Scenario:
         subs = {"nothing": fixed_width(b"", 0, count), "number": _order_bytes(numbers), "order": _order_bytes(values)}
         side = (numbers % self.sides).astype(np.int8)
         kinds, arrivals = np.full(count, kind, np.int8), np.arange(seq, seq + count)
-        return Changes(side, kinds, hash64(key), key, subs[self.sub], arrivals, fixed_width(payload, 44, count))
+        return Changes(side, kinds, hash64(key), key, subs[self.sub_key], arrivals, fixed_width(payload, 44, count))
 
 
 def _order_bytes(numbers: Any) -> pa.BinaryArray:
@@ -136,26 +136,26 @@ def result(columns: Sequence[pa.Array]) -> pa.BinaryArray:
     return fixed_width(np.ascontiguousarray(np.stack(filled, axis=1)), 8 * len(columns), len(columns[0]))
 
 
-def _aggregate(name: str, *calls: Call) -> Scenario:
+def _aggregate(name: str, *calls: AccumulatorCall) -> Scenario:
     return Scenario(name, Aggregate(AggregateSpec(calls, arguments, tens, result)), 10)
 
 
 def _semi_join(kind: SemiJoinKind) -> Scenario:
-    return Scenario(f"{kind} join", SemiJoin(SemiJoinSpec(kind, UNIQUE, UNIQUE)), 1, sides=2, sub="number")
+    return Scenario(f"{kind} join", SemiJoin(SemiJoinSpec(kind, UNIQUE, UNIQUE)), 1, sides=2, sub_key="number")
 
 
 def _rank(
     name: str, last: int, strategy: Literal["append", "retract"], rows_of_key: int, ties: Ties = "earliest first"
 ) -> Scenario:
     operator = Rank(RankSpec("row_number", 1, last, strategy, ties=ties))
-    return Scenario(name, operator, rows_of_key, sub="order", updates=strategy == "retract")
+    return Scenario(name, operator, rows_of_key, sub_key="order", updates=strategy == "retract")
 
 
 UNIQUE = Side("unique key", by_seq=True)
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario("inner join", Join(JoinSpec("inner", UNIQUE, UNIQUE, None, b"", b"")), 1, sides=2, sub="number"),
-    Scenario("left join", Join(JoinSpec("left", UNIQUE, UNIQUE, None, b"", b"\0" * 44)), 1, sides=2, sub="number"),
+    Scenario("inner join", Join(JoinSpec("inner", UNIQUE, UNIQUE, None, b"", b"")), 1, sides=2, sub_key="number"),
+    Scenario("left join", Join(JoinSpec("left", UNIQUE, UNIQUE, None, b"", b"\0" * 44)), 1, sides=2, sub_key="number"),
     _semi_join("semi"),
     _semi_join("anti"),
     _semi_join("null-aware anti"),
@@ -163,8 +163,14 @@ SCENARIOS: tuple[Scenario, ...] = (
     _rank("rank, top 10 of 100, retract", 10, "retract", 100),
     _rank("deduplicate, last, append", 1, "append", 10, "latest first"),
     _rank("deduplicate, last, retract", 1, "retract", 10, "latest first"),
-    _aggregate("aggregate, count and sum", Call("count", BIGINT), Call("sum", BIGINT, "value", BIGINT)),
-    _aggregate("aggregate, min and max", Call("min", BIGINT, "value", BIGINT), Call("max", BIGINT, "value", BIGINT)),
-    _aggregate("aggregate, count distinct", Call("count", BIGINT, "value", BIGINT, distinct=True)),
+    _aggregate(
+        "aggregate, count and sum", AccumulatorCall("count", BIGINT), AccumulatorCall("sum", BIGINT, "value", BIGINT)
+    ),
+    _aggregate(
+        "aggregate, min and max",
+        AccumulatorCall("min", BIGINT, "value", BIGINT),
+        AccumulatorCall("max", BIGINT, "value", BIGINT),
+    ),
+    _aggregate("aggregate, count distinct", AccumulatorCall("count", BIGINT, "value", BIGINT, distinct=True)),
     Scenario("normalize", Normalize(Side("one row per key", by_seq=True, counts_unmatched=False)), 1),
 )

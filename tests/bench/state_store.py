@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from operators.changes import Block
-from service.metrics import parse
-from service.spark.cache import CacheLimits
-from service.spark.placement import placement
-from service.spark.processor import over_shards
-from service.spark.session import session
+from rowkind.operators.columns.changes import Block
+from rowkind.service.metrics import parse
+from rowkind.service.spark.cache import CacheLimits
+from rowkind.service.spark.placement import placement
+from rowkind.service.spark.processor import over_shards
+from rowkind.service.spark.session import session
 from tests.bench.blocks import BlockSource, Keep, block, nothing
 from tests.spark.running import alone
 

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from service.dev.demo.data import Event
-from service.dev.demo.result import expected
+from rowkind.service.dev.demo.data import Event
+from rowkind.service.dev.demo.result import expected
 from tests.run.results import Results, Values
 
 _PADDED = """

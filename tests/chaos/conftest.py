@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker
 from tests.chaos.checks import Check
 from tests.chaos.stage import Stage
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 
-from service.dev.demo.data import order_book
+from rowkind.service.dev.demo.data import order_book
 from tests.chaos.checks import Check
 from tests.run.process import Ended, Rowkind, until
 from tests.run.results import Results

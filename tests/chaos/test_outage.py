@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker
 from tests.chaos.checks import RETRACT_WITHOUT_KEY
 from tests.chaos.stage import SLOW, Stage
 from tests.run.process import until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from service.metrics import METRICS
+from rowkind.service.metrics import METRICS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BY_NAME = {metric.name: metric for metric in METRICS}

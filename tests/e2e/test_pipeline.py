@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from testcontainers.core.container import DockerContainer
 
-from avro.registry import FolderRegistry
-from avro.schema import Record
+from rowkind.avro.registry import FolderRegistry
+from rowkind.avro.schema import Record
 from tests.e2e.containers import ROOT, KafkaContainer, free_port
 from tests.e2e.kcat import Kcat
 from tests.e2e.running import ROWKIND, Process, until

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import sqlglot
 
-from avro import codec
-from avro.schema import Record
-from operators.changes import RowKind, Rows
-from service.job.columns import declared
-from service.job.load import load
-from service.job.model import Job
-from service.run import trial
-from service.run.json_rows import decode
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.service.job.columns import declared
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+from rowkind.service.run import trial
+from rowkind.service.run.json_rows import decode
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("school", "shop", "nexmark")
@@ -41,7 +41,7 @@ def stored_lines(name: str) -> list[str]:
     return (EXAMPLES / name / "changes.jsonl").read_text().splitlines()
 
 
-def batches(job: Job, lines: Sequence[str], rows: int) -> list[trial.Batch]:
+def batches(job: Job, lines: Sequence[str], rows: int) -> list[trial.TrialBatch]:
     """Lines of changes in batches of so many, as `rowkind try` takes them."""
     return trial.read(job, lines, "changes.jsonl", rows)
 

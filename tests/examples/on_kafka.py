@@ -11,18 +11,18 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from avro import codec
-from avro.framing import frame
-from avro.registry import FolderRegistry
-from operators.changes import SYMBOLS, RowKind, Rows
-from service.job.columns import declared
-from service.job.load import load
-from service.job.model import Batch, Job
-from service.plan.physical import Sink
-from service.plan.pipeline import plan
-from service.run.streaming import Deployment, register, start
-from service.run.topics import connect, create
-from service.run.topics import register as register_schemas
+from rowkind.avro import codec
+from rowkind.avro.framing import frame
+from rowkind.avro.registry import FolderRegistry
+from rowkind.operators.columns.changes import SYMBOLS, RowKind, Rows
+from rowkind.service.job.columns import declared
+from rowkind.service.job.load import load
+from rowkind.service.job.model import BatchSettings, Job
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.streaming import Deployment, register, start
+from rowkind.service.run.topics import connect, create
+from rowkind.service.run.topics import register as register_schemas
 from tests.examples.jobs import EXAMPLES, batches, stored_lines
 from tests.run.process import until
 
@@ -36,10 +36,10 @@ class OnKafka:
     def __init__(self, name: str, servers: str, folder: Path, max_rows: int) -> None:
         environment = {"KAFKA": servers, "SCHEMAS": str(folder / "schemas"), "CHECKPOINT": str(folder / "checkpoint")}
         job = load(EXAMPLES / name / "job.yaml", environment)
-        self.job: Job = job.model_copy(update={"batch": Batch(max_rows=max_rows)})
+        self.job: Job = job.model_copy(update={"batch": BatchSettings(max_rows=max_rows)})
         self.servers = servers
         self.registry = FolderRegistry(folder / "schemas")
-        self.sinks: dict[str, Sink] = {sink: plan(self.job, sink) for sink in self.job.sinks}
+        self.sinks: dict[str, PhysicalSink] = {sink: plan(self.job, sink) for sink in self.job.sinks}
         self._folder = folder
         self._connection = connect(self.job)
         create(self.job, list(self.sinks.values()), self._connection, sources=True)

@@ -9,11 +9,11 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from operators.changes import Changes
-from service.job.model import Job
-from service.plan.physical import Scan, Sink, walk
-from service.plan.pipeline import plan
-from service.run.memory import Fold, MemoryEngine
+from rowkind.operators.columns.changes import Changes
+from rowkind.service.job.model import Job
+from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.examples.auctions import events
 from tests.examples.jobs import Batch, InDuckDB, Inputs, bag, batches, every_query, example, stored_lines
 from tests.plan.changelogs import World
@@ -26,7 +26,7 @@ NAMED = [f"{name}-{sink}" for name, sink in QUERIES]
 class Check:
     """One query of a job, run batch by batch and held against DuckDB after each."""
 
-    def __init__(self, job: Job, sink: Sink) -> None:
+    def __init__(self, job: Job, sink: PhysicalSink) -> None:
         self._sink = sink
         self._traits, self._order = Traits(), SinkOrder(sink)
         self._engine = MemoryEngine(sink, unmatched, self._traits.watch)
@@ -92,9 +92,9 @@ def test_other_auctions_give_what_duckdb_gives(sink: str, seed: int) -> None:
         check.batch(number, batch, inputs.tables)
 
 
-def _tables(sink: Sink) -> dict[str, bool]:
+def _tables(sink: PhysicalSink) -> dict[str, bool]:
     """The tables of a plan, and whether each may leave out the -U of updates."""
-    scans = [node for node in walk(sink) if isinstance(node, Scan)]
+    scans = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
     return {
         scan.table: all(not each.traits.needs_before for each in scans if each.table == scan.table) for scan in scans
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker
 from tests.examples.jobs import InDuckDB, Inputs, batches, example, stored_lines
 from tests.examples.on_kafka import OnKafka
 from tests.run.results import Results

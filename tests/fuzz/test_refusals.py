@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from service.cli import main
-from service.expressions import ExpressionError
-from service.job.load import load
-from service.job.model import Job, Sink
-from service.plan.errors import PlanError
-from service.plan.explain.render import explain
-from service.plan.physical import Scan, walk
-from service.plan.pipeline import plan
-from service.run.memory import MemoryEngine
+from rowkind.service.cli import main
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job, Sink
+from rowkind.service.physical import PhysicalScan, walk
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.plan.explain.render import explain
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.memory import MemoryEngine
 from tests.examples.jobs import EXAMPLES
 from tests.fuzz.job_texts import changed, torn
 from tests.fuzz.sql_texts import Grammar, broken
@@ -46,7 +46,7 @@ def check_sql(sql: str, seed: int) -> bool:
         _check_length(message)
         return False
     explain(sink)
-    scans = {node.table: False for node in walk(sink) if isinstance(node, Scan)}
+    scans = {node.table: False for node in walk(sink) if isinstance(node, PhysicalScan)}
     engine = MemoryEngine(sink)
     try:
         for number, (batch, _) in enumerate(World.of(job, scans, seed).batches(2) if scans else []):

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from avro import codec
-from service.expressions import ExpressionError
-from service.plan.errors import PlanError
-from service.plan.physical import Scan, walk
-from service.plan.pipeline import plan
-from service.run.memory import Fold, MemoryEngine
+from rowkind.avro import codec
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.physical import PhysicalScan, walk
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.examples.jobs import bag
 from tests.fuzz.sql_texts import Grammar
 from tests.fuzz.test_refusals import with_query
@@ -43,7 +43,7 @@ def _compare(sql: str, seed: int) -> bool:
         sink = plan(job, "result")
     except PlanError:
         return False
-    scans = [node for node in walk(sink) if isinstance(node, Scan)]
+    scans = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
     bare = {
         each.table: all(not scan.traits.needs_before for scan in scans if scan.table == each.table) for each in scans
     }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from avro.registry import FolderRegistry
-from service.dev.broker import Broker
+from rowkind.avro.registry import FolderRegistry
+from rowkind.service.dev.broker import Broker
 from tests.kafka.sinks import MakeSink, fresh_sink
 from tests.kafka.tables import Topic
 

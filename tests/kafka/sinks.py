@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from avro.framing import split
-from avro.registry import FolderRegistry
-from operators.changes import SYMBOLS, Block, Changes, Counters, binary, constant
-from operators.hashing import hash64
-from service.dev.broker import Broker
-from service.kafka import topics
-from service.kafka.attempt import Attempt
-from service.kafka.spec import SinkSpec
-from service.kafka.writing import Counted, write
+from rowkind.avro.framing import split
+from rowkind.avro.registry import FolderRegistry
+from rowkind.operators.columns.changes import SYMBOLS, Block, Changes, Counters, binary, constant
+from rowkind.operators.columns.hashing import hash64
+from rowkind.service.dev.broker import Broker
+from rowkind.service.kafka import topics
+from rowkind.service.kafka.batch_partition import BatchPartition
+from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.writing import Counted, write
 from tests.kafka.tables import ORDER_KEY, ORDERS, Row, packed, settings, unpacked
 
 Change = tuple[str, Row]
@@ -68,7 +68,7 @@ class Sink:
     ) -> Counted:
         """Write as the task of `partition` in `batch` would."""
         blocks = [Block(part, (counters or {}) if number == 0 else {}).to_bytes() for number, part in enumerate(parts)]
-        return write(self.spec, Attempt(checkpoint, batch, partition), [pa.py_buffer(block) for block in blocks])
+        return write(self.spec, BatchPartition(checkpoint, batch, partition), [pa.py_buffer(block) for block in blocks])
 
     def messages(self, topic: str | None = None) -> list[Message]:
         """What a read_committed consumer sees, partition by partition."""

@@ -10,19 +10,19 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from avro import codec
-from avro.framing import frame
-from avro.registry import FolderRegistry
-from avro.schema import Record
-from operators.changes import SYMBOLS, Block, Changes, RowKind
-from service.dev.broker import Broker
-from service.kafka.cluster import Cluster
-from service.kafka.dead_letter import DeadLetter
-from service.kafka.offsets import Offset, Range
-from service.kafka.planning import Planner
-from service.kafka.reading import Reading
-from service.kafka.spec import SourceSpec
-from service.plan.physical import Calc, Expression, Key, Scan
+from rowkind.avro import codec
+from rowkind.avro.framing import frame
+from rowkind.avro.registry import FolderRegistry
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import SYMBOLS, Block, Changes, RowKind
+from rowkind.service.dev.broker import Broker
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.offsets import Offset, Range
+from rowkind.service.kafka.planning import Planner
+from rowkind.service.kafka.reading import Reading
+from rowkind.service.kafka.spec import SourceSpec
+from rowkind.service.physical import Calc, Expression, Key, PhysicalScan
 
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10,2)"}, name="Order")
 ORDER_KEY = Record.of({"id": "BIGINT NOT NULL"}, name="OrderKey")
@@ -52,7 +52,7 @@ def pass_on(record: Record, key: Sequence[str] = ("id",), side: int = 0) -> Calc
     )
 
 
-def scan(topic: str, **changed: Any) -> Scan:
+def scan(topic: str, **changed: Any) -> PhysicalScan:
     """A retract table of orders over a topic, with changes."""
     record = changed.pop("record", ORDERS)
     settings: dict[str, Any] = {
@@ -64,7 +64,7 @@ def scan(topic: str, **changed: Any) -> Scan:
         "calc": pass_on(record),
         "key_record": ORDER_KEY,
     }
-    return Scan(topic=topic, **(settings | changed))
+    return PhysicalScan(topic=topic, **(settings | changed))
 
 
 def packed(record: Record, rows: Iterable[Row]) -> list[bytes]:
@@ -118,7 +118,7 @@ class Topic:
         if producer is None:
             assert own.flush(20) == 0
 
-    def spec(self, *scans: Scan, **changed: Any) -> SourceSpec:
+    def spec(self, *scans: PhysicalScan, **changed: Any) -> SourceSpec:
         """A source over some scans, or over the retract table of this topic."""
         given = {"kafka": settings(self.broker), "registry": self.registry, "tolerate": True}
         return SourceSpec(scans or (scan(self.name),), **(given | changed))

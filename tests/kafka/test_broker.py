@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from service.dev import jars
-from service.dev.broker import Broker
-from service.dev.jars import BrokerStartError, DownloadError, MissingJavaError
+from rowkind.service.dev import jars
+from rowkind.service.dev.broker import Broker
+from rowkind.service.dev.jars import BrokerStartError, DownloadError, MissingJavaError
 
 pytestmark = pytest.mark.kafka
 
@@ -53,7 +53,7 @@ def test_the_first_transaction_after_the_start_is_quick(broker: Broker) -> None:
 
 def test_a_broker_does_not_outlive_an_owner_that_was_killed(tmp_path: Path) -> None:
     """SIGKILL on the process that started the broker ends the broker too."""
-    script = "import sys, time; from pathlib import Path; from service.dev.broker import Broker\n"
+    script = "import sys, time; from pathlib import Path; from rowkind.service.dev.broker import Broker\n"
     script += "b = Broker(Path(sys.argv[1])); b.start(); print(b.port, flush=True); time.sleep(600)"
     command = [sys.executable, "-c", script, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from avro.confluent_registry import ConfluentRegistry
-from avro.errors import RegistryUnreachableError
-from avro.framing import VALUE_HEADER
-from avro.registry import identify
-from avro.schema import Record
-from service.kafka.errors import UndecodableRowError
-from service.kafka.row_kind import PRESETS
-from service.plan.physical import RowKindHeader
+from rowkind.avro.confluent_registry import ConfluentRegistry
+from rowkind.avro.errors import RegistryUnreachableError
+from rowkind.avro.framing import VALUE_HEADER
+from rowkind.avro.registry import identify
+from rowkind.avro.schema import Record
+from rowkind.service.kafka.errors import UndecodableRowError
+from rowkind.service.kafka.row_kind import PRESETS
+from rowkind.service.physical import RowKindHeader
 from tests.kafka.tables import ORDER_KEY, ORDERS, Result, Topic, order, pass_on, read_all, scan
 
 pytestmark = pytest.mark.kafka

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from service.kafka import progress, transaction
-from service.kafka.attempt import Attempt
-from service.kafka.errors import FencedError, TransactionError, fences
-from service.kafka.outgoing import Outgoing, prepare
-from service.kafka.transaction import TransactionalWriter, write_once
+from rowkind.service.kafka import progress, transaction
+from rowkind.service.kafka.batch_partition import BatchPartition
+from rowkind.service.kafka.errors import FencedError, TransactionError, fences
+from rowkind.service.kafka.outgoing import Outgoing, prepare
+from rowkind.service.kafka.transaction import TransactionalWriter, write_once
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import order
 
 pytestmark = pytest.mark.kafka
 
-FIRST = Attempt("checkpoint", 0, 0)
+FIRST = BatchPartition("checkpoint", 0, 0)
 
 
 def some(sink: Sink, *numbers: int) -> Outgoing:
@@ -50,15 +50,17 @@ def test_a_replayed_batch_writes_nothing_twice(make_sink: MakeSink) -> None:
     assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("skipped", 0)
     another_worker()
     assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("skipped", 0)
-    assert write_once(sink.spec, Attempt("checkpoint", 1, 0), some(sink, 3)) == ("committed", 0)
+    assert write_once(sink.spec, BatchPartition("checkpoint", 1, 0), some(sink, 3)) == ("committed", 0)
     assert ids(sink) == [1, 2, 3]
 
 
 def test_partitions_and_checkpoints_keep_their_own_progress(make_sink: MakeSink) -> None:
     """Another partition's batch, and the same batch number under a new checkpoint, are other batches."""
     sink = make_sink()
-    for number, attempt in enumerate((FIRST, Attempt("checkpoint", 0, 1), Attempt("another", 0, 0))):
-        assert write_once(sink.spec, attempt, some(sink, number)) == ("committed", 0)
+    for number, batch_partition in enumerate(
+        (FIRST, BatchPartition("checkpoint", 0, 1), BatchPartition("another", 0, 0))
+    ):
+        assert write_once(sink.spec, batch_partition, some(sink, number)) == ("committed", 0)
     assert ids(sink) == [0, 1, 2]
 
 
@@ -100,11 +102,11 @@ def test_a_kept_producer_that_was_fenced_is_replaced_and_asks_what_happened(make
     sink = make_sink()
     write_once(sink.spec, FIRST, some(sink, 1))
     elsewhere = TransactionalWriter(sink.spec, 0)
-    assert elsewhere.write(Attempt("checkpoint", 1, 0), some(sink, 2)) == "committed"
-    assert write_once(sink.spec, Attempt("checkpoint", 2, 0), some(sink, 3)) == ("committed", 1)
+    assert elsewhere.write(BatchPartition("checkpoint", 1, 0), some(sink, 2)) == "committed"
+    assert write_once(sink.spec, BatchPartition("checkpoint", 2, 0), some(sink, 3)) == ("committed", 1)
     again = TransactionalWriter(sink.spec, 0)
-    assert again.write(Attempt("checkpoint", 3, 0), some(sink, 4)) == "committed"
-    assert write_once(sink.spec, Attempt("checkpoint", 3, 0), some(sink, 4)) == ("skipped", 1)
+    assert again.write(BatchPartition("checkpoint", 3, 0), some(sink, 4)) == "committed"
+    assert write_once(sink.spec, BatchPartition("checkpoint", 3, 0), some(sink, 4)) == ("skipped", 1)
     assert ids(sink) == [1, 2, 3, 4]
 
 
@@ -117,17 +119,17 @@ def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
     write = TransactionalWriter.write
     trials = []
 
-    def lost_answer(writer: TransactionalWriter, attempt: Attempt, outgoing: Outgoing) -> Any:
-        trials.append(attempt)
+    def lost_answer(writer: TransactionalWriter, batch_partition: BatchPartition, outgoing: Outgoing) -> Any:
+        trials.append(batch_partition)
         if len(trials) == 1:
             if took_place:
-                write(writer, attempt, outgoing)
+                write(writer, batch_partition, outgoing)
             else:
                 writer._producer.begin_transaction()
                 writer._producer.produce(sink.spec.topic, b"", b"k")
                 writer._producer.flush(20)
             raise KafkaException(transaction.KafkaError(transaction.KafkaError._TIMED_OUT))
-        return write(writer, attempt, outgoing)
+        return write(writer, batch_partition, outgoing)
 
     monkeypatch.setattr(TransactionalWriter, "write", lost_answer)
     assert write_once(sink.spec, FIRST, some(sink, 1)) == ("skipped" if took_place else "committed", 1)
@@ -151,9 +153,9 @@ def test_a_kill_between_produce_and_commit_leaves_nothing_visible(make_sink: Mak
     script = """
 import pickle, sys, time
 from pathlib import Path
-from service.kafka.attempt import Attempt
-from service.kafka.outgoing import prepare, send
-from service.kafka.transaction import TransactionalWriter
+from rowkind.service.kafka.batch_partition import Attempt
+from rowkind.service.kafka.outgoing import prepare, send
+from rowkind.service.kafka.transaction import TransactionalWriter
 from tests.kafka.sinks import changes
 from tests.kafka.tables import order
 spec = pickle.loads(Path(sys.argv[1]).read_bytes())
@@ -184,7 +186,7 @@ def test_two_runs_of_one_job_end_in_an_error_and_not_in_doubled_rows(make_sink: 
     def run() -> None:
         try:
             for batch in range(8):
-                TransactionalWriter(sink.spec, 0).write(Attempt("checkpoint", batch, 0), some(sink, batch))
+                TransactionalWriter(sink.spec, 0).write(BatchPartition("checkpoint", batch, 0), some(sink, batch))
         except KafkaException as error:
             failures.append(error)
 
@@ -202,13 +204,13 @@ def test_a_run_that_was_replaced_stops_instead_of_fencing_back(make_sink: MakeSi
     sink = make_sink()
     name = progress.next_run()
     earlier, later = replace(sink.spec, run=name), replace(sink.spec, run=progress.next_run(name))
-    assert write_once(earlier, Attempt("one", 0, 0), some(sink, 1)) == ("committed", 0)
+    assert write_once(earlier, BatchPartition("one", 0, 0), some(sink, 1)) == ("committed", 0)
     another_worker()
-    assert write_once(later, Attempt("two", 0, 0), some(sink, 2)) == ("committed", 0)
+    assert write_once(later, BatchPartition("two", 0, 0), some(sink, 2)) == ("committed", 0)
     for _ in range(2):
         another_worker()
         with pytest.raises(FencedError, match="a later run of this job"):
-            write_once(earlier, Attempt("one", 1, 0), some(sink, 3))
+            write_once(earlier, BatchPartition("one", 1, 0), some(sink, 3))
     another_worker()
-    assert write_once(later, Attempt("two", 1, 0), some(sink, 4)) == ("committed", 0)
+    assert write_once(later, BatchPartition("two", 1, 0), some(sink, 4)) == ("committed", 0)
     assert ids(sink) == [1, 2, 4]

@@ -12,19 +12,19 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from avro.registry import FolderRegistry
-from service.dev.broker import Broker
-from service.kafka import fetch, topics
-from service.kafka.cluster import Cluster
-from service.kafka.errors import (
+from rowkind.avro.registry import FolderRegistry
+from rowkind.service.dev.broker import Broker
+from rowkind.service.kafka import fetch, topics
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.errors import (
     LostOffsetsError,
     MissingTopicError,
     ReplacedTopicError,
     StalledReadError,
     UnreachableError,
 )
-from service.kafka.offsets import Offset, Range
-from service.plan.physical import Key, Start
+from rowkind.service.kafka.offsets import Offset, Range
+from rowkind.service.physical import Key, Start
 from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings
 
 pytestmark = pytest.mark.kafka

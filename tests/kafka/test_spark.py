@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from avro.registry import FolderRegistry
-from operators.changes import Block
-from service.dev.broker import Broker
-from service.kafka.offsets import lag
-from service.kafka.sink import SINK, KafkaSink
-from service.kafka.source import SOURCE, KafkaSource
-from service.kafka.spec import OPTION, to_option
+from rowkind.avro.registry import FolderRegistry
+from rowkind.operators.columns.changes import Block
+from rowkind.service.dev.broker import Broker
+from rowkind.service.kafka.offsets import lag
+from rowkind.service.kafka.spec import OPTION, to_option
+from rowkind.service.run.kafka_sink import SINK, KafkaSink
+from rowkind.service.run.kafka_source import SOURCE, KafkaSource
 from tests.kafka.sinks import fresh_sink
 from tests.kafka.tables import ORDER_KEY, ORDERS, Topic, order, pass_on, scan
 

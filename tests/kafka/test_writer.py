@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer
 
-from operators.changes import Changes, RowKind
-from service.kafka import topics
-from service.kafka.clients import producer_settings
-from service.kafka.dead_letter import DeadLetter, as_changes
-from service.kafka.errors import AppendOnlyError, UnfitTopicError
-from service.kafka.row_kind import PRESETS
-from service.kafka.sink import KafkaStreamWriter, Written
-from service.plan.physical import RowKindHeader
+from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.service.kafka import topics
+from rowkind.service.kafka.clients import producer_settings
+from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
+from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
+from rowkind.service.kafka.row_kind import PRESETS
+from rowkind.service.physical import RowKindHeader
+from rowkind.service.run.kafka_sink import KafkaStreamWriter, Written
 from tests.kafka.murmur2 import murmur2, partition
 from tests.kafka.sinks import MakeSink, changes, committed, symbols
 from tests.kafka.tables import order, settings

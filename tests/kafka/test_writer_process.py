@@ -11,12 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from operators.changes import Block
-from service.kafka import writer_process
-from service.kafka.attempt import Attempt
-from service.kafka.errors import AppendOnlyError, WriterLostError
-from service.kafka.writer_process import write_there
-from service.kafka.writing import Counted
+from rowkind.operators.columns.changes import Block
+from rowkind.service.kafka import writer_process
+from rowkind.service.kafka.batch_partition import BatchPartition
+from rowkind.service.kafka.errors import AppendOnlyError, WriterLostError
+from rowkind.service.kafka.writer_process import write_there
+from rowkind.service.kafka.writing import Counted
 from tests.kafka.sinks import Change, MakeSink, Sink, changes
 from tests.kafka.tables import order
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kafka
 _ELSEWHERE = """
 import pickle, sys
 from pathlib import Path
-from service.kafka.writer_process import write_there
+from rowkind.service.kafka.writer_process import write_there
 sys.stdout.buffer.write(pickle.dumps(write_there(*pickle.loads(Path(sys.argv[1]).read_bytes()))))
 """
 
@@ -66,11 +66,11 @@ def ids(sink: Sink) -> list[int]:
 def test_all_workers_of_a_machine_share_one_producer(make_sink: MakeSink, tmp_path: Path) -> None:
     """A second worker goes on where the first one was, and the first again: nobody is fenced, no second process."""
     sink = make_sink()
-    first = write_there(sink.spec, Attempt("c", 0, 0), blocks(("+I", order(1)), ("+I", order(2))))
-    (tmp_path / "task").write_bytes(pickle.dumps((sink.spec, Attempt("c", 1, 0), blocks(("+I", order(3))))))
+    first = write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1)), ("+I", order(2))))
+    (tmp_path / "task").write_bytes(pickle.dumps((sink.spec, BatchPartition("c", 1, 0), blocks(("+I", order(3))))))
     command = [sys.executable, "-c", _ELSEWHERE, str(tmp_path / "task")]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parents[2])
-    third = write_there(sink.spec, Attempt("c", 2, 0), blocks(("+I", order(4))))
+    third = write_there(sink.spec, BatchPartition("c", 2, 0), blocks(("+I", order(4))))
     for counted in (first, pickle.loads(done.stdout), third):
         assert outcomes(sink, counted) == {"committed": 1}
     assert ids(sink) == [1, 2, 3, 4]
@@ -80,25 +80,27 @@ def test_all_workers_of_a_machine_share_one_producer(make_sink: MakeSink, tmp_pa
 def test_it_ends_with_the_last_worker_that_uses_it(make_sink: MakeSink) -> None:
     """Nobody has to end it, and the next task starts another one."""
     sink = make_sink()
-    write_there(sink.spec, Attempt("c", 0, 0), blocks(("+I", order(1))))
+    write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))
     (process,) = writer_process._started
     assert process.poll() is None
     leave()
     assert process.poll() == 0
-    assert outcomes(sink, write_there(sink.spec, Attempt("c", 0, 0), blocks(("+I", order(1))))) == {"skipped": 1}
+    assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))) == {"skipped": 1}
 
 
 def test_a_process_that_is_killed_fails_one_attempt_and_loses_nothing(make_sink: MakeSink) -> None:
     """The task fails in words; done again, it finds out whether its rows are there, and they are there once."""
     sink = make_sink()
-    write_there(sink.spec, Attempt("c", 0, 0), blocks(("+I", order(1))))
+    write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))
     (process,) = writer_process._started
     process.kill()
     process.wait(20)
     with pytest.raises(WriterLostError, match=f"{sink.spec.topic}.*has ended"):
-        write_there(sink.spec, Attempt("c", 1, 0), blocks(("+I", order(2))))
-    assert outcomes(sink, write_there(sink.spec, Attempt("c", 0, 0), blocks(("+I", order(1))))) == {"skipped": 1}
-    assert outcomes(sink, write_there(sink.spec, Attempt("c", 1, 0), blocks(("+I", order(2))))) == {"committed": 1}
+        write_there(sink.spec, BatchPartition("c", 1, 0), blocks(("+I", order(2))))
+    assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))) == {"skipped": 1}
+    assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 1, 0), blocks(("+I", order(2))))) == {
+        "committed": 1
+    }
     assert ids(sink) == [1, 2]
 
 
@@ -106,8 +108,10 @@ def test_an_error_of_the_user_comes_back_as_itself_and_the_process_goes_on(make_
     """The worker raises what the process met, with the same words."""
     sink = make_sink(form="append")
     with pytest.raises(AppendOnlyError, match="Give the sink the mode retract or upsert"):
-        write_there(sink.spec, Attempt("c", 0, 0), blocks(("-D", order(1))))
-    assert outcomes(sink, write_there(sink.spec, Attempt("c", 0, 0), blocks(("+I", order(2))))) == {"committed": 1}
+        write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("-D", order(1))))
+    assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(2))))) == {
+        "committed": 1
+    }
     assert len(writer_process._started) == 1
 
 
@@ -115,5 +119,5 @@ def test_an_error_of_ours_tells_where_it_was_met(make_sink: MakeSink) -> None:
     """What nobody foresaw comes back with the traceback of the process."""
     sink = make_sink()
     with pytest.raises(pa.ArrowInvalid) as met:
-        write_there(sink.spec, Attempt("c", 0, 0), [pa.py_buffer(b"no block")])
+        write_there(sink.spec, BatchPartition("c", 0, 0), [pa.py_buffer(b"no block")])
     assert any("from_bytes" in note for note in met.value.__notes__)

@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from operators.aggregate import Aggregate
-from operators.arrangement import Layout
-from operators.changes import Changes, binary
-from operators.hashing import hash64
-from operators.join import Side
-from operators.normalize import Normalize
-from operators.partial_aggregate import add_up
-from operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.columns.changes import Changes, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.join import Side
+from rowkind.operators.normalize import Normalize
+from rowkind.operators.partial_aggregate import add_up
+from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests.changelogs import Change, pack
 from tests.laws.subjects import Subject
 from tests.oracle.aggregates import AGGREGATES, Aggregated, spec_of

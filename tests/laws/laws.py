@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
-from operators.operator import Output
-from operators.store import MemoryStore
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.operator import Output
 from tests.changelogs import Row, fold
 from tests.laws.subjects import Subject
 from tests.oracle.inputs import Batches
@@ -19,7 +19,7 @@ from tests.oracle.inputs import Batches
 
 @dataclass(frozen=True)
 class Played:
-    """What an operator put out for each batch, and how many blobs it left in the end."""
+    """What an operator emitted for each batch, and how many blobs it left in the end."""
 
     outputs: list[Output]
     blobs: int
@@ -76,7 +76,7 @@ def one_batch_equals_many(subject: Subject, batches: Batches, world: World) -> N
 
 
 def order_in_a_batch_does_not_matter(subject: Subject, batches: Batches, world: World) -> None:
-    """A batch whose rows come in another order puts out exactly the same rows."""
+    """A batch whose rows come in another order emits exactly the same rows."""
     generator = random.Random("another order")
     shuffled = [generator.sample(batch, len(batch)) for batch in batches]
     played, other = world.play(subject, batches), world.play(subject, shuffled)
@@ -100,7 +100,7 @@ def another_split_after_a_stop_changes_nothing(subject: Subject, batches: Batche
 
 
 def exactly(output: Output) -> tuple[Counter[tuple[int, int, bytes]], Counter[int]]:
-    """The rows put out with kind, seq and payload, and the seqs of the unmatched retractions, in no order."""
+    """The rows emitted with kind, seq and payload, and the seqs of the unmatched retractions, in no order."""
     rows = output.rows
     return (
         Counter(zip(rows.kind.tolist(), rows.seq.tolist(), rows.payload.to_pylist(), strict=True)),

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from operators.arrangement import Layout
-from operators.changes import Changes, RowKind
-from operators.join import Join, JoinKind, JoinSpec, Side
-from operators.operator import Operator
-from operators.rank import Rank, RankSpec, Strategy
-from operators.rank_rows import RankFunction
+from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
+from rowkind.operators.operator import Operator
+from rowkind.operators.rank import Rank, RankSpec, Strategy
+from rowkind.operators.rank_rows import RankFunction
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions

@@ -1,4 +1,4 @@
-"""Whatever is merged, cancelled or expired first, an operator puts out the same, and leaves nothing in the end.
+"""Whatever is merged, cancelled or expired first, an operator emits the same, and leaves nothing in the end.
 
 One after the other, in every order: two rows of one key come, then one of them goes, the time of all that has been
 written so far runs out, and all runs are merged into one. What comes out must be what comes out where nothing is ever
@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from operators import merging
-from operators.aggregate import Aggregate
-from operators.changes import RowKind
-from operators.join import Join
-from operators.manifest import Manifest
-from operators.normalize import Normalize
-from operators.operator import Operator
-from operators.rank import Rank
-from operators.semi_join import SemiJoin
-from operators.store import MANIFEST, MemoryStore
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.arrangement import compaction
+from rowkind.operators.arrangement.manifest import Manifest
+from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.join import Join
+from rowkind.operators.normalize import Normalize
+from rowkind.operators.operator import Operator
+from rowkind.operators.rank import Rank
+from rowkind.operators.semi_join import SemiJoin
 from tests.changelogs import Change
 from tests.laws.cases import ALL
 from tests.laws.laws import exactly
@@ -72,7 +72,7 @@ def with_ttl(operator: Operator) -> Operator:
 
 
 def happens(subject: Subject, order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What each of these events puts out, on every side at once."""
+    """What each of these events emits, on every side at once."""
     operator = with_ttl(subject.operator)
     stores = {name: MemoryStore() for name in operator.arrangements}
     steps = {
@@ -89,7 +89,7 @@ def happens(subject: Subject, order: tuple[str, ...], monkeypatch: pytest.Monkey
             seq = 2 * EVENTS.index(event)
             batch = [Change(side, kind, row, seq + side) for side in range(len(subject.inputs))]
         merges = event == "all is merged"
-        monkeypatch.setattr(merging, "FACTOR", 2 if merges else NEVER)
+        monkeypatch.setattr(compaction, "FACTOR", 2 if merges else NEVER)
         output = exactly(operator.process(subject.columns(batch), stores, now))
         if merges:
             assert not any(output), "a merge puts nothing out"
@@ -106,7 +106,7 @@ def happens(subject: Subject, order: tuple[str, ...], monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("subject", SUBJECTS, ids=str)
 def test_merges_change_nothing_whenever_they_happen(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """In each order of events the output is that of an operator that merges nothing."""
-    monkeypatch.setattr(merging, "SMALL_RUN", 1 << 20)
+    monkeypatch.setattr(compaction, "SMALL_RUN", 1 << 20)
     plain: dict[tuple[str, ...], list[Any]] = {}
     for order in itertools.permutations(EVENTS):
         if order.index("a row comes") < order.index("the first goes"):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from operators.accumulators import Call
-from operators.aggregate_spec import AggregateSpec
-from operators.changes import binary
+from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.columns.changes import binary
 from tests.changelogs import Row, pack, unpack
 
 DECIMAL = pa.decimal128(10, 2)
@@ -22,38 +22,41 @@ TEXTS = {0: "", 1: "alphabet", 2: "alphabets", 3: "beta"}
 class Aggregated:
     """A call, and the same in DuckDB over the columns k, v, id of a table."""
 
-    call: Call
+    call: AccumulatorCall
     sql: str
 
 
 BIGINT, DOUBLE, BOOLEAN = pa.int64(), pa.float64(), pa.bool_()
 
 AGGREGATES = (
-    Aggregated(Call("count", BIGINT), "count(*)"),
-    Aggregated(Call("count", BIGINT, "v", BIGINT), "count(v)"),
-    Aggregated(Call("count", BIGINT, filter="odd"), "count(*) FILTER (id % 2 = 1)"),
-    Aggregated(Call("sum", BIGINT, "v", BIGINT), "CAST(sum(v) AS BIGINT)"),
-    Aggregated(Call("sum", BIGINT, "v", BIGINT, "odd"), "CAST(sum(v) FILTER (id % 2 = 1) AS BIGINT)"),
-    Aggregated(Call("sum", pa.decimal128(20, 2), "decimal", DECIMAL), "sum(v * 1.01)"),
-    Aggregated(Call("avg", pa.decimal128(14, 6), "decimal", DECIMAL), "round(sum(v * 101) / 100 / count(v), 6)"),
-    Aggregated(Call("sum", DOUBLE, "double", DOUBLE), "CAST(sum(v) AS DOUBLE) / 4"),
-    Aggregated(Call("avg", DOUBLE, "v", BIGINT), "avg(v)"),
-    Aggregated(Call("avg", DOUBLE, "double", DOUBLE), "avg(v / 4)"),
-    Aggregated(Call("min", BIGINT, "v", BIGINT), "min(v)"),
-    Aggregated(Call("max", BIGINT, "v", BIGINT, "odd"), "max(v) FILTER (id % 2 = 1)"),
-    Aggregated(Call("max", BIGINT, "v", BIGINT), "max(v)"),
-    Aggregated(Call("min", pa.string(), "text", pa.string()), "min(t)"),
-    Aggregated(Call("max", pa.string(), "text", pa.string()), "max(t)"),
-    Aggregated(Call("min", DECIMAL, "decimal", DECIMAL), "CAST(min(v * 1.01) AS DECIMAL(10, 2))"),
-    Aggregated(Call("any_value", DOUBLE, "double", DOUBLE), "min(v / 4)"),
-    Aggregated(Call("count", BIGINT, "v", BIGINT, distinct=True), "count(DISTINCT v)"),
-    Aggregated(Call("count", BIGINT, "text", pa.string(), distinct=True), "count(DISTINCT t)"),
+    Aggregated(AccumulatorCall("count", BIGINT), "count(*)"),
+    Aggregated(AccumulatorCall("count", BIGINT, "v", BIGINT), "count(v)"),
+    Aggregated(AccumulatorCall("count", BIGINT, filter="odd"), "count(*) FILTER (id % 2 = 1)"),
+    Aggregated(AccumulatorCall("sum", BIGINT, "v", BIGINT), "CAST(sum(v) AS BIGINT)"),
+    Aggregated(AccumulatorCall("sum", BIGINT, "v", BIGINT, "odd"), "CAST(sum(v) FILTER (id % 2 = 1) AS BIGINT)"),
+    Aggregated(AccumulatorCall("sum", pa.decimal128(20, 2), "decimal", DECIMAL), "sum(v * 1.01)"),
     Aggregated(
-        Call("sum", BIGINT, "v", BIGINT, "odd", distinct=True), "CAST(sum(DISTINCT v) FILTER (id % 2 = 1) AS BIGINT)"
+        AccumulatorCall("avg", pa.decimal128(14, 6), "decimal", DECIMAL), "round(sum(v * 101) / 100 / count(v), 6)"
     ),
-    Aggregated(Call("avg", DOUBLE, "v", BIGINT, distinct=True), "avg(DISTINCT v)"),
-    Aggregated(Call("bool_and", BOOLEAN, "odd", BOOLEAN), "bool_and(id % 2 = 1)"),
-    Aggregated(Call("bool_or", BOOLEAN, "odd", BOOLEAN), "bool_or(id % 2 = 1)"),
+    Aggregated(AccumulatorCall("sum", DOUBLE, "double", DOUBLE), "CAST(sum(v) AS DOUBLE) / 4"),
+    Aggregated(AccumulatorCall("avg", DOUBLE, "v", BIGINT), "avg(v)"),
+    Aggregated(AccumulatorCall("avg", DOUBLE, "double", DOUBLE), "avg(v / 4)"),
+    Aggregated(AccumulatorCall("min", BIGINT, "v", BIGINT), "min(v)"),
+    Aggregated(AccumulatorCall("max", BIGINT, "v", BIGINT, "odd"), "max(v) FILTER (id % 2 = 1)"),
+    Aggregated(AccumulatorCall("max", BIGINT, "v", BIGINT), "max(v)"),
+    Aggregated(AccumulatorCall("min", pa.string(), "text", pa.string()), "min(t)"),
+    Aggregated(AccumulatorCall("max", pa.string(), "text", pa.string()), "max(t)"),
+    Aggregated(AccumulatorCall("min", DECIMAL, "decimal", DECIMAL), "CAST(min(v * 1.01) AS DECIMAL(10, 2))"),
+    Aggregated(AccumulatorCall("any_value", DOUBLE, "double", DOUBLE), "min(v / 4)"),
+    Aggregated(AccumulatorCall("count", BIGINT, "v", BIGINT, distinct=True), "count(DISTINCT v)"),
+    Aggregated(AccumulatorCall("count", BIGINT, "text", pa.string(), distinct=True), "count(DISTINCT t)"),
+    Aggregated(
+        AccumulatorCall("sum", BIGINT, "v", BIGINT, "odd", distinct=True),
+        "CAST(sum(DISTINCT v) FILTER (id % 2 = 1) AS BIGINT)",
+    ),
+    Aggregated(AccumulatorCall("avg", DOUBLE, "v", BIGINT, distinct=True), "avg(DISTINCT v)"),
+    Aggregated(AccumulatorCall("bool_and", BOOLEAN, "odd", BOOLEAN), "bool_and(id % 2 = 1)"),
+    Aggregated(AccumulatorCall("bool_or", BOOLEAN, "odd", BOOLEAN), "bool_or(id % 2 = 1)"),
 )
 
 
@@ -104,5 +107,5 @@ def spec_of(
 
 
 def row_of(key: int | None, results: Sequence[Any], *, is_global: bool = False) -> Row:
-    """The row that an aggregate puts out for these results."""
+    """The row that an aggregate emits for these results."""
     return (*(() if is_global else (key,)), *map(whole, results))

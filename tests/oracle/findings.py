@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec
 
-from operators.changes import Rows
+from rowkind.operators.columns.changes import Rows
 from tests.changelogs import Row, changed
 
 _Given = ParamSpec("_Given")
@@ -52,6 +52,6 @@ def views_differ(views: Sequence[Counter[Row]], expected: Mapping[int, Counter[R
 
 
 def changes_differ(number: int, rows: Rows, expected: Counter[Row]) -> str | None:
-    """Whether a batch puts out other changes, as a multiset with signs, than expected."""
+    """Whether a batch emits other changes, as a multiset with signs, than expected."""
     found = changed(rows)
     return f"batch {number} puts out {dict(found)}, expected {dict(expected)}" if found != expected else None

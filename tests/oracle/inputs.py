@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from operators.arrangement import Layout
-from operators.changes import RowKind
+from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.columns.changes import RowKind
 from tests.changelogs import Change, Row, Table
 
 Batches = list[list[Change]]
 
 TABLES: dict[Layout, Table] = {
     "one row per key": Table(key=(0,)),
-    "unique key": Table(key=(1,), sub=(0,)),
+    "unique key": Table(key=(1,), sub_key=(0,)),
     "multiset": Table(key=(1,)),
 }
 """Rows are (id, key, value); where there is one row per key, the id is the key."""
@@ -76,10 +76,10 @@ class Materialised:
         """What identifies the row, and whether at most one row can have that identity."""
         table = self._of.table
         key = tuple(row[column] for column in table.key)
-        sub = tuple(row[column] for column in table.sub)
-        if self._of.layout == "multiset" or (None in key and not sub):
+        sub_key = tuple(row[column] for column in table.sub_key)
+        if self._of.layout == "multiset" or (None in key and not sub_key):
             return row, False
-        return (None if None in key else key, sub), True
+        return (None if None in key else key, sub_key), True
 
 
 def random_batches(inputs: Sequence[Input], seed: str, batches: int = 5, changes: int = 10) -> Batches:

@@ -1,7 +1,7 @@
 """The join's definition with a clock: one row at a time, everything recomputed in every batch.
 
 Where no TTL runs out this is plain SQL. What expiry adds is written down here and in the docstring of `operators.join`:
-an invisible row neither matches nor can be taken back, what was put out because of it stays, and a pad that went for
+an invisible row neither matches nor can be taken back, what was emitted because of it stays, and a pad that went for
 a match that has expired does not come back by itself.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from operators.join import JoinKind
+from rowkind.operators.join import JoinKind
 from tests.changelogs import Change, Row
 from tests.oracle.inputs import Input
 
@@ -78,10 +78,10 @@ class NaiveSide:
         return (change.sign if self._identity(change.row)[1] else -change.sign), change.seq
 
     def _identity(self, row: Row) -> tuple[object, bool]:
-        sub = tuple(row[column] for column in self.of.table.sub)
-        if self.of.layout == "multiset" or (self.key(row) is None and not sub):
+        sub_key = tuple(row[column] for column in self.of.table.sub_key)
+        if self.of.layout == "multiset" or (self.key(row) is None and not sub_key):
             return row, False
-        return (self.key(row), sub), True
+        return (self.key(row), sub_key), True
 
 
 class NaiveJoin:

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Changes, Int64s, RowKind, binary
-from operators.rank import RankSpec
-from operators.rank_rows import RankFunction, Ties
+from rowkind.operators.columns.changes import Changes, Int64s, RowKind, binary
+from rowkind.operators.rank import RankSpec
+from rowkind.operators.rank_rows import RankFunction, Ties
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Batches, Input, random_batches
@@ -155,7 +155,7 @@ def numbers(function: RankFunction, rows: Sequence[Stored], of: RankInput, ties:
 class NaiveRank:
     """The definition with a clock: in every batch the touched partitions are numbered anew.
 
-    What was put out of a row that has expired stays. What a strategy drops, because it cannot reach the range any more,
+    What was emitted of a row that has expired stays. What a strategy drops, because it cannot reach the range any more,
     is not there when a row before it expires. `out` holds the visible rows in the output with their numbers.
     """
 

@@ -1,4 +1,4 @@
-"""The aggregate against DuckDB: what all batches so far put out must be what SQL says about the input so far.
+"""The aggregate against DuckDB: what all batches so far emitted must be what SQL says about the input so far.
 
 Each case is a random changelog over random calls, with strong and weak hashes, with segments of a few rows, in one
 phase, or in two with some changes that skip the first, by a key or over everything. The input is exact, as operators
@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import merging, segment
-from operators.aggregate import Aggregate
-from operators.changes import Changes
-from operators.partial_aggregate import add_up
-from operators.store import MemoryStore
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes
+from rowkind.operators.partial_aggregate import add_up
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, show
 from tests.oracle.aggregates import AGGREGATES, TEXTS, Aggregated, row_of, spec_of
@@ -72,8 +72,8 @@ def test_the_result_is_what_sql_says_after_every_batch(
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
             batches = exact(random_batches([INPUT], seed, batches=8), retracts=retracts)
             if _difference(database, case, batches) is not None:
                 least = shrink(batches, functools.partial(_fails, database, case))
@@ -94,7 +94,7 @@ def columns(batch: list[Change], case: Case) -> Changes:
     given = changelogs.changes(batch, [INPUT.table], case.hashed)
     keys = [b"" if case.is_global else changelogs.pack((change.row[1],)) for change in batch]
     key = changelogs.binary(keys)
-    changes = Changes(given.side, given.kind, case.hashed(keys), key, given.sub, given.seq, given.payload)
+    changes = Changes(given.side, given.kind, case.hashed(keys), key, given.sub_key, given.seq, given.payload)
     if not case.two_phase:
         return changes
     spec = spec_of(case.aggregates, retracts=case.retracts, is_global=case.is_global)

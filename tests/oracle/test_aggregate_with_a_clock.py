@@ -1,7 +1,7 @@
 """The aggregate against its naive form under a driven clock: groups that expire as a whole and begin anew.
 
 The definition: a group is the rows since it began, and is forgotten with all of them when it has not changed for the
-TTL; what was put out stays. These tests see values that outlive their group or die before it, results that are taken
+TTL; what was emitted stays. These tests see values that outlive their group or die before it, results that are taken
 back though they were forgotten, and state that is left behind. A failing case is shrunk and printed.
 """
 
@@ -14,9 +14,9 @@ from decimal import Decimal
 
 import pytest
 
-from operators import merging, segment
-from operators.aggregate import Aggregate
-from operators.store import MemoryStore
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.store import MemoryStore
 from tests.changelogs import Row, show, strong_hash
 from tests.oracle.aggregates import AGGREGATES, Aggregated, row_of, spec_of
 from tests.oracle.findings import changes_differ, finding, operating
@@ -37,7 +37,7 @@ NAIVE = {
 
 
 def test_what_each_batch_puts_out_is_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch puts out what the naive aggregate does."""
+    """Every batch emits what the naive aggregate does."""
     candidates = [one for one in AGGREGATES if one.sql in NAIVE]
     for number in range(CASES):
         seed = f"aggregate with a clock, {number}"
@@ -48,8 +48,8 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(monkeypatch: pytes
         with monkeypatch.context() as patch:
             rows = generator.choice([2, segment.SEGMENT_ROWS])
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
             ttl_ms = generator.choice([1, 2, 4])
             batches = _without_forgotten(random_batches([INPUT], seed, batches=16, changes=4), ttl_ms)
             difference = functools.partial(_difference, case, ttl_ms)

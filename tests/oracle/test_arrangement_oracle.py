@@ -14,13 +14,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from operators import merging, segment, top_reading
-from operators.arrangement import Arrangement, Finished, Layout, places
-from operators.changes import Uint64s, binary
-from operators.entries import Entries
-from operators.hashing import hash64
-from operators.manifest import Manifest
-from operators.store import MANIFEST, MemoryStore
+from rowkind.operators.arrangement import compaction, prefix_scan, segment
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished, Layout, places
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.manifest import Manifest
+from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.columns.changes import Uint64s, binary
+from rowkind.operators.columns.hashing import hash64
 
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ordered")
 BATCHES = 60
@@ -36,11 +36,11 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
     layout: Layout, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Live rows equal the dict's after every batch, the store holds what is needed, and no batch merges too much."""
-    for module in (segment, merging):
+    for module in (segment, compaction):
         monkeypatch.setattr(module, "SEGMENT_ROWS", segment_rows)
-    monkeypatch.setattr(merging, "SMALL_RUN", 2)
-    monkeypatch.setattr(merging, "FUEL", 2)
-    monkeypatch.setattr(top_reading, "MANY", 1)
+    monkeypatch.setattr(compaction, "SMALL_RUN", 2)
+    monkeypatch.setattr(compaction, "FUEL", 2)
+    monkeypatch.setattr(prefix_scan, "MANY", 1)
     seed = f"{layout}, {segment_rows}, {ttl_ms}"
     print(f"seed '{seed}'")
     generator = random.Random(seed)
@@ -66,7 +66,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
             finished = _finish(store, layout, ttl_ms, now, step)
             appended = sum(1 for count in step.values() if count)
             # Rows of one place and seq are merged in one go; here there are up to four.
-            most = merging.FUEL * appended + max(segment_rows, 4)
+            most = compaction.FUEL * appended + max(segment_rows, 4)
             assert finished.merged_rows <= most, "merged beyond the fuel"
             _assert_state(_open(store, layout, ttl_ms, now), store, live)
             rested += bool(_manifest(store).merges)
@@ -98,7 +98,7 @@ def _assert_top(arrangement: Arrangement, hashes: Uint64s, live: Counter[Entry])
     """What is read from the top is all there is up to some place, and in the end everything."""
     firsts, everything = arrangement.firsts(hashes), _entries(live, arrangement.layout)
     for enough, come in itertools.product((1, 3, 1000), (None, Entries.empty())):
-        found, reach = arrangement.from_the_top(firsts, enough, Entries.empty(), come)
+        found, reach = arrangement.scan_prefix(firsts, enough, Entries.empty(), come)
         assert _read(found) == _read(everything.filter(reach.holds(everything)))
         assert come is not None or len(reach.divided) == 0
     assert reach.is_whole.all()
@@ -147,7 +147,7 @@ def _entries(step: Counter[Entry], layout: Layout) -> Entries:
 
 
 def _read(entries: Entries) -> Counter[Entry]:
-    columns = (entries.key, entries.sub, entries.payload)
+    columns = (entries.key, entries.sub_key, entries.payload)
     numbers = (entries.written_at, entries.seq, entries.mark)
     rows = zip(*(column.to_pylist() for column in columns), *(column.tolist() for column in numbers), strict=True)
     found: Counter[Entry] = Counter()

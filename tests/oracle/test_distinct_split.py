@@ -9,13 +9,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from operators.accumulators import Call
-from operators.aggregate import Aggregate
-from operators.aggregate_spec import AggregateSpec
-from operators.changes import Changes, Rows, binary, constant
-from operators.hashing import hash64
-from operators.partial_aggregate import add_up
-from operators.store import MemoryStore
+from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, Rows, binary, constant
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.partial_aggregate import add_up
 from tests.changelogs import Row, fold, pack, strong_hash, unpack
 from tests.oracle.aggregates import AGGREGATES, result, spec_of
 from tests.oracle.inputs import random_batches
@@ -50,7 +50,7 @@ def test_a_distinct_count_is_a_count_over_distinct_rows(number: int) -> None:
     case = Case((distinct,), retracts=True, two_phase=False, is_global=False, hashed=strong_hash)
     at_once = Aggregate(spec_of([distinct]))
     rows_of = Aggregate(replace(at_once.spec, calls=(), group=_key_and_value))
-    counted = AggregateSpec((Call("count", BIGINT, "value", BIGINT),), _arguments, _group, result)
+    counted = AggregateSpec((AccumulatorCall("count", BIGINT, "value", BIGINT),), _arguments, _group, result)
     split = Aggregate(counted)
     stores = [{name: MemoryStore() for name in one.arrangements} for one in (at_once, rows_of, split)]
     views: tuple[Counter[Row], Counter[Row]] = Counter(), Counter()

@@ -1,4 +1,4 @@
-"""The join against DuckDB: what all batches so far put out must be what SQL says about the inputs so far.
+"""The join against DuckDB: what all batches so far emitted must be what SQL says about the inputs so far.
 
 Each case is a random changelog over a join kind, two layouts, a condition, NULLs and duplicates, with strong and weak
 hashes and with segments of a few rows. DuckDB joins the folded inputs of all batches at once, by batch number. These
@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import merging, segment
-from operators.arrangement import Layout
-from operators.changes import Mask
-from operators.join import Join, JoinKind, JoinSpec, Side
-from operators.store import MemoryStore
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Mask
+from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from tests import changelogs
 from tests.changelogs import Row, fold, net, pack, show, unpack
 from tests.oracle.findings import finding, operating, views_differ
@@ -95,8 +95,8 @@ def test_the_result_is_what_sql_says_after_every_batch(
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
             batches = random_batches(case.inputs, seed, batches=8)
             if _difference(database, case, batches) is not None:
                 least = shrink(batches, functools.partial(_fails, database, case))

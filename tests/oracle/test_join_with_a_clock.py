@@ -1,7 +1,7 @@
 """The join against its naive form under a driven clock: TTL on either side, refreshes, rows that come back too late.
 
 SQL knows no expiry, so here the definition is `naive_join`. These tests see a pad that is taken back though it is not
-out or put out twice, marks that go astray in merges, and rows that stay visible too long or not long enough.
+out or emitted twice, marks that go astray in merges, and rows that stay visible too long or not long enough.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import merging, segment
-from operators.arrangement import Layout
-from operators.changes import Mask
-from operators.join import Join, JoinKind, JoinSpec, Side
-from operators.store import MemoryStore
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Mask
+from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from tests import changelogs
 from tests.changelogs import Row, fold, pack, show, unpack
 from tests.oracle.findings import changes_differ, finding, operating
@@ -45,7 +45,7 @@ class Case:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_each_batch_puts_out_is_what_the_definition_says(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch puts out what the naive join does, and no row goes from the output that is not there."""
+    """Every batch emits what the naive join does, and no row goes from the output that is not there."""
     for number in range(CASES_EACH):
         seed = f"clock, {kind}, {number}"
         generator = random.Random(seed)
@@ -58,8 +58,8 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(kind: JoinKind, mo
         with monkeypatch.context() as patch:
             rows = generator.choice([2, segment.SEGMENT_ROWS])
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
             batches = random_batches(inputs, seed, batches=14, changes=6)
             case = Case(kind, inputs, ttls, condition)
             if _difference(case, batches) is not None:

@@ -12,10 +12,10 @@ from collections import Counter
 
 import pytest
 
-from operators import merging, segment
-from operators.join import Side
-from operators.normalize import Normalize
-from operators.store import MemoryStore
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.join import Side
+from rowkind.operators.normalize import Normalize
 from tests import changelogs
 from tests.changelogs import Row, show
 from tests.oracle.findings import changes_differ, finding, operating
@@ -32,7 +32,7 @@ CASES_EACH = 130
 def test_each_batch_puts_out_what_changes_among_the_rows(
     of: Input, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every batch puts out the difference between the rows after it and before it, and nothing else."""
+    """Every batch emits the difference between the rows after it and before it, and nothing else."""
     for number in range(CASES_EACH):
         seed = f"normalize, {of}, {ttl_ms}, {number}"
         print(f"seed '{seed}'")
@@ -41,8 +41,8 @@ def test_each_batch_puts_out_what_changes_among_the_rows(
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SMALL_RUN", 2)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
             batches = random_batches([of], seed, batches=8)
             difference = functools.partial(_difference, of, ttl_ms, hashed)
             if difference(batches) is not None:

@@ -20,11 +20,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from operators import merging, rank, segment, top_reading
-from operators.operator import Operator
-from operators.rank import Rank, RankSpec, Strategy
-from operators.rank_rows import RankFunction
-from operators.store import MemoryStore
+from rowkind.operators import rank
+from rowkind.operators.arrangement import compaction, prefix_scan, segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.operator import Operator
+from rowkind.operators.rank import Rank, RankSpec, Strategy
+from rowkind.operators.rank_rows import RankFunction
 from tests import changelogs
 from tests.changelogs import Row, fold, net, show
 from tests.oracle.findings import finding, operating, views_differ
@@ -147,11 +148,11 @@ def _run(
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SMALL_RUN", 2)
-            patch.setattr(merging, "MOST_IN_VAIN", generator.choice([0, merging.MOST_IN_VAIN]))
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
+            patch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, compaction.MOST_IN_VAIN]))
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
-            patch.setattr(top_reading, "MANY", generator.choice([0, 1, top_reading.MANY]))
+            patch.setattr(prefix_scan, "MANY", generator.choice([0, 1, prefix_scan.MANY]))
             batches = changelog(case.rank, case.of, seed, 8, 14)
             if _difference(database, case, batches) is not None:
                 least = shrink(batches, functools.partial(_fails, database, case))

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from operators import merging, rank, segment, top_reading
-from operators.rank import Rank, RankSpec, Strategy
-from operators.rank_rows import RankFunction, Ties
-from operators.store import MemoryStore
+from rowkind.operators import rank
+from rowkind.operators.arrangement import compaction, prefix_scan, segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.rank import Rank, RankSpec, Strategy
+from rowkind.operators.rank_rows import RankFunction, Ties
 from tests.changelogs import Row, fold, show
 from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, shrink
@@ -42,7 +43,7 @@ class Case:
 def test_what_each_batch_puts_out_is_what_the_definition_says(
     strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every batch puts out what the naive rank does, and no row goes from the output that is not there."""
+    """Every batch emits what the naive rank does, and no row goes from the output that is not there."""
     for number in range(CASES_EACH):
         seed = f"clock, {strategy}, {number}"
         generator = random.Random(seed)
@@ -68,11 +69,11 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(
         with monkeypatch.context() as patch:
             rows = generator.choice([2, segment.SEGMENT_ROWS])
             patch.setattr(segment, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SEGMENT_ROWS", rows)
-            patch.setattr(merging, "SMALL_RUN", 2)
-            patch.setattr(merging, "MOST_IN_VAIN", generator.choice([0, merging.MOST_IN_VAIN]))
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
+            patch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, compaction.MOST_IN_VAIN]))
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
-            patch.setattr(top_reading, "MANY", generator.choice([0, 1, top_reading.MANY]))
+            patch.setattr(prefix_scan, "MANY", generator.choice([0, 1, prefix_scan.MANY]))
             batches = changelog(spec, of, seed, 14, 6)
             case = Case(spec, of)
             if _difference(case, batches) is not None:

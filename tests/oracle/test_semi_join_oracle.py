@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import merging, segment
-from operators.arrangement import Layout
-from operators.changes import Changes
-from operators.join import Side
-from operators.join_rows import Condition
-from operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
-from operators.store import MemoryStore
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes
+from rowkind.operators.join import Side
+from rowkind.operators.join_rows import Condition
+from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, show, unpack
 from tests.oracle.facts import with_facts
@@ -99,7 +99,7 @@ def test_the_result_is_what_sql_says_after_every_batch(
 def test_what_each_batch_puts_out_under_a_clock_is_what_the_definition_says(
     kind: SemiJoinKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With TTL on either side, every batch puts out what follows from the naive left join's pads, or from NOT IN."""
+    """With TTL on either side, every batch emits what follows from the naive left join's pads, or from NOT IN."""
     for number in range(CLOCK_CASES_EACH):
         seed = f"clock, {kind}, {number}"
         print(f"seed '{seed}'")
@@ -132,8 +132,8 @@ class _small_segments:  # noqa: N801 - reads as a statement
     def __enter__(self) -> None:
         patch = self._context.__enter__()
         patch.setattr(segment, "SEGMENT_ROWS", self._rows)
-        patch.setattr(merging, "SEGMENT_ROWS", self._rows)
-        patch.setattr(merging, "SMALL_RUN", 2)
+        patch.setattr(compaction, "SEGMENT_ROWS", self._rows)
+        patch.setattr(compaction, "SMALL_RUN", 2)
 
     def __exit__(self, *error: object) -> None:
         self._context.__exit__(None, None, None)
@@ -232,7 +232,7 @@ def _difference_to_left_rows(
     process: Callable[[list[Change], int], None],
     passes: Callable[[Stored], bool],
 ) -> str | None:
-    """What is wrong where a batch is to put out how those of the left rows change that pass."""
+    """What is wrong where a batch is to emit how those of the left rows change that pass."""
     operator = case.operator
     stores = {name: MemoryStore() for name in operator.arrangements}
     view: Counter[Row] = Counter()

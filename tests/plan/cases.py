@@ -18,12 +18,12 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from service.job.errors import JobError
-from service.job.load import load
-from service.job.model import Job
-from service.plan.errors import PlanError
-from service.plan.explain.render import explain
-from service.plan.pipeline import plan
+from rowkind.service.job.errors import JobError
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.plan.explain.render import explain
+from rowkind.service.plan.pipeline import plan
 
 FOLDER = Path(__file__).parent / "cases"
 TABLES = Path(__file__).parent / "tables.yaml"

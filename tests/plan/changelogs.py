@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from avro import codec
-from avro.schema import Record, Type
-from operators.changes import RowKind, Rows
-from service.job.columns import declared
-from service.job.model import Job
-from service.run.json_rows import encode_keys
+from rowkind.avro import codec
+from rowkind.avro.schema import Record, Type
+from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.service.job.columns import declared
+from rowkind.service.job.model import Job
+from rowkind.service.run.json_rows import encode_keys
 
 Row = dict[str, Any]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from service.job.load import load
-from service.plan.errors import PlanError
-from service.plan.pipeline import plan
-from service.run import trial
+from rowkind.service.job.load import load
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run import trial
 
 JOB = """
 job: arrival

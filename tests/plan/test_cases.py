@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from avro import codec
-from avro.schema import Record
-from operators.changes import Changes
-from service.plan.physical import Scan, Sink, walk
-from service.plan.pipeline import plan
-from service.run.json_rows import decode
-from service.run.memory import Fold, MemoryEngine
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import Changes
+from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.json_rows import decode
+from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.plan.cases import Case, cases
 from tests.plan.changelogs import World
 from tests.plan.traits import SinkOrder, Traits
@@ -67,7 +67,7 @@ def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int,
 
 @pytest.mark.parametrize("case", KEYED, ids=lambda case: case.path.stem)
 def test_each_key_is_written_by_one_of_several_shards(case: Case, tmp_path: Path) -> None:
-    """Shards that write what they put out, none knowing of the others, write what DuckDB says, and keys never move."""
+    """Shards that write what they emit, none knowing of the others, write what DuckDB says, and keys never move."""
     job = case.job(tmp_path)
     sink = plan(job, "result")
     writers, order = Writers(sink, SHARDS, random.Random(0)), SinkOrder(sink)
@@ -102,15 +102,15 @@ def unmatched(node: str, changes: Changes) -> None:
     raise AssertionError(f"{node}: {len(changes)} unmatched of kinds {changes.kind.tolist()}")
 
 
-def _tables(sink: Sink) -> dict[str, bool]:
+def _tables(sink: PhysicalSink) -> dict[str, bool]:
     """The tables of a plan, and whether each may leave out the -U of updates."""
-    scans = [node for node in walk(sink) if isinstance(node, Scan)]
+    scans = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
     return {
         scan.table: all(not each.traits.needs_before for each in scans if each.table == scan.table) for scan in scans
     }
 
 
-def _check_form(sink: Sink, changes: Changes) -> None:
+def _check_form(sink: PhysicalSink, changes: Changes) -> None:
     """No change that the sink's mode does not have, and at most one per key."""
     kinds = set(changes.kind.tolist())
     assert kinds <= {"append": {0}, "retract": {0, 1, 2, 3}, "upsert": {0, 2, 3}}[sink.mode]
@@ -118,7 +118,7 @@ def _check_form(sink: Sink, changes: Changes) -> None:
         assert len(set(changes.key.to_pylist())) == len(changes)
 
 
-def _check_unique(sink: Sink, found: Counter[str]) -> None:
+def _check_unique(sink: PhysicalSink, found: Counter[str]) -> None:
     """No two rows share what the plan says is a unique key."""
     rows = [json.loads(row) for row in found.elements()]
     for key in sink.input.traits.unique_keys:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from service.cli import main
-from service.plan.explain.json_document import KEYS
-from service.plan.explain.render import Format, explain, render
-from service.plan.physical import Sink
-from service.plan.pipeline import plan
+from rowkind.service.cli import main
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.plan.explain.json_document import KEYS
+from rowkind.service.plan.explain.render import Format, explain, render
+from rowkind.service.plan.pipeline import plan
 from tests.plan.cases import FOLDER, Case, cases
 
 PLANNED = [case for case in cases() if not case.expected.startswith("refused:")]
@@ -176,7 +176,7 @@ def _case(sql: str) -> Case:
     return Case(Path("case"), "A query.\nsink: retract", sql.strip(), "")
 
 
-def _plan(case: Case, folder: Path) -> Sink:
+def _plan(case: Case, folder: Path) -> PhysicalSink:
     return plan(case.job(folder), "result")
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.plan.pipeline import PASSES, logical
-from service.plan.traits.fixed_columns import fixed_columns
+from rowkind.service.plan.pipeline import PASSES, logical
+from rowkind.service.plan.traits.fixed_columns import fixed_columns
 from tests.plan.cases import Case
 
 LABELS = "(SELECT item, COALESCE(item, '?') AS label FROM sales) l"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service.plan.pipeline import PASSES, logical
-from service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.pipeline import PASSES, logical
+from rowkind.service.plan.traits.unique_keys import unique_keys
 from tests.plan.cases import Case
 
 

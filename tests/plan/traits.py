@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 
 import pyarrow as pa
 
-from avro import codec
-from avro.order import comparable, join_bytes
-from operators.changes import Changes, RowKind
-from service.plan.physical import Node, Scan, Sink
+from rowkind.avro import codec
+from rowkind.avro.order import comparable, join_bytes
+from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.service.physical import PhysicalNode, PhysicalScan, PhysicalSink
 
 
 class Traits:
@@ -17,9 +17,9 @@ class Traits:
 
     def __init__(self) -> None:
         self._rows: dict[str, Counter[bytes]] = defaultdict(Counter)
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, PhysicalNode] = {}
 
-    def watch(self, node: Node, changes: Changes) -> None:
+    def watch(self, node: PhysicalNode, changes: Changes) -> None:
         """Take in one batch of a node, and check the kinds of its changes."""
         mode = node.traits.mode
         kinds = set(changes.kind.tolist())
@@ -27,7 +27,7 @@ class Traits:
             assert kinds <= {RowKind.INSERT}, f"{node.node} takes back rows"
         if mode == "upsert":
             assert RowKind.UPDATE_BEFORE not in kinds, f"{node.node} puts out -U"
-        if isinstance(node, Scan) and mode != "append":
+        if isinstance(node, PhysicalScan) and mode != "append":
             # What a table lacks of an exact changelog is the consumer's business.
             return
         if node.calc.partial is None:
@@ -48,7 +48,7 @@ class Traits:
                     assert len(set(values)) == len(values), f"{name}: {key} is not unique"
 
 
-def key_values(node: Node, payloads: list[bytes], key: tuple[str, ...]) -> list[bytes]:
+def key_values(node: PhysicalNode, payloads: list[bytes], key: tuple[str, ...]) -> list[bytes]:
     """The key of each row as bytes that are equal where the keys are."""
     rows = codec.read(node.calc.output, pa.array(payloads, pa.binary()))
     if not key:
@@ -63,7 +63,7 @@ class SinkOrder:
     That is so if it is a unique key; one of a retract topic need not be.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: PhysicalSink) -> None:
         self._sink = sink
         self._unique = any(set(key) <= set(sink.key) for key in sink.input.traits.unique_keys)
         self._live: dict[bytes, bytes] = {}

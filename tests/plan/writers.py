@@ -5,24 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from operators.changes import Changes, Rows
-from operators.emission import net
-from operators.operator import Operator
-from operators.store import MemoryStore
-from service.plan.physical import Node, Scan, Sink, Union, inputs
-from service.route import Route
-from service.run.memory import pruned
-from service.run.operators import operator
-from service.run.stages import always_runs, shard_without_key, stateful
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.operators.emission import net
+from rowkind.operators.operator import Operator
+from rowkind.service.execute.operators import operator
+from rowkind.service.execute.route import Route
+from rowkind.service.execute.stages import always_runs, shard_without_key, stateful
+from rowkind.service.physical import PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion, inputs
+from rowkind.service.run.memory import pruned
 
 
 class Writers:
     """The state of a plan's query by shard, and which writer has written each key of the sink.
 
-    What shards put out is handed on in a random order, because nobody on a cluster waits for another one.
+    What shards emit is handed on in a random order, because nobody on a cluster waits for another one.
     """
 
-    def __init__(self, sink: Sink, shards: int, rng: random.Random) -> None:
+    def __init__(self, sink: PhysicalSink, shards: int, rng: random.Random) -> None:
         self._sink, self._shards, self._rng = sink, shards, rng
         self._operators: dict[str, Operator] = {node.node: operator(node) for node in stateful(sink)}
         self._stores = {
@@ -42,12 +42,12 @@ class Writers:
                 assert self._writer_of.setdefault(key, writer) == writer, "a key has one writer for good"
         return self._mixed(written)
 
-    def _run(self, node: Node, rows: Mapping[str, Rows], now: int) -> list[Changes]:
-        """What the shards of a node put out, each by itself."""
-        if isinstance(node, Scan):
+    def _run(self, node: PhysicalNode, rows: Mapping[str, Rows], now: int) -> list[Changes]:
+        """What the shards of a node emit, each by itself."""
+        if isinstance(node, PhysicalScan):
             return [Route(node.calc, shards=self._shards)(pruned(node, rows))]
         below = [part for each in inputs(node) for part in self._run(each, rows, now)]
-        if isinstance(node, Union):
+        if isinstance(node, PhysicalUnion):
             return below
         found = []
         for shard, changes in enumerate(self._mixed(below).split(self._shards)):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from fastavro import parse_schema, schemaless_reader
 
-from avro.registry import FolderRegistry
+from rowkind.avro.registry import FolderRegistry
 
 Values = tuple[Any, ...]
 

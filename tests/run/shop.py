@@ -17,9 +17,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from fastavro import parse_schema, schemaless_writer
 
-from avro.registry import FolderRegistry
-from avro.schema import Record
-from service.dev.demo.data import Event
+from rowkind.avro.registry import FolderRegistry
+from rowkind.avro.schema import Record
+from rowkind.service.dev.demo.data import Event
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "orders": {

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker
 from tests.kafka.sinks import committed
 from tests.run.process import Rowkind, free_port, get, until
 from tests.run.results import Results

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from service.job.load import load
-from service.kafka.progress import next_run
-from service.plan.fingerprint import differences, fingerprint
-from service.plan.physical import Sink
-from service.plan.pipeline import plan
-from service.run.checkpoint import Checkpoint
-from service.run.errors import CheckpointFolderError, CheckpointMismatchError
+from rowkind.service.job.load import load
+from rowkind.service.kafka.progress import next_run
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.plan.fingerprint import differences, fingerprint
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.checkpoint import Checkpoint
+from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError
 
 FACTS = {"parallelism": "2", "join.kind": "left", "sink.key": "a"}
 
@@ -127,7 +127,7 @@ def test_later_runs_have_greater_names() -> None:
     assert len(set(names)) == 21
 
 
-def planned(tmp_path: Path, sql: str = SQL, ttl: str = "1d") -> Sink:
+def planned(tmp_path: Path, sql: str = SQL, ttl: str = "1d") -> PhysicalSink:
     """The plan of a job."""
     file = tmp_path / "job.yaml"
     file.write_text(JOB.format(sql=sql, ttl=ttl))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker
 from tests.run.process import Ended, Rowkind
 from tests.run.shop import Shop
 

@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from avro.schema import Record
-from service.plan.scalar.functions import FAMILIES, Function
+from rowkind.avro.schema import Record
+from rowkind.service.plan.scalar.functions import FAMILIES, Function
 
 _INTS = [0, 1, -1, 2, 5, 7, 31, 33, 64, 100, -250, 2**31 - 1, -(2**31)]
 _TEXTS = [

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Changes, RowKind, Rows, binary
-from operators.hashing import hash64
-from operators.operator import Output, StateSize
-from operators.store import MANIFEST, BlobStore, digest
+from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
+from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.operator import Output, StateSize
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def by_payload(rows: Rows) -> Changes:
         kind=rows.kind,
         hash=hash64(rows.payload),
         key=rows.payload,
-        sub=binary([b""] * len(rows)),
+        sub_key=binary([b""] * len(rows)),
         seq=rows.seq,
         payload=rows.payload,
     )

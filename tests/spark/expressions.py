@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from avro.schema import Record
+from rowkind.avro.schema import Record
 
 COLUMNS = Record.of(
     {

@@ -13,15 +13,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
-from operators.changes import Block, Changes, Rows
-from service.job.model import Job
-from service.plan.physical import Scan, Sink
-from service.route import Route
-from service.run.memory import Fold, pruned
-from service.run.stages import Inflow
-from service.run.streaming import assemble
-from service.run.trial_on_spark import write
-from service.spark.processor import EDGE_SCHEMA
+from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.service.execute.route import Route
+from rowkind.service.execute.stages import Inflow
+from rowkind.service.job.model import Job
+from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.run.memory import Fold, pruned
+from rowkind.service.run.streaming import assemble
+from rowkind.service.run.trial_on_spark import write
+from rowkind.service.spark.processor import EDGE_SCHEMA
 from tests.queries import rows_of
 
 JOB: Mapping[str, Any] = {
@@ -34,14 +34,14 @@ JOB: Mapping[str, Any] = {
 
 @dataclass
 class PlanQuery:
-    """A plan, its checkpoint, and what it has put out so far; a batch that is run again replaces its own blocks.
+    """A plan, its checkpoint, and what it has emitted so far; a batch that is run again replaces its own blocks.
 
     `tasks` are the numbers of the tasks that would have written the blocks of each batch.
     """
 
     spark: SparkSession
     folder: Path
-    sink: Sink
+    sink: PhysicalSink
     settings: Mapping[str, Any] = field(default_factory=dict)
     outputs: dict[int, list[Block]] = field(default_factory=dict)
     tasks: dict[int, list[int]] = field(default_factory=dict)
@@ -82,7 +82,9 @@ class PlanQuery:
         return counters
 
     def _source(self, inflows: Sequence[Inflow], labels: Sequence[int]) -> DataFrame:
-        ways = [(i.node, Route(i.node.calc, i.member, len(labels))) for i in inflows if isinstance(i.node, Scan)]
+        ways = [
+            (i.node, Route(i.node.calc, i.member, len(labels))) for i in inflows if isinstance(i.node, PhysicalScan)
+        ]
         folder = self.folder / "sources" / "-".join(scan.node for scan, _ in ways)
         folder.mkdir(parents=True, exist_ok=True)
         for number, batch in enumerate(self.batches):

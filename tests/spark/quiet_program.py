@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 
-from operators.changes import Block
-from service.spark.session import session
+from rowkind.operators.columns.changes import Block
+from rowkind.service.spark.session import session
 from tests.spark.distinct import Distinct, by_payload, changes
 from tests.spark.running import Query, alone
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
-from operators.changes import Block, Changes, RowKind, Rows, binary
-from operators.operator import Output
-from operators.store import BlobStore
-from service.spark.cache import CacheLimits
-from service.spark.store import MAP
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, binary
+from rowkind.operators.operator import Output
+from rowkind.service.spark.cache import CacheLimits
+from rowkind.service.spark.store import MAP
 from tests.changelogs import Change
 from tests.laws.cases import ALL
 from tests.laws.laws import MemoryWorld, Played
@@ -33,7 +33,7 @@ Run = tuple[int, tuple[tuple[Change, ...], ...], bool]
 
 @dataclass(frozen=True)
 class Replay:
-    """An operator that plays any subject: a batch of changes comes as a payload, and so goes what was put out."""
+    """An operator that plays any subject: a batch of changes comes as a payload, and so goes what was emitted."""
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
@@ -63,7 +63,7 @@ class RecordingWorld:
 
 @dataclass(frozen=True)
 class RocksDBWorld:
-    """What a query has put out for each run, and how many entries of its state are left."""
+    """What a query has emitted for each run, and how many entries of its state are left."""
 
     played: Mapping[Run, Played]
 

@@ -14,24 +14,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from operators.changes import Block, Changes
-from operators.operator import Operator
-from service.spark.members import Calc, Member, Wrap
-from service.spark.placement import placement
-from service.spark.processor import EDGE_SCHEMA, OperatorProcessor, over_shards
+from rowkind.operators.columns.changes import Block, Changes
+from rowkind.operators.operator import Operator
+from rowkind.service.execute.members import CalcFunction, Member, Wrap
+from rowkind.service.spark.placement import placement
+from rowkind.service.spark.processor import EDGE_SCHEMA, OperatorProcessor, over_shards
 
 Batch = Mapping[int, Sequence[Block]]
 """The blocks of one batch by shard number."""
 
 
-def alone(node: str, operator: Operator, calc: Calc, wrap: Wrap | None = None, **options: Any) -> OperatorProcessor:
+def alone(
+    node: str, operator: Operator, calc: CalcFunction, wrap: Wrap | None = None, **options: Any
+) -> OperatorProcessor:
     """A stage of one operator."""
     return OperatorProcessor([Member(node, operator, calc, wrap=wrap)], **options)
 
 
 @dataclass
 class Query:
-    """A query over a folder that survives restarts: its input files, its checkpoint and what it has put out so far.
+    """A query over a folder that survives restarts: its input files, its checkpoint and what it has emitted so far.
 
     `outputs[batch][label]` are the blocks of a batch that go to a label; a batch that is run again replaces its own.
     """
@@ -91,11 +93,11 @@ class Query:
         self.outputs[batch] = blocks
 
     def blocks(self) -> list[Block]:
-        """All blocks put out so far, in order of batches."""
+        """All blocks emitted so far, in order of batches."""
         return [block for _, labels in sorted(self.outputs.items()) for blocks in labels.values() for block in blocks]
 
     def folded(self) -> Counter[bytes]:
-        """The multiset that all changes put out so far add up to."""
+        """The multiset that all changes emitted so far add up to."""
         return fold([block.changes for block in self.blocks()])
 
 

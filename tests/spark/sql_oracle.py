@@ -14,12 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from avro.schema import Record
-from service.expressions import ExpressionError, evaluate
-from service.plan.errors import Refusal
-from service.plan.physical import Expression
-from service.plan.scalar.scalars import compile_scalar, resolved
-from service.plan.sql.dialect import RowkindSql
+from rowkind.avro.schema import Record
+from rowkind.service.execute.expressions import ExpressionError, evaluate
+from rowkind.service.physical import Expression
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.sql.dialect import RowkindSql
 
 AT_ONCE = 40
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from operators.changes import Changes, RowKind, Rows, binary
-from operators.operator import Output, StateSize
-from operators.store import MANIFEST, BlobStore, digest
+from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
+from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
+from rowkind.operators.operator import Output, StateSize
 
 Step = Callable[[BlobStore, bool], None]
 """A step over a store; the flag says whether a blob that was deleted may still come out of a cache."""
@@ -132,7 +132,7 @@ CHECKS: Mapping[str, tuple[Step, ...]] = {
 
 @dataclass(frozen=True)
 class RunChecks:
-    """Runs the step that a change's payload names, and puts out what came of it."""
+    """Runs the step that a change's payload names, and emits what came of it."""
 
     cached: bool
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from operators.store import digest
-from service.spark.cache import CacheLimits, RunCache, worker_cache
+from rowkind.operators.arrangement.store import digest
+from rowkind.service.spark.cache import CacheLimits, RunCache, worker_cache
 
 LIMITS = CacheLimits(worker=1 << 20, disk=1 << 20)
 

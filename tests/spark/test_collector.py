@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from service.spark.collector import freeze_what_stays
+from rowkind.service.spark.collector import freeze_what_stays
 
 
 def test_what_a_worker_has_after_its_first_task_is_frozen_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from service.plan.scalar.functions import FAMILIES, FUNCTIONS
+from rowkind.service.plan.scalar.functions import FAMILIES, FUNCTIONS
 from tests.spark.calls import ARITHMETIC, COLUMNS, calls, casts, functions, values
 from tests.spark.sql_oracle import compiled, differences, frame_of
 

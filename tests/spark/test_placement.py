@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from service.spark.placement import partition, placement
+from rowkind.service.spark.placement import partition, placement
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7, 16, 100])

@@ -14,16 +14,16 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from operators.changes import Block, Changes, RowKind, Rows, binary
-from operators.operator import Output, StateSize
-from operators.store import MANIFEST, BlobStore
-from service.metrics import sample
-from service.spark.blocks import cut
-from service.spark.cache import CacheLimits
-from service.spark.errors import UnmatchedRetractionError
-from service.spark.members import Member, Wrap, address
-from service.spark.placement import placement
-from service.spark.processor import OperatorProcessor
+from rowkind.operators.arrangement.store import MANIFEST, BlobStore
+from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, binary
+from rowkind.operators.operator import Output, StateSize
+from rowkind.service.execute.blocks import cut
+from rowkind.service.execute.members import Member, Wrap, address
+from rowkind.service.metrics import sample
+from rowkind.service.spark.cache import CacheLimits
+from rowkind.service.spark.errors import UnmatchedRetractionError
+from rowkind.service.spark.placement import placement
+from rowkind.service.spark.processor import OperatorProcessor
 from tests.spark.distinct import Distinct, by_payload, changes
 from tests.spark.running import alone, fold
 
@@ -93,7 +93,7 @@ def test_counters_ride_on_once() -> None:
 
 
 def test_counters_ride_on_without_changes() -> None:
-    """A batch that puts out no rows still puts out its counters, in an empty block."""
+    """A batch that emits no rows still emits its counters, in an empty block."""
     running = Running(placement(3, 2), shards=3)
     running.batch(Block(changes(("+I", "a"))))
     [(label, block)] = running.batch(Block(changes(("+I", "a")), {"x_total": 7}))
@@ -163,7 +163,7 @@ def test_unmatched_retractions_fail() -> None:
 
 @dataclass(frozen=True)
 class Counting:
-    """Puts out, of every batch, how many changes of each side it has had."""
+    """Emits, of every batch, how many changes of each side it has had."""
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
@@ -194,7 +194,7 @@ FUSED = [
 
 
 def test_members_hand_their_changes_on_in_memory() -> None:
-    """What comes from outside reaches the member it is addressed to; what one puts out, the member it feeds."""
+    """What comes from outside reaches the member it is addressed to; what one emits, the member it feeds."""
     running = Running(members=FUSED)
     for_below = changes(("+I", "a"), ("+I", "a"), ("+I", "b"))
     for_above = address(changes(("+I", "c"), ("+I", "d")), 1)
@@ -240,5 +240,5 @@ def test_large_output_is_cut() -> None:
 def test_a_processor_is_pickled_by_the_name_of_its_module() -> None:
     """What Spark ships of the processor are names and values, and no code."""
     processor = alone("distinct", Distinct(), by_payload, shards=1, labels=[0])
-    assert b"service.spark.processor" in pickle.dumps(processor)
+    assert b"rowkind.service.spark.processor" in pickle.dumps(processor)
     assert len(pickle.dumps(processor)) < 1000

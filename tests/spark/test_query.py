@@ -15,13 +15,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from operators.changes import Block, Changes
-from operators.operator import Output
-from operators.store import BlobStore, MemoryStore
-from service.metrics import sample
-from service.spark.errors import surfaced
-from service.spark.placement import placement
-from service.spark.store import MAP
+from rowkind.operators.arrangement.store import BlobStore, MemoryStore
+from rowkind.operators.columns.changes import Block, Changes
+from rowkind.operators.operator import Output
+from rowkind.service.metrics import sample
+from rowkind.service.spark.errors import surfaced
+from rowkind.service.spark.placement import placement
+from rowkind.service.spark.store import MAP
 from tests.spark.distinct import Distinct, by_payload, changes
 from tests.spark.running import Query, alone, fold
 
@@ -63,7 +63,7 @@ def as_blocks(batch: Mapping[int, list[Changes]]) -> dict[int, list[Block]]:
 
 
 def in_memory(batches: list[dict[int, list[Changes]]], operator: Distinct | None = None) -> list[Output]:
-    """What the operator puts out over memory stores, in order of batches and shards."""
+    """What the operator emits over memory stores, in order of batches and shards."""
     operator = operator or Distinct()
     stores = [{"rows": MemoryStore()} for _ in range(SHARDS)]
     return [
@@ -74,7 +74,7 @@ def in_memory(batches: list[dict[int, list[Changes]]], operator: Distinct | None
 
 
 def test_memory_and_rocksdb_agree_and_a_restart_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """Every batch puts out the same rows over RocksDB as over memory, with the query stopped in the middle."""
+    """Every batch emits the same rows over RocksDB as over memory, with the query stopped in the middle."""
     batches = random_batches(seed=20_261, batches=6)
     expected = in_memory(batches)
     running = query(spark, tmp_path)

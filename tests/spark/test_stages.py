@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from avro import codec
-from avro.schema import Type
-from operators.changes import Rows
-from service.metrics import sample
-from service.plan.physical import Expression, Join, Sink
-from service.plan.pipeline import plan
-from service.run.memory import Fold, MemoryEngine
-from service.run.stages import shard_without_key
+from rowkind.avro import codec
+from rowkind.avro.schema import Type
+from rowkind.operators.columns.changes import Rows
+from rowkind.service.execute.stages import shard_without_key
+from rowkind.service.metrics import sample
+from rowkind.service.physical import Expression, PhysicalJoin, PhysicalSink
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.plan.cases import FOLDER, Case
 from tests.plan.changelogs import World
 from tests.queries import COUNTED, CUSTOMERS, ROW_STATE, Shop, by, counted, everything, rows_of, scan, select
@@ -48,7 +48,7 @@ def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, 
     named = Expression("\"name\" = 'ann'", Type.of("BOOLEAN"), ("name",), "name = 'ann'")
     ids = select(CUSTOMERS, "id", key=by(CUSTOMERS, "id"), nets=True)
     both = ids.output.concat(ids.output.rename({"id": "other"}))
-    join = Join(
+    join = PhysicalJoin(
         "join_1",
         "inner",
         scan("c", CUSTOMERS, "append", replace(ids, predicate=named)),
@@ -60,7 +60,7 @@ def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, 
         select(both, nets=True),
     )
     count = counted("aggregate_1", join, select(COUNTED))
-    query = PlanQuery(spark, tmp_path, Sink("n", "n", "retract", count, (), COUNTED, None, exchange=False))
+    query = PlanQuery(spark, tmp_path, PhysicalSink("n", "n", "retract", count, (), COUNTED, None, exchange=False))
 
     query.run({}, {"customers": people("bob", "eve")})
     assert query.rows == {(0,): 1}

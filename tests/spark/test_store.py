@@ -7,11 +7,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from operators.changes import Block
-from operators.store import MemoryStore, digest
-from service.spark.cache import CacheLimits, RunCache
-from service.spark.errors import StateDamagedError
-from service.spark.store import SparkStore, open_map
+from rowkind.operators.arrangement.store import MemoryStore, digest
+from rowkind.operators.columns.changes import Block
+from rowkind.service.spark.cache import CacheLimits, RunCache
+from rowkind.service.spark.errors import StateDamagedError
+from rowkind.service.spark.store import SparkStore, open_map
 from tests.spark.distinct import by_payload, changes
 from tests.spark.running import Query, alone
 from tests.spark.store_contract import CHECKS, NOISE, SMALL, RunChecks

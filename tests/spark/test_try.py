@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from operators.changes import SYMBOLS
-from service.run.json_rows import decode
+from rowkind.operators.columns.changes import SYMBOLS
+from rowkind.service.run.json_rows import decode
 from tests.queries import BLOCKED, CUSTOMERS, EXTRA, ORDERS, Shop
 
 pytestmark = pytest.mark.spark

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from service.plan.scalar.functions import FUNCTIONS
-from service.plan.scalar.functions.function import KINDS
-from service.plan.scalar.functions.reference import PAGE, page
+from rowkind.service.plan.scalar.functions import FUNCTIONS
+from rowkind.service.plan.scalar.functions.function import KINDS
+from rowkind.service.plan.scalar.functions.reference import PAGE, page
 
 
 def test_the_reference_is_up_to_date() -> None:
-    """The page is what `python -m service.plan.scalar.functions.reference` writes."""
+    """The page is what `python -m rowkind.service.plan.scalar.functions.reference` writes."""
     assert PAGE.read_text(encoding="utf-8") == page()
 
 

@@ -40,7 +40,11 @@ def test_nobody_depends_on_the_package_of_the_same_name() -> None:
 
 def test_workers_load_no_parser_of_sql() -> None:
     """What Spark's workers import to run a plan imports neither sqlglot nor pydantic, which take their time."""
-    reached = set(_reached(["service.calc", "service.spark.processor", "service.run.operators"]))
+    reached = set(
+        _reached(
+            ["rowkind.service.execute.calc", "rowkind.service.spark.processor", "rowkind.service.execute.operators"]
+        )
+    )
 
     assert not reached & {"sqlglot", "pydantic", "click", "ruamel"}
 

@@ -6,7 +6,7 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import METRICS, Metrics, add, parse, sample
+from rowkind.service.metrics import METRICS, Metrics, add, parse, sample
 
 
 def test_names_follow_prometheus() -> None:

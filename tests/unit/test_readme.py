@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from service.job.load import load
-from service.metrics import METRICS
+from rowkind.service.job.load import load
+from rowkind.service.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

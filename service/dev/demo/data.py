@@ -14,9 +14,9 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
 
-from operators.changes import RowKind
+from rowkind.operators.columns.changes import RowKind
 
-Table = Literal["orders", "payments"]
+TableName = Literal["orders", "payments"]
 Row = dict[str, Any]
 
 _CUSTOMERS = ("Ada", "Blaise", "Carl", "Dorothea", "Emmy", "Felix", "Grace", "Henri", "Ida", "Johannes")
@@ -28,7 +28,7 @@ _OPENED = datetime(2026, 1, 5, 8, tzinfo=UTC)
 class Event:
     """One change of one table."""
 
-    table: Table
+    table: TableName
     kind: RowKind
     row: Row
 
@@ -145,5 +145,5 @@ class _OrderBook:
         return Decimal(self._rng.randint(100, most * 100)).scaleb(-2)
 
 
-def _update(table: Table, old: Row, new: Row) -> list[Event]:
+def _update(table: TableName, old: Row, new: Row) -> list[Event]:
     return [Event(table, RowKind.UPDATE_BEFORE, old), Event(table, RowKind.UPDATE_AFTER, new)]

@@ -15,10 +15,10 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from fastavro import parse_schema, schemaless_reader
 
-from avro.registry import FolderRegistry
-from service.dev.demo.data import Event, Row, Table
+from rowkind.avro.registry import FolderRegistry
+from rowkind.service.dev.demo.data import Event, Row, TableName
 
-Values = tuple[Any, ...]
+RowValues = tuple[Any, ...]
 
 _TYPES = {
     "orders": pa.schema(
@@ -39,7 +39,7 @@ _TYPES = {
         ]
     ),
 }
-_KEYS: Mapping[Table, str] = {"orders": "order_id", "payments": "payment_id"}
+_KEYS: Mapping[TableName, str] = {"orders": "order_id", "payments": "payment_id"}
 
 
 class ResultTopic:
@@ -50,10 +50,10 @@ class ResultTopic:
 
     def __init__(self, bootstrap_servers: str, topic: str, registry: FolderRegistry) -> None:
         self.topic = topic
-        self.rows: Counter[Values] = Counter()
+        self.rows: Counter[RowValues] = Counter()
         self.kinds: Counter[str] = Counter()
-        self.latest: dict[Values, None] = {}
-        self._by_key: dict[bytes, Values] = {}
+        self.latest: dict[RowValues, None] = {}
+        self._by_key: dict[bytes, RowValues] = {}
         self._registry = registry
         self._schemas: dict[int, Any] = {}
         self._consumer = Consumer(
@@ -102,7 +102,7 @@ class ResultTopic:
             self._by_key[key] = value
             self._add(value, 1)
 
-    def _add(self, row: Values, times: int) -> None:
+    def _add(self, row: RowValues, times: int) -> None:
         self.rows[row] += times
         if self.rows[row] == 0:
             del self.rows[row]
@@ -111,7 +111,7 @@ class ResultTopic:
             self.latest.pop(row, None)
             self.latest[row] = None
 
-    def _read(self, value: Any) -> Values | None:
+    def _read(self, value: Any) -> RowValues | None:
         if value is None:
             return None
         schema_id = int.from_bytes(value[1:5], "big")
@@ -121,9 +121,9 @@ class ResultTopic:
         return tuple(row.values())
 
 
-def expected(events: list[Event], sql: str) -> Counter[Values]:
+def expected(events: list[Event], sql: str) -> Counter[RowValues]:
     """What `sql` gives in DuckDB over the tables that `events` leave behind, as a multiset."""
-    tables: dict[Table, dict[int, Row]] = {"orders": {}, "payments": {}}
+    tables: dict[TableName, dict[int, Row]] = {"orders": {}, "payments": {}}
     for event in events:
         key = event.row[_KEYS[event.table]]
         if event.kind.symbol in {"+I", "+U"}:

@@ -13,11 +13,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # it is public all the same
 from fastavro import parse_schema, schemaless_writer
 
-from avro.registry import Registry
-from avro.schema import Record
-from operators.changes import RowKind
-from service.dev.demo.data import Event
-from service.job.model import Job
+from rowkind.avro.registry import Registry
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import RowKind
+from rowkind.service.dev.demo.data import Event
+from rowkind.service.job.model import Job
 
 _PARTITIONS = 4
 

@@ -19,14 +19,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from avro.registry import FolderRegistry
-from service.dev.broker import Broker
-from service.dev.demo.data import order_book
-from service.dev.demo.result import ResultTopic, Values, cell, expected
-from service.dev.demo.shop import Shop
-from service.job.load import load
-from service.job.model import Job
-from service.job.registry import open_registry
+from rowkind.avro.registry import FolderRegistry
+from rowkind.service.dev.broker import Broker
+from rowkind.service.dev.demo.data import order_book
+from rowkind.service.dev.demo.result import ResultTopic, RowValues, cell, expected
+from rowkind.service.dev.demo.shop import Shop
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+from rowkind.service.job.registry import open_registry
 
 CHANGES = 24_000
 SECONDS = 15.0
@@ -73,7 +73,7 @@ def keep_shop(path: Path) -> None:
 @contextmanager
 def _running(path: Path, settings: dict[str, str]) -> Iterator[int]:
     """`rowkind run`, its log in ours; the port of its status page. Ended by SIGTERM, as a cluster would."""
-    command = [sys.executable, "-m", "service.cli", "run", str(path), "--port", "0"]
+    command = [sys.executable, "-m", "rowkind.service.cli", "run", str(path), "--port", "0"]
     process = subprocess.Popen(command, env=os.environ | settings, stderr=subprocess.PIPE, text=True)  # noqa: S603 -- our own command
     assert process.stderr is not None, "it is piped"
     try:
@@ -107,7 +107,7 @@ def _reading(servers: str, topic: str, registry: FolderRegistry) -> Iterator[Res
         result.close()
 
 
-def _watch(topics: Sequence[ResultTopic], shop: Shop, right: Sequence[Counter[Values]]) -> None:
+def _watch(topics: Sequence[ResultTopic], shop: Shop, right: Sequence[Counter[RowValues]]) -> None:
     """Show the results as they change, until all are right or patience is at its end."""
     started = shown = time.monotonic()
     while (now := time.monotonic()) - started < _PATIENCE_SECONDS:
@@ -133,7 +133,7 @@ def _show(seconds: float, topics: Sequence[ResultTopic], shop: Shop) -> None:
         _say("    " + "".join(f"{cell(value):<14}" for value in row))
 
 
-def _verdict(job: Job, topics: Sequence[ResultTopic], right: Sequence[Counter[Values]]) -> None:
+def _verdict(job: Job, topics: Sequence[ResultTopic], right: Sequence[Counter[RowValues]]) -> None:
     for (name, sink), topic, rows in zip(job.sinks.items(), topics, right, strict=True):
         if topic.rows != rows:
             missing, extra = rows - topic.rows, topic.rows - rows

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from service.plan.explain.description import Advice
-from service.plan.explain.state import called, kept
-from service.plan.physical import Aggregate, Join, Node, Normalize, Rank, Scan, Sink, walk
+from rowkind.service.physical import (
+    PhysicalAggregate,
+    PhysicalJoin,
+    PhysicalNode,
+    PhysicalNormalize,
+    PhysicalRank,
+    PhysicalScan,
+    PhysicalSink,
+    walk,
+)
+from rowkind.service.plan.explain.description import Advice
+from rowkind.service.plan.explain.state import called, kept
 
 
-def advice(sink: Sink) -> Iterator[Advice]:
+def advice(sink: PhysicalSink) -> Iterator[Advice]:
     """In the order of the data, the sink last."""
     for node in walk(sink):
         match node:
-            case Join():
+            case PhysicalJoin():
                 yield from _on_join(node)
-            case Aggregate():
+            case PhysicalAggregate():
                 yield from _on_aggregate(node)
-            case Rank():
+            case PhysicalRank():
                 yield from _on_rank(node)
-            case Normalize():
+            case PhysicalNormalize():
                 yield from _on_normalize(node)
             case _:
                 continue
@@ -27,7 +36,7 @@ def advice(sink: Sink) -> Iterator[Advice]:
     yield from _on_sink(sink)
 
 
-def _on_join(join: Join) -> Iterator[Advice]:
+def _on_join(join: PhysicalJoin) -> Iterator[Advice]:
     if not join.left.calc.key.parts:
         text = (
             f"{join.node} has no equal key: all rows meet in one shard, and each change is compared with every row of "
@@ -42,7 +51,12 @@ def _on_join(join: Join) -> Iterator[Advice]:
         )
         yield Advice(join.node, text)
     for node, side in ((join.left, join.left_input), (join.right, join.right_input)):
-        if isinstance(node, Scan) and side.layout == "multiset" and node.mode != "append" and not node.primary_key:
+        if (
+            isinstance(node, PhysicalScan)
+            and side.layout == "multiset"
+            and node.mode != "append"
+            and not node.primary_key
+        ):
             text = (
                 f"{node.table} has no primary_key, so its rows are found by their whole content: give it one if there "
                 f"is one."
@@ -50,7 +64,7 @@ def _on_join(join: Join) -> Iterator[Advice]:
             yield Advice(join.node, text)
 
 
-def _on_aggregate(aggregate: Aggregate) -> Iterator[Advice]:
+def _on_aggregate(aggregate: PhysicalAggregate) -> Iterator[Advice]:
     values = next((state for state in kept(aggregate) if state.name == "values"), None)
     if values is None:
         return
@@ -62,7 +76,7 @@ def _on_aggregate(aggregate: Aggregate) -> Iterator[Advice]:
     yield Advice(aggregate.node, text)
 
 
-def _on_rank(rank: Rank) -> Iterator[Advice]:
+def _on_rank(rank: PhysicalRank) -> Iterator[Advice]:
     if not rank.partition:
         yield Advice(
             rank.node,
@@ -76,9 +90,9 @@ def _on_rank(rank: Rank) -> Iterator[Advice]:
         )
 
 
-def _on_normalize(normalize: Normalize) -> Iterator[Advice]:
+def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:
     scan = normalize.input
-    if not isinstance(scan, Scan):
+    if not isinstance(scan, PhysicalScan):
         return
     text = f"{normalize.node} keeps every row of {scan.table} besides, because {normalize.reason}."
     if scan.mode == "retract":
@@ -94,13 +108,13 @@ def _on_normalize(normalize: Normalize) -> Iterator[Advice]:
     yield Advice(normalize.node, text)
 
 
-def _on_time(sink: Sink) -> Iterator[Advice]:
+def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
     """One piece of advice for all state that only grows."""
     found: list[str] = []
     first = ""
     for node in walk(sink):
-        endless = [] if isinstance(node, Sink) else [each for each in kept(node) if each.endless]
-        if endless and not isinstance(node, Sink):
+        endless = [] if isinstance(node, PhysicalSink) else [each for each in kept(node) if each.endless]
+        if endless and not isinstance(node, PhysicalSink):
             first = first or node.node
             found.append(f"{node.node} ({' and '.join(dict.fromkeys(each.of for each in endless))})")
     if found:
@@ -109,7 +123,7 @@ def _on_time(sink: Sink) -> Iterator[Advice]:
         yield Advice(first, text)
 
 
-def _on_sink(sink: Sink) -> Iterator[Advice]:
+def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:
     below = sink.input
     if sink.exchange and _stateful(below):
         yield Advice(
@@ -126,5 +140,5 @@ def _on_sink(sink: Sink) -> Iterator[Advice]:
         )
 
 
-def _stateful(node: Node) -> bool:
-    return any(not isinstance(each, Sink) and kept(each) for each in walk(node))
+def _stateful(node: PhysicalNode) -> bool:
+    return any(not isinstance(each, PhysicalSink) and kept(each) for each in walk(node))

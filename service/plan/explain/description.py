@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal[
+StepKind = Literal[
     "sink", "scan", "join", "semi_join", "anti_join", "aggregate", "rank", "deduplicate", "normalize", "union"
 ]
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]
 Role = Literal["left", "right", "input", "fact"]
-Values = Mapping[str, Any]
+StepValues = Mapping[str, Any]
 """What JSON can hold, by the keys that `explain.json_document` documents."""
 
 
@@ -25,11 +25,11 @@ class Fact:
 
     label: str
     text: str
-    values: Values = field(default_factory=dict)
+    values: StepValues = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class State:
+class StepState:
     """Rows that a step keeps.
 
     `name` is what the operator calls them, `of` where they come from, `layout` how they are kept and `reason` why, None
@@ -73,14 +73,14 @@ class Step:
     """One node of the plan. `stage` is the name of the last step of its stage; None where nothing is kept."""
 
     name: str
-    kind: Kind
+    kind: StepKind
     title: str
     facts: tuple[Fact, ...]
-    state: tuple[State, ...] = ()
+    state: tuple[StepState, ...] = ()
     inputs: tuple[Step, ...] = ()
     way: Way | None = None
     stage: str | None = None
-    values: Values = field(default_factory=dict)
+    values: StepValues = field(default_factory=dict)
 
     def walk(self) -> Iterator[Step]:
         """The step and all below it, the consumer before its inputs."""

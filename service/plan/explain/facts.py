@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from avro.schema import Record
-from service.plan.explain.advice import advice
-from service.plan.explain.description import Description, Fact, Kind, Role, Step, Way
-from service.plan.explain.state import called, kept
-from service.plan.explain.titles import title, titled_values
-from service.plan.physical import Aggregate, Calc, Join, Node, Normalize, Rank, Scan, Sink, Union
+from rowkind.avro.schema import Record
+from rowkind.service.physical import (
+    Calc,
+    PhysicalAggregate,
+    PhysicalJoin,
+    PhysicalNode,
+    PhysicalNormalize,
+    PhysicalRank,
+    PhysicalScan,
+    PhysicalSink,
+    PhysicalUnion,
+)
+from rowkind.service.plan.explain.advice import advice
+from rowkind.service.plan.explain.description import Description, Fact, Role, Step, StepKind, Way
+from rowkind.service.plan.explain.state import called, kept
+from rowkind.service.plan.explain.titles import title, titled_values
 
 _KINDS = {
     "append": "append: +I only",
@@ -21,7 +31,7 @@ TIED = "\u00a0"
 """Stands for a space at which no line is broken: a column stays together with its type."""
 
 
-def describe(sink: Sink, sql: str = "") -> Description:
+def describe(sink: PhysicalSink, sql: str = "") -> Description:
     """The plan in words and values."""
     key = f" on ({', '.join(sink.key)})" if sink.key else ""
     root = Step(
@@ -35,7 +45,7 @@ def describe(sink: Sink, sql: str = "") -> Description:
     return Description(root, tuple(advice(sink)), sql)
 
 
-def _fixed(sink: Sink) -> Iterator[Fact]:
+def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
     if sink.fixes:
         text = f"{', '.join(sink.fixes)}: no two rows with one key ever differ in that, so they are all in one shard"
         yield Fact("key fixes", text, {"fixes": list(sink.fixes)})
@@ -51,16 +61,21 @@ def column_values(record: Record) -> list[dict[str, str]]:
     return [{"name": field.name, "type": str(field.type)} for field in record.fields]
 
 
-def _step(node: Node, consumer: Node | Sink, role: Role, stage: str | None) -> Step:
+def _step(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, stage: str | None) -> Step:
     """The node as its consumer sees it; `stage` is the consumer's."""
-    own = None if isinstance(node, Scan | Union) else stage if node.fused and stage else node.node
+    own = None if isinstance(node, PhysicalScan | PhysicalUnion) else stage if node.fused and stage else node.node
     way = _way(node, consumer, role)
-    to = consumer if isinstance(node, Union) else node
-    inside = stage if isinstance(node, Union) else own
+    to = consumer if isinstance(node, PhysicalUnion) else node
+    inside = stage if isinstance(node, PhysicalUnion) else own
     below = (
-        _step(each, to, role if isinstance(node, Union) else each_role, inside) for each, each_role in _below(node)
+        _step(each, to, role if isinstance(node, PhysicalUnion) else each_role, inside)
+        for each, each_role in _below(node)
     )
-    facts = [*_own_facts(node), *([] if isinstance(node, Union) else _calc_facts(node)), *_outcome(node, consumer, way)]
+    facts = [
+        *_own_facts(node),
+        *([] if isinstance(node, PhysicalUnion) else _calc_facts(node)),
+        *_outcome(node, consumer, way),
+    ]
     return Step(
         name=node.node,
         kind=_kind(node),
@@ -74,56 +89,56 @@ def _step(node: Node, consumer: Node | Sink, role: Role, stage: str | None) -> S
     )
 
 
-def _kind(node: Node) -> Kind:
+def _kind(node: PhysicalNode) -> StepKind:
     match node:
-        case Scan():
+        case PhysicalScan():
             return "scan"
-        case Join(kind="semi"):
+        case PhysicalJoin(kind="semi"):
             return "semi_join"
-        case Join(kind="anti" | "not in"):
+        case PhysicalJoin(kind="anti" | "not in"):
             return "anti_join"
-        case Join():
+        case PhysicalJoin():
             return "join"
-        case Aggregate():
+        case PhysicalAggregate():
             return "aggregate"
-        case Rank():
+        case PhysicalRank():
             return "deduplicate" if node.deduplicates else "rank"
-        case Normalize():
+        case PhysicalNormalize():
             return "normalize"
-        case Union():
+        case PhysicalUnion():
             return "union"
 
 
-def _below(node: Node) -> Iterator[tuple[Node, Role]]:
+def _below(node: PhysicalNode) -> Iterator[tuple[PhysicalNode, Role]]:
     match node:
-        case Join():
+        case PhysicalJoin():
             yield node.left, "left"
             yield node.right, "right"
             for each in node.facts:
                 yield each, "fact"
-        case Union():
+        case PhysicalUnion():
             for each in node.inputs:
                 yield each, "input"
-        case Aggregate() | Rank() | Normalize():
+        case PhysicalAggregate() | PhysicalRank() | PhysicalNormalize():
             yield node.input, "input"
 
 
-def _way(node: Node, consumer: Node | Sink, role: Role) -> Way:
+def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role) -> Way:
     calc, mode = node.calc, node.traits.mode
     by = tuple(part.text for part in calc.key.parts)
-    if isinstance(consumer, Sink):
+    if isinstance(consumer, PhysicalSink):
         return Way(consumer.name, role, "shuffled" if consumer.exchange else "unmoved", consumer.key, mode)
     if calc.key.constant is not None:
         return Way(consumer.node, role, "every shard", (), mode)
-    if not isinstance(node, Scan | Union) and node.fused:
+    if not isinstance(node, PhysicalScan | PhysicalUnion) and node.fused:
         return Way(consumer.node, role, "same stage", by, mode)
     return Way(consumer.node, role, "shuffled", by, mode, calc.partial is not None)
 
 
-def _own_facts(node: Node) -> Iterator[Fact]:
+def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
     """What only nodes of this sort have."""
     match node:
-        case Scan():
+        case PhysicalScan():
             read = node.calc.input
             text = columns(read) or "no column, only how many rows there are"
             yield Fact("reads", text, {"reads": column_values(read)})
@@ -131,26 +146,26 @@ def _own_facts(node: Node) -> Iterator[Fact]:
                 key = f", replaced by ({', '.join(node.primary_key)})" if node.primary_key else ", no primary key"
                 exact = ", exact: every retraction takes back a row that was sent" if node.exact else ""
                 yield Fact("table", f"{node.mode}{key}{exact}")
-        case Join():
+        case PhysicalJoin():
             if node.condition is not None:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
-        case Rank():
+        case PhysicalRank():
             yield Fact("strategy", node.strategy, {"strategy": node.strategy, "reason": node.reason})
             if node.ties == "latest first":
                 yield Fact("ties", "the later arrival counts", {"ties": node.ties})
-        case Normalize():
+        case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
-        case Aggregate() | Union():
+        case PhysicalAggregate() | PhysicalUnion():
             return
 
 
-def _needed(node: Normalize) -> str:
+def _needed(node: PhysicalNormalize) -> str:
     replaces = node.state.layout == "one row per key"
     flaw = "may leave out old rows" if replaces else "may take back rows that it has not sent"
     return f"{called(node.input)} {flaw}, and {node.reason}"
 
 
-def _calc_facts(node: Node) -> Iterator[Fact]:
+def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
     """What happens to rows at the exit of the node."""
     calc = node.calc
     if calc.predicate is not None:
@@ -166,11 +181,11 @@ def _computed(calc: Calc, number: int) -> tuple[str, str]:
     return calc.output.names[number], calc.columns[number].text
 
 
-def _outcome(node: Node, consumer: Node | Sink, way: Way) -> Iterator[Fact]:
+def _outcome(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, way: Way) -> Iterator[Fact]:
     """What comes out of the node, and where it goes."""
     traits = node.traits
     # The sink has just said the columns that come to it.
-    text = "" if isinstance(consumer, Sink) else columns(node.calc.output) or "no column"
+    text = "" if isinstance(consumer, PhysicalSink) else columns(node.calc.output) or "no column"
     yield Fact("puts out", text, {"columns": column_values(node.calc.output)})
     spared = traits.mode == "retract" and not traits.needs_before
     text = _KINDS[traits.mode] + ("; the consumer could do without -U" if spared else "")
@@ -181,13 +196,13 @@ def _outcome(node: Node, consumer: Node | Sink, way: Way) -> Iterator[Fact]:
         yield Fact("upsert key", _tuple(traits.upsert_key), {"upsert_key": list(traits.upsert_key)})
     spread = {"partition_key": list(traits.partition_key)}
     match node:
-        case Union():
+        case PhysicalUnion():
             return
-        case Scan():
+        case PhysicalScan():
             yield Fact("partitioned", "as the topic's partitions have them", spread)
         case _:
             yield Fact("partitioned", _by(traits.partition_key) or "all rows in one shard", spread)
-    yield Fact("goes on", _goes_on(way, to_sink=isinstance(consumer, Sink)))
+    yield Fact("goes on", _goes_on(way, to_sink=isinstance(consumer, PhysicalSink)))
 
 
 def _goes_on(way: Way, *, to_sink: bool) -> str:

@@ -8,8 +8,8 @@ from html import escape
 from importlib import resources
 from string import Template
 
-from service.plan.explain.description import Advice, Description, Fact, State, Step
-from service.plan.explain.facts import TIED
+from rowkind.service.plan.explain.description import Advice, Description, Fact, Step, StepState
+from rowkind.service.plan.explain.facts import TIED
 
 _WORDS = {
     "sink": "sink",
@@ -36,7 +36,7 @@ _SQL = re.compile(
 
 def page(job: str, views: Mapping[str, str], descriptions: Sequence[Description]) -> str:
     """The page."""
-    template = Template((resources.files("service.plan.explain") / "page.html").read_text())
+    template = Template((resources.files("rowkind.service.plan.explain") / "page.html").read_text())
     names = [each.root.name for each in descriptions]
     links = "".join(f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name in names) if len(names) > 1 else ""
     plans = "\n".join(map(_plan, descriptions))
@@ -115,7 +115,7 @@ def _states(step: Step) -> str:
     return f'<div class="states">{"".join(map(_state, step.state))}</div>' if step.state else ""
 
 
-def _state(state: State) -> str:
+def _state(state: StepState) -> str:
     because = f" <i>because {escape(state.reason)}</i>" if state.reason else ""
     order = f" · {state.order}" if state.order else ""
     endless = ' class="endless"' if state.endless else ""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.plan.explain.description import Description, State, Step, Way
+from rowkind.service.plan.explain.description import Description, Step, StepState, Way
 
 FORMAT = 1
 KEYS = {
@@ -101,7 +101,7 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _state(state: State) -> dict[str, Any]:
+def _state(state: StepState) -> dict[str, Any]:
     return {
         "name": state.name,
         "of": state.of,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from service.plan.explain.description import Description, Step
+from rowkind.service.plan.explain.description import Description, Step
 
 _STYLES = (
     "classDef state fill:#dbeafe,stroke:#2563eb,color:#172554",

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from service.job.model import Job
-from service.plan.explain.facts import describe
-from service.plan.explain.html import page
-from service.plan.explain.json_document import document
-from service.plan.explain.mermaid import flowchart
-from service.plan.explain.text import text
-from service.plan.physical import Sink
+from rowkind.service.job.model import Job
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.plan.explain.facts import describe
+from rowkind.service.plan.explain.html import page
+from rowkind.service.plan.explain.json_document import document
+from rowkind.service.plan.explain.mermaid import flowchart
+from rowkind.service.plan.explain.text import text
 
 Format = Literal["text", "json", "mermaid", "html"]
 
 
-def explain(sink: Sink) -> str:
+def explain(sink: PhysicalSink) -> str:
     """The plan of one sink as a tree, with advice below it."""
     return text(describe(sink))
 
 
-def render(job: Job, sinks: Sequence[Sink], form: Format) -> str:
+def render(job: Job, sinks: Sequence[PhysicalSink], form: Format) -> str:
     """The plans of some sinks of a job, in one document."""
     descriptions = [describe(sink, job.sinks[sink.name].sql) for sink in sinks]
     match form:

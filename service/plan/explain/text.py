@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from service.plan.explain.description import Description, Step
-from service.plan.explain.facts import TIED
+from rowkind.service.plan.explain.description import Description, Step
+from rowkind.service.plan.explain.facts import TIED
 
 _WIDTH = 100
 _LABEL = 15

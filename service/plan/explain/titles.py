@@ -4,38 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from operators.semi_join import HAS_NULL
-from service.plan.explain.state import called
-from service.plan.physical import Aggregate, AggregateCall, Join, Node, Normalize, Rank, Scan, Union
-from service.plan.scalar.scalars import resolved, show
+from rowkind.operators.semi_join import HAS_NULL
+from rowkind.service.physical import (
+    AggregateCall,
+    PhysicalAggregate,
+    PhysicalJoin,
+    PhysicalNode,
+    PhysicalNormalize,
+    PhysicalRank,
+    PhysicalScan,
+    PhysicalUnion,
+)
+from rowkind.service.plan.explain.state import called
+from rowkind.service.plan.scalar.scalars import resolved, show
 
 _JOINS = {"semi": "SEMI", "anti": "ANTI", "not in": "NULL-AWARE ANTI"}
 
 
-def title(node: Node) -> str:
+def title(node: PhysicalNode) -> str:
     """The line behind the node's name."""
     match node:
-        case Scan():
+        case PhysicalScan():
             alias = "" if node.alias == node.table else f" AS {node.alias}"
             return f"table {node.table}{alias} from topic {node.topic}"
-        case Join():
+        case PhysicalJoin():
             kind = _JOINS.get(node.kind, node.kind.upper())
             on = " AND ".join(_pairs(node))
             return f"{kind} JOIN ON {on}" if on else f"{kind} JOIN without an equal key"
-        case Aggregate():
+        case PhysicalAggregate():
             return _fact(node) if node.calc.key.constant is not None else _aggregate(node)
-        case Rank():
+        case PhysicalRank():
             return _deduplicate(node) if node.deduplicates else _rank(node)
-        case Normalize():
+        case PhysicalNormalize():
             return f"exact changes of {called(node.input)}"
-        case Union():
+        case PhysicalUnion():
             return f"UNION ALL of {len(node.inputs)} inputs"
 
 
-def titled_values(node: Node) -> dict[str, Any]:
+def titled_values(node: PhysicalNode) -> dict[str, Any]:
     """What the title says, for programs."""
     match node:
-        case Scan():
+        case PhysicalScan():
             return {
                 "table": node.table,
                 "topic": node.topic,
@@ -44,12 +53,12 @@ def titled_values(node: Node) -> dict[str, Any]:
                 "primary_key": list(node.primary_key),
                 "exact": node.exact,
             }
-        case Join():
+        case PhysicalJoin():
             return {"join": node.kind, "on": _pairs(node)}
-        case Aggregate():
+        case PhysicalAggregate():
             calls = [{"name": call.name, "sql": _written(call)} for call in node.aggregation.calls]
             return {"group_by": _group(node), "calls": calls}
-        case Rank():
+        case PhysicalRank():
             return {
                 "function": node.function,
                 "first": node.first,
@@ -58,21 +67,21 @@ def titled_values(node: Node) -> dict[str, Any]:
                 "partition_by": list(node.partition),
                 "order_by": list(node.order),
             }
-        case Normalize() | Union():
+        case PhysicalNormalize() | PhysicalUnion():
             return {}
 
 
-def _pairs(node: Join) -> list[str]:
+def _pairs(node: PhysicalJoin) -> list[str]:
     left, right = node.left.calc.key, node.right.calc.key
     pairs = zip(left.parts, right.parts, left.null_safe, strict=True)
     return [f"{a.text} {'<=>' if null_safe else '='} {b.text}" for a, b, null_safe in pairs]
 
 
-def _group(node: Aggregate) -> list[str]:
+def _group(node: PhysicalAggregate) -> list[str]:
     return [show(resolved(name)) for name in node.aggregation.group]
 
 
-def _aggregate(node: Aggregate) -> str:
+def _aggregate(node: PhysicalAggregate) -> str:
     calls = ", ".join(map(_call, node.aggregation.calls))
     group = ", ".join(_group(node))
     if not calls:
@@ -80,7 +89,7 @@ def _aggregate(node: Aggregate) -> str:
     return f"{calls} over all rows" if node.aggregation.is_global else f"{calls} GROUP BY {group}"
 
 
-def _fact(node: Aggregate) -> str:
+def _fact(node: PhysicalAggregate) -> str:
     what = "NULLs" if node.calc.key.constant == HAS_NULL else "rows"
     return f"whether {called(node.input)} has {what}"
 
@@ -94,7 +103,7 @@ def _written(call: AggregateCall) -> str:
     return "COUNT(*)" if call.function == "count" and not call.arguments and call.filter is None else call.text
 
 
-def _rank(node: Rank) -> str:
+def _rank(node: PhysicalRank) -> str:
     numbers = str(node.first) if node.first == node.last else f"{node.first} to {node.last}"
     partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
     order = f" ORDER BY {', '.join(node.order)}" if node.order else ""
@@ -102,7 +111,7 @@ def _rank(node: Rank) -> str:
     return f"{node.function.upper()} {numbers}{partition}{order}{number}"
 
 
-def _deduplicate(node: Rank) -> str:
+def _deduplicate(node: PhysicalRank) -> str:
     per = f" per {', '.join(node.partition)}" if node.partition else " of all"
     if len(node.order) != 1:
         by = f" by {', '.join(node.order)}" if node.order else ""

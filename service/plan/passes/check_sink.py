@@ -7,12 +7,12 @@ retract   nothing; a key, if there is one, only names the columns of the topic's
 
 from __future__ import annotations
 
-from service.plan.columns import columns
-from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Join, Query, Rank, Scan, inputs
-from service.plan.sql.scope import near
-from service.plan.traits.changelog_modes import updating
-from service.plan.traits.unique_keys import in_order, unique_keys
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalRank, LogicalScan, Query, inputs
+from rowkind.service.plan.sql.scope import near
+from rowkind.service.plan.traits.changelog_modes import updating
+from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 
 
 def check_sink(query: Query) -> Query:
@@ -41,31 +41,31 @@ def _check_append(query: Query) -> None:
     match updating(query.root):
         case None:
             return
-        case Join(kind="anti" | "not in") as join:
+        case LogicalJoin(kind="anti" | "not in") as join:
             raise Refusal(
                 "an append sink takes inserts only, but a row without a match is taken back once a match comes: give "
                 "the sink mode retract or upsert",
                 join.at,
             )
-        case Aggregate() as aggregate:
+        case LogicalAggregate() as aggregate:
             raise Refusal(
                 "an append sink takes inserts only, but the row of a group changes with every row that comes to it: "
                 "give the sink mode upsert with the group as key, or retract",
                 aggregate.at,
             )
-        case Rank() as rank:
+        case LogicalRank() as rank:
             raise Refusal(
                 "an append sink takes inserts only, but a row leaves the range when another one takes its place: give "
                 "the sink mode upsert or retract",
                 rank.at,
             )
-        case Join() as join:
+        case LogicalJoin() as join:
             raise Refusal(
                 f"an append sink takes inserts only, but this {join.kind.upper()} JOIN takes back the row padded with "
                 f"NULLs once a match comes: write an INNER JOIN, or give the sink mode retract or upsert",
                 join.at.this,
             )
-        case Scan() as scan:
+        case LogicalScan() as scan:
             raise Refusal(
                 f"an append sink takes inserts only, but {scan.source.table} is a table with mode {scan.source.mode}, "
                 f"whose rows change: give the sink mode retract or upsert",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.plan.logical import Join, Node, Normalize, Query, Side, bottom_up
-from service.plan.traits.unique_keys import in_order, matches_one, unique_keys
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalNormalize, Query, bottom_up
+from rowkind.service.plan.traits.unique_keys import in_order, matches_one, unique_keys
 
 
 def choose_layouts(query: Query) -> Query:
@@ -18,18 +18,18 @@ def choose_layouts(query: Query) -> Query:
     return replace(query, root=bottom_up(query.root, _visit))
 
 
-def _visit(node: Node) -> Node:
+def _visit(node: LogicalNode) -> LogicalNode:
     match node:
-        case Join():
+        case LogicalJoin():
             return replace(node, left=_chosen(node, node.left), right=_chosen(node, node.right))
-        case Normalize():
+        case LogicalNormalize():
             return replace(node, input=replace(node.input, layout="one row per key" if node.key else "multiset"))
     return node
 
 
-def _chosen(join: Join, side: Side) -> Side:
+def _chosen(join: LogicalJoin, side: LogicalInput) -> LogicalInput:
     if matches_one(join, side):
         return replace(side, layout="one row per key")
     if keys := unique_keys(side.input):
-        return replace(side, layout="unique key", sub=in_order(keys, side.input)[0])
+        return replace(side, layout="unique key", sub_key=in_order(keys, side.input)[0])
     return side

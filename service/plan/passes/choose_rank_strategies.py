@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.plan.logical import Node, Query, Rank, bottom_up
-from service.plan.traits.changelog_modes import produced
-from service.plan.traits.monotonic import Monotonic, monotonic
+from rowkind.service.plan.logical import LogicalNode, LogicalRank, Query, bottom_up
+from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.traits.monotonic import Monotonic, monotonic
 
 
 def choose_rank_strategies(query: Query) -> Query:
@@ -19,8 +19,8 @@ def choose_rank_strategies(query: Query) -> Query:
     return replace(query, root=bottom_up(query.root, _visit))
 
 
-def _visit(node: Node) -> Node:
-    if not isinstance(node, Rank):
+def _visit(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalRank):
         return node
     below = node.input.input
     if produced(below) == "append":
@@ -38,6 +38,6 @@ def _visit(node: Node) -> Node:
     return replace(node, strategy="retract", reason=reason)
 
 
-def _improves(rank: Rank, rows: Monotonic) -> bool:
+def _improves(rank: LogicalRank, rows: Monotonic) -> bool:
     constant = all(rows.directions.get(column) == "constant" for column in rank.partition)
     return rank.function != "dense_rank" and constant and bool(rank.order) and all(map(rows.improves, rank.order))

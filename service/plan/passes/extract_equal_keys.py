@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.columns import by_name, columns
-from service.plan.errors import Refusal
-from service.plan.logical import EqualKey, Join, Node, Query, bottom_up, reads
-from service.plan.scalar import types
-from service.plan.scalar.scalars import Columns, compile_scalar
+from rowkind.avro.schema import Type
+from rowkind.service.plan.columns import by_name, columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import EqualKey, LogicalJoin, LogicalNode, Query, bottom_up, reads
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 
 
 def extract_equal_keys(query: Query) -> Query:
@@ -23,8 +23,8 @@ def extract_equal_keys(query: Query) -> Query:
     return replace(query, root=bottom_up(query.root, _visit))
 
 
-def _visit(node: Node) -> Node:
-    if not isinstance(node, Join):
+def _visit(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalJoin):
         return node
     left, right = columns(node.left.input), columns(node.right.input)
     below = by_name(left | right)

@@ -8,10 +8,21 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from service.plan.columns import columns
-from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Join, Node, Normalize, Query, Rank, Scan, Side, bottom_up, walk
-from service.plan.traits.changelog_modes import base
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalRank,
+    LogicalScan,
+    Query,
+    bottom_up,
+    walk,
+)
+from rowkind.service.plan.traits.changelog_modes import base
 
 _LARGEST_NUMBER = 127
 
@@ -26,49 +37,49 @@ def limit_time(query: Query) -> Query:
     return replace(query, root=bottom_up(query.root, partial(_visit, query)))
 
 
-def _sides(node: Node) -> tuple[Side, ...]:
+def _sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
     match node:
-        case Join():
+        case LogicalJoin():
             return node.sides
-        case Aggregate() | Rank() | Normalize():
+        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
             return (node.input,)
     return ()
 
 
-def _visit(query: Query, node: Node) -> Node:
+def _visit(query: Query, node: LogicalNode) -> LogicalNode:
     match node:
-        case Join(kind="not in"):
+        case LogicalJoin(kind="not in"):
             # Of a row that has expired nobody could say whether it is in there.
             return replace(node, left=_limited(node.left, query))
-        case Join():
+        case LogicalJoin():
             return replace(node, left=_limited(node.left, query), right=_limited(node.right, query))
-        case Aggregate(is_global=True):
+        case LogicalAggregate(is_global=True):
             return node
-        case Aggregate() | Rank() | Normalize():
+        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
             return replace(node, input=_limited(node.input, query))
     return node
 
 
-def _limited(side: Side, query: Query) -> Side:
+def _limited(side: LogicalInput, query: Query) -> LogicalInput:
     below = _below(side.input)
     hints = [hint.ttl_ms for alias, hint in query.ttl_hints.items() if _means(alias, _path(side.input))]
-    table = below.source.ttl_ms if isinstance(below, Scan) else None
+    table = below.source.ttl_ms if isinstance(below, LogicalScan) else None
     return replace(side, ttl_ms=hints[-1] if hints else table or query.job.ttl)
 
 
-def _below(node: Node) -> Node:
+def _below(node: LogicalNode) -> LogicalNode:
     """The scan or operator below; a Normalize stands for its table."""
     node = base(node)
-    return base(node.input.input) if isinstance(node, Normalize) else node
+    return base(node.input.input) if isinstance(node, LogicalNormalize) else node
 
 
-def _path(node: Node) -> str:
+def _path(node: LogicalNode) -> str:
     """The aliases that lead to this input: the table's own, behind those of derived tables around it.
 
     What comes out of an operator has the alias of the derived table that it is in, or none.
     """
     below = _below(node)
-    if isinstance(below, Scan):
+    if isinstance(below, LogicalScan):
         return below.path.lower()
     paths = {name.rpartition(".")[0] for name in columns(node)}
     return paths.pop().lower() if len(paths) == 1 else ""
@@ -82,7 +93,12 @@ def _means(alias: str, path: str) -> bool:
 def check_numbers(query: Query) -> Query:
     """The query unchanged. Raises Refusal for a rank whose rows expire and whose numbers are too large to be kept."""
     for node in walk(query.root):
-        if isinstance(node, Rank) and node.number is not None and node.input.ttl_ms and node.last > _LARGEST_NUMBER:
+        if (
+            isinstance(node, LogicalRank)
+            and node.number is not None
+            and node.input.ttl_ms
+            and node.last > _LARGEST_NUMBER
+        ):
             raise Refusal(
                 f"with a ttl, numbers are kept up to {_LARGEST_NUMBER} only, and this one goes to {node.last}: leave "
                 f"the number out of the result, or take the ttl away by STATE_TTL",

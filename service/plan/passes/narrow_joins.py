@@ -11,26 +11,26 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from service.plan.columns import columns
-from service.plan.logical import (
-    Aggregate,
-    Filter,
-    Join,
-    Node,
-    Normalize,
-    Project,
+from rowkind.service.physical import PhysicalJoinKind
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
     Query,
-    Rank,
-    Scan,
-    Union,
-    Window,
     reads,
     substitute,
 )
-from service.plan.physical import JoinKind
-from service.plan.traits.null_rejection import rejects
+from rowkind.service.plan.traits.null_rejection import rejects
 
-_FEWER: dict[JoinKind, dict[tuple[bool, bool], JoinKind]] = {
+_FEWER: dict[PhysicalJoinKind, dict[tuple[bool, bool], PhysicalJoinKind]] = {
     "left": {(False, True): "inner", (True, True): "inner"},
     "right": {(True, False): "inner", (True, True): "inner"},
     "full": {(True, False): "left", (False, True): "right", (True, True): "inner"},
@@ -43,24 +43,24 @@ def narrow_joins(query: Query) -> Query:
     return replace(query, root=_narrow(query.root, ()))
 
 
-def _narrow(node: Node, above: Sequence[exp.Expr]) -> Node:
+def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
     """`above` are conditions that remove every row of `node` for which they are not true."""
     match node:
-        case Scan():
+        case LogicalScan():
             return node
-        case Filter():
+        case LogicalFilter():
             return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
-        case Project():
+        case LogicalProject():
             return replace(node, input=_narrow(node.input, [substitute(each, node.outputs) for each in above]))
-        case Join():
+        case LogicalJoin():
             return _narrow_join(node, above)
-        case Window():
+        case LogicalWindow():
             return replace(node, input=_narrow(node.input, _about(above, node.partition)))
-        case Aggregate():
+        case LogicalAggregate():
             return replace(node, input=replace(node.input, input=_narrow(node.input.input, _about(above, node.group))))
-        case Union():
+        case LogicalUnion():
             return replace(node, inputs=tuple(_narrow(each, above) for each in node.inputs))
-        case Rank() | Normalize():
+        case LogicalRank() | LogicalNormalize():
             raise AssertionError("joins are narrowed before ranks and old rows are thought of")
 
 
@@ -69,7 +69,7 @@ def _about(above: Sequence[exp.Expr], group: Sequence[str]) -> list[exp.Expr]:
     return [each for each in above if reads(each) and reads(each) <= set(group)]
 
 
-def _narrow_join(node: Join, above: Sequence[exp.Expr]) -> Join:
+def _narrow_join(node: LogicalJoin, above: Sequence[exp.Expr]) -> LogicalJoin:
     left, right = set(columns(node.left.input)), set(columns(node.right.input))
     rejected = any(rejects(each, left) for each in above), any(rejects(each, right) for each in above)
     kind = _FEWER.get(node.kind, {}).get(rejected, node.kind)

@@ -10,9 +10,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.plan.logical import Aggregate, Join, Node, Normalize, Project, Query, Rank, Scan, Side, Union, bottom_up
-from service.plan.traits.changelog_modes import base
-from service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    Query,
+    bottom_up,
+)
+from rowkind.service.plan.traits.changelog_modes import base
+from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
 
 def normalize_inputs(query: Query) -> Query:
@@ -22,18 +34,18 @@ def normalize_inputs(query: Query) -> Query:
     return replace(query, root=_normalized(root, reason) if reason else root)
 
 
-def _visit(node: Node) -> Node:
+def _visit(node: LogicalNode) -> LogicalNode:
     match node:
-        case Join(kind="not in"):
+        case LogicalJoin(kind="not in"):
             right = _side(node.right, "NOT IN counts rows and NULLs", counted=True)
             return replace(node, left=_join_side(node, node.left), right=right)
-        case Join():
+        case LogicalJoin():
             return replace(node, left=_join_side(node, node.left), right=_join_side(node, node.right))
-        case Aggregate():
+        case LogicalAggregate():
             return replace(node, input=_side(node.input, "an aggregate adds up exact changes", counted=True))
-        case Rank():
+        case LogicalRank():
             return replace(node, input=_side(node.input, "a rank finds rows by their content", counted=False))
-        case Union():
+        case LogicalUnion():
             reason = "a union has no key by which rows replace each other"
             return replace(
                 node,
@@ -44,30 +56,30 @@ def _visit(node: Node) -> Node:
     return node
 
 
-def _side(side: Side, reason: str, *, counted: bool) -> Side:
+def _side(side: LogicalInput, reason: str, *, counted: bool) -> LogicalInput:
     needs = _incomplete(side.input) or (counted and _unchecked(side.input))
     return replace(side, input=_normalized(side.input, reason)) if needs else side
 
 
-def _join_side(join: Join, side: Side) -> Side:
+def _join_side(join: LogicalJoin, side: LogicalInput) -> LogicalInput:
     if not _incomplete(side.input) or keeps_key(join, side):
         return side
     return replace(side, input=_normalized(side.input, "an update may change the key of the join"))
 
 
-def _incomplete(node: Node) -> bool:
+def _incomplete(node: LogicalNode) -> bool:
     """Whether updates may come without the old row."""
     scan = base(node)
-    return isinstance(scan, Scan) and scan.source.replaces and not scan.source.exact
+    return isinstance(scan, LogicalScan) and scan.source.replaces and not scan.source.exact
 
 
-def _unchecked(node: Node) -> bool:
+def _unchecked(node: LogicalNode) -> bool:
     """Whether rows may be taken back that are not there."""
     scan = base(node)
-    return isinstance(scan, Scan) and scan.source.mode == "retract" and not scan.source.exact
+    return isinstance(scan, LogicalScan) and scan.source.mode == "retract" and not scan.source.exact
 
 
-def _needed_by_sink(query: Query, root: Node) -> str:
+def _needed_by_sink(query: Query, root: LogicalNode) -> str:
     if not _incomplete(root):
         return ""
     if query.sink.mode == "retract":
@@ -77,9 +89,9 @@ def _needed_by_sink(query: Query, root: Node) -> str:
     return ""
 
 
-def _normalized(node: Node, reason: str) -> Node:
+def _normalized(node: LogicalNode, reason: str) -> LogicalNode:
     """A Normalize below the projections of `node`, which need not keep the primary key, and above its filters."""
-    if isinstance(node, Project):
+    if isinstance(node, LogicalProject):
         return replace(node, input=_normalized(node.input, reason))
     keys = in_order(unique_keys(node), node)
-    return Normalize(Side(node), keys[0] if keys else (), reason)
+    return LogicalNormalize(LogicalInput(node), keys[0] if keys else (), reason)

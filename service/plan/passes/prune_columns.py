@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from service.plan.columns import columns
-from service.plan.logical import (
-    Aggregate,
-    Filter,
-    Join,
-    Node,
-    Normalize,
-    Project,
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
     Query,
-    Rank,
-    Scan,
-    Side,
-    Union,
-    Window,
     reads,
 )
 
@@ -28,34 +28,34 @@ def prune_columns(query: Query) -> Query:
     return replace(query, root=_prune(query.root, set(query.outputs)))
 
 
-def _prune(node: Node, wanted: set[str]) -> Node:
-    """The node, which need put out no more than `wanted`."""
+def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
+    """The node, which need emit no more than `wanted`."""
     match node:
-        case Scan():
+        case LogicalScan():
             return replace(node, used=tuple(each for each in node.used if node.name(each) in wanted))
-        case Filter():
+        case LogicalFilter():
             return replace(node, input=_prune(node.input, wanted.union(*map(reads, node.conjuncts))))
-        case Project():
+        case LogicalProject():
             outputs = {name: output for name, output in node.outputs.items() if name in wanted}
-            return Project(_prune(node.input, set().union(*map(reads, outputs.values()))), outputs)
-        case Join():
+            return LogicalProject(_prune(node.input, set().union(*map(reads, outputs.values()))), outputs)
+        case LogicalJoin():
             return _join(node, wanted)
-        case Aggregate():
+        case LogicalAggregate():
             return _aggregate(node, wanted)
-        case Rank():
+        case LogicalRank():
             number = node.number if node.number in wanted else None
             ordered = {order.column for order in node.order if order.column is not None}
             side = _side(node.input, wanted | set(node.identity), [{*node.partition, *ordered}])
             return replace(node, number=number, input=side)
-        case Normalize():
+        case LogicalNormalize():
             return replace(node, input=_side(node.input, wanted, [set(node.key)]))
-        case Union():
+        case LogicalUnion():
             return replace(node, inputs=tuple(_prune(each, wanted) for each in node.inputs))
-        case Window():
+        case LogicalWindow():
             raise AssertionError("windows are ranks by now")
 
 
-def _join(node: Join, wanted: set[str]) -> Join:
+def _join(node: LogicalJoin, wanted: set[str]) -> LogicalJoin:
     conditions = set[str]().union(*map(reads, node.condition))
     right = conditions if node.filters_left else wanted | conditions
     return replace(
@@ -65,7 +65,7 @@ def _join(node: Join, wanted: set[str]) -> Join:
     )
 
 
-def _aggregate(node: Aggregate, wanted: set[str]) -> Aggregate:
+def _aggregate(node: LogicalAggregate, wanted: set[str]) -> LogicalAggregate:
     # An aggregate that nobody asks for anything still says which groups there are, so one without calls stays one.
     calls = {name: call for name, call in node.calls.items() if name in wanted}
     needed = set(node.group)
@@ -74,7 +74,7 @@ def _aggregate(node: Aggregate, wanted: set[str]) -> Aggregate:
     return replace(node, calls=calls, input=_side(node.input, needed, []))
 
 
-def _side(side: Side, needed: set[str], keys: Iterable[set[str]]) -> Side:
+def _side(side: LogicalInput, needed: set[str], keys: Iterable[set[str]]) -> LogicalInput:
     """The side with what is carried through the operator; keys and sub-key are read where the side's rows come from."""
     carried = tuple(name for name in columns(side.input) if name in needed)
-    return replace(side, carried=carried, input=_prune(side.input, {*carried, *side.sub}.union(*keys)))
+    return replace(side, carried=carried, input=_prune(side.input, {*carried, *side.sub_key}.union(*keys)))

@@ -16,19 +16,19 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from service.plan.columns import columns
-from service.plan.logical import (
-    Aggregate,
-    Filter,
-    Join,
-    Node,
-    Normalize,
-    Project,
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
     Query,
-    Rank,
-    Scan,
-    Union,
-    Window,
     reads,
     substitute,
 )
@@ -39,26 +39,26 @@ def push_filters(query: Query) -> Query:
     return replace(query, root=_push(query.root, ()))
 
 
-def _push(node: Node, conditions: Sequence[exp.Expr]) -> Node:
-    """The node with `conditions` applied to what it puts out, or further down."""
+def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
+    """The node with `conditions` applied to what it emits, or further down."""
     match node:
-        case Scan():
+        case LogicalScan():
             return _filtered(node, conditions)
-        case Filter():
+        case LogicalFilter():
             return _push(node.input, [*node.conjuncts, *conditions])
-        case Project():
+        case LogicalProject():
             return replace(node, input=_push(node.input, [substitute(each, node.outputs) for each in conditions]))
-        case Join():
+        case LogicalJoin():
             return _push_join(node, conditions)
-        case Window():
+        case LogicalWindow():
             sink, stay = _parted(conditions, set(node.partition))
             return _filtered(replace(node, input=_push(node.input, sink)), stay)
-        case Aggregate():
+        case LogicalAggregate():
             sink, stay = _parted(conditions, set(node.group))
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
-        case Union():
+        case LogicalUnion():
             return replace(node, inputs=tuple(_push(each, conditions) for each in node.inputs))
-        case Rank() | Normalize():
+        case LogicalRank() | LogicalNormalize():
             raise AssertionError("filters sink before ranks and old rows are thought of")
 
 
@@ -68,7 +68,7 @@ def _parted(conditions: Sequence[exp.Expr], group: set[str]) -> tuple[list[exp.E
     return sink, [each for each in conditions if each not in sink]
 
 
-def _push_join(node: Join, conditions: Sequence[exp.Expr]) -> Node:
+def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode:
     left, right = set(columns(node.left.input)), set(columns(node.right.input))
     stay: list[exp.Expr] = []
     to_left: list[exp.Expr] = []
@@ -105,6 +105,6 @@ def _within(condition: exp.Expr, side: set[str]) -> bool:
     return bool(read) and read <= side
 
 
-def _filtered(node: Node, conditions: Iterable[exp.Expr]) -> Node:
+def _filtered(node: LogicalNode, conditions: Iterable[exp.Expr]) -> LogicalNode:
     kept = tuple(conditions)
-    return Filter(node, kept) if kept else node
+    return LogicalFilter(node, kept) if kept else node

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.plan.logical import Order, Project, Query, Rank, Side
-from service.plan.scalar.scalars import resolved
-from service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalRank, OrderColumn, Query
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.traits.unique_keys import unique_keys
 
 
 def resolve_conflicts(query: Query) -> Query:
@@ -20,15 +20,15 @@ def resolve_conflicts(query: Query) -> Query:
     if sink.on_conflict == "refuse" or not known or any(key <= set(sink.key) for key in unique_keys(query.root)):
         return query
     last = sink.on_conflict == "last"
-    rank = Rank(
-        input=Side(query.root),
+    rank = LogicalRank(
+        input=LogicalInput(query.root),
         function="row_number",
         partition=sink.key,
-        order=(Order(None, descending=last),),
+        order=(OrderColumn(None, descending=last),),
         first=1,
         last=1,
         number=None,
         at=query.select,
         ties="latest first" if last else "earliest first",
     )
-    return replace(query, root=Project(rank, {name: resolved(name) for name in query.outputs}))
+    return replace(query, root=LogicalProject(rank, {name: resolved(name) for name in query.outputs}))

@@ -15,11 +15,20 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from service.plan.columns import columns
-from service.plan.errors import Refusal
-from service.plan.logical import Filter, Node, Query, Rank, Side, Window, reads, with_inputs
-from service.plan.physical import Ties
-from service.plan.scalar import types
+from rowkind.service.physical import Ties
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalInput,
+    LogicalNode,
+    LogicalRank,
+    LogicalWindow,
+    Query,
+    reads,
+    with_inputs,
+)
+from rowkind.service.plan.scalar import types
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -36,9 +45,9 @@ def rewrite_ranks(query: Query) -> Query:
     return replace(query, root=_visit(query.root))
 
 
-def _visit(node: Node) -> Node:
+def _visit(node: LogicalNode) -> LogicalNode:
     match node:
-        case Filter(input=Window() as window):
+        case LogicalFilter(input=LogicalWindow() as window):
             about = [each for each in node.conjuncts if reads(each) == {window.number}]
             bounds = [found for each in about if (found := _bounds(each)) is not None]
             odd = [each for each in about if _bounds(each) is None]
@@ -46,13 +55,13 @@ def _visit(node: Node) -> Node:
                 raise Refusal(f"this condition on the number of a row is not understood: {_ADVICE}", odd[0])
             rest = tuple(each for each in node.conjuncts if each not in about or each in odd)
             rank = _rank(window, bounds)
-            return Filter(rank, rest) if rest else rank
-        case Window():
+            return LogicalFilter(rank, rest) if rest else rank
+        case LogicalWindow():
             return _rank(node, [])
     return with_inputs(node, _visit)
 
 
-def _rank(window: Window, bounds: Iterable[tuple[int, int | None]]) -> Rank:
+def _rank(window: LogicalWindow, bounds: Iterable[tuple[int, int | None]]) -> LogicalRank:
     first, last = 1, None
     for low, high in bounds:
         first = max(first, low)
@@ -69,11 +78,13 @@ def _rank(window: Window, bounds: Iterable[tuple[int, int | None]]) -> Rank:
             f"{name} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that", window.at
         )
     below = _visit(window.input)
-    rank = Rank(Side(below), window.function, window.partition, order, first, last, window.number, window.at)
+    rank = LogicalRank(
+        LogicalInput(below), window.function, window.partition, order, first, last, window.number, window.at
+    )
     return replace(rank, ties=_ties(rank))
 
 
-def _ties(rank: Rank) -> Ties:
+def _ties(rank: LogicalRank) -> Ties:
     """Which of equal rows ranks first: the earlier arrival, but whoever keeps the last row by time wants the later."""
     final = rank.order[-1] if rank.order else None
     if final is None or not final.descending:

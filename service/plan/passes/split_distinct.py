@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.plan.columns import columns
-from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Call, Node, Query, Side, bottom_up
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalInput, LogicalNode, Query, bottom_up
 
 
 def split_distinct(query: Query) -> Query:
@@ -20,8 +20,8 @@ def split_distinct(query: Query) -> Query:
     return replace(query, root=bottom_up(query.root, _visit))
 
 
-def _visit(node: Node) -> Node:
-    if not isinstance(node, Aggregate):
+def _visit(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalAggregate):
         return node
     argument = _argument(node)
     if argument is None:
@@ -31,15 +31,17 @@ def _visit(node: Node) -> Node:
     if not (node.is_global or node.split_distinct):
         return node
     # MIN and MAX of different values are those of all, so their DISTINCT never mattered.
-    values = Aggregate(node.input, tuple(dict.fromkeys([*node.group, argument])), {}, is_global=False, at=node.at)
+    values = LogicalAggregate(
+        node.input, tuple(dict.fromkeys([*node.group, argument])), {}, is_global=False, at=node.at
+    )
     calls = {name: replace(call, distinct=False) for name, call in node.calls.items()}
-    return replace(node, input=Side(values), calls=calls)
+    return replace(node, input=LogicalInput(values), calls=calls)
 
 
-def _argument(node: Aggregate) -> str | None:
+def _argument(node: LogicalAggregate) -> str | None:
     """The one column that all calls are DISTINCT over."""
 
-    def alone(call: Call) -> bool:
+    def alone(call: LogicalCall) -> bool:
         return call.distinct and len(call.arguments) == 1 and call.filter is None
 
     if not node.calls or not all(map(alone, node.calls.values())):

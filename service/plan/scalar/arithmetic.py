@@ -1,7 +1,7 @@
 """Arithmetic: signs, quotients, remainders and bits, of whole numbers, decimals and doubles, with Spark's types.
 
 A decimal result that could have more than 38 digits loses digits behind the point, down to six, as in Spark. Where that
-makes DuckDB's 128 bits too few on the way, `service.kernels.decimals` computes it digit by digit.
+makes DuckDB's 128 bits too few on the way, `service.execute.kernels.decimals` computes it digit by digit.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.errors import Refusal
-from service.plan.scalar import types
-from service.plan.scalar.compiler import Compiler, Rule
-from service.plan.scalar.intervals import moved
-from service.plan.scalar.typed import Typed, converted, nullable
-from service.plan.scalar.types import BIGINT, DOUBLE, INT, common, family
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.compiler import Compiler, Rule
+from rowkind.service.plan.scalar.intervals import moved
+from rowkind.service.plan.scalar.typed import Typed, converted, nullable
+from rowkind.service.plan.scalar.types import BIGINT, DOUBLE, INT, common, family
 
 _SIGNS: Mapping[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _BITS: Mapping[type[exp.Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}

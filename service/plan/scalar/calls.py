@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal, word
-from service.plan.scalar.compiler import Compiler, Rule
-from service.plan.scalar.functions import FUNCTIONS, REFUSED
-from service.plan.scalar.functions.function import call
-from service.plan.scalar.typed import Typed
-from service.plan.scalar.types import STRING
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.scalar.compiler import Compiler, Rule
+from rowkind.service.plan.scalar.functions import FUNCTIONS, REFUSED
+from rowkind.service.plan.scalar.functions.function import call
+from rowkind.service.plan.scalar.typed import Typed
+from rowkind.service.plan.scalar.types import STRING
 
 
 def _called(compiler: Compiler, node: exp.Func) -> Typed:

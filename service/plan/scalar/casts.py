@@ -9,10 +9,10 @@ import re
 from datetime import date
 from decimal import Decimal, InvalidOperation
 
-from avro.schema import Type
-from service.kernels.moments import moment_of
-from service.plan.scalar import casts_of_text, types
-from service.plan.scalar.types import family
+from rowkind.avro.schema import Type
+from rowkind.service.execute.kernels.moments import moment_of
+from rowkind.service.plan.scalar import casts_of_text, types
+from rowkind.service.plan.scalar.types import family
 
 _EXACT_DIGITS = 15
 """Decimals of so many digits become a double by one exact division; longer ones go through their text."""

@@ -6,9 +6,9 @@ are `Z`, an offset, or the name of a region.
 
 from __future__ import annotations
 
-from avro.schema import Type
-from service.plan.scalar import types
-from service.plan.scalar.types import family
+from rowkind.avro.schema import Type
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.types import family
 
 TRUE = ("t", "true", "y", "yes", "1")
 FALSE = ("f", "false", "n", "no", "0")

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.errors import Refusal, word
-from service.plan.scalar import types
-from service.plan.scalar.typed import Typed, converted, quoted, unite
-from service.plan.scalar.types import BOOLEAN, INT, STRING, family, with_null
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.typed import Typed, converted, quoted, unite
+from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, family, with_null
 
 Columns = Mapping[str, tuple[str, Type]]
 """What each column of the plan is called in the input of a calc, and its type there."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.scalar.compiler import Compiler, Rule
-from service.plan.scalar.typed import Typed, nullable, quoted, text_literal
-from service.plan.scalar.types import BOOLEAN
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.compiler import Compiler, Rule
+from rowkind.service.plan.scalar.typed import Typed, nullable, quoted, text_literal
+from rowkind.service.plan.scalar.types import BOOLEAN
 
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=",

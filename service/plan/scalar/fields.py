@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.scalar.compiler import Compiler, Rule, taken
-from service.plan.scalar.functions.function import call
-from service.plan.scalar.functions.nested import ELEMENT, ENTRY
-from service.plan.scalar.typed import Typed, text_literal
-from service.plan.scalar.types import with_null
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.compiler import Compiler, Rule, taken
+from rowkind.service.plan.scalar.functions.function import call
+from rowkind.service.plan.scalar.functions.nested import ELEMENT, ENTRY
+from rowkind.service.plan.scalar.typed import Typed, text_literal
+from rowkind.service.plan.scalar.types import with_null
 
 
 def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[exp.Column, list[exp.Identifier]]:

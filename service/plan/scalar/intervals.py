@@ -7,10 +7,10 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.scalar.compiler import Compiler
-from service.plan.scalar.typed import Typed, nullable
-from service.plan.scalar.types import DATE, INT, LOCAL, TIMESTAMP, family
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.compiler import Compiler
+from rowkind.service.plan.scalar.typed import Typed, nullable
+from rowkind.service.plan.scalar.types import DATE, INT, LOCAL, TIMESTAMP, family
 
 _MICROS = {
     "MICROSECOND": 1,

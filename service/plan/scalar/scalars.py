@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.physical import Expression
-from service.plan.scalar import arithmetic as scalar_arithmetic
-from service.plan.scalar import calls as scalar_calls
-from service.plan.scalar import conditions as scalar_conditions
-from service.plan.scalar import fields as scalar_fields
-from service.plan.scalar import values as scalar_values
-from service.plan.scalar.compiler import Columns, Compiler
-from service.plan.scalar.conditions import joined
-from service.plan.scalar.typed import Typed, converted, quoted
-from service.plan.scalar.types import with_null
+from rowkind.avro.schema import Type
+from rowkind.service.physical import Expression
+from rowkind.service.plan.scalar import arithmetic as scalar_arithmetic
+from rowkind.service.plan.scalar import calls as scalar_calls
+from rowkind.service.plan.scalar import conditions as scalar_conditions
+from rowkind.service.plan.scalar import fields as scalar_fields
+from rowkind.service.plan.scalar import values as scalar_values
+from rowkind.service.plan.scalar.compiler import Columns, Compiler
+from rowkind.service.plan.scalar.conditions import joined
+from rowkind.service.plan.scalar.typed import Typed, converted, quoted
+from rowkind.service.plan.scalar.types import with_null
 
 __all__ = ["Columns", "compile_cast", "compile_condition", "compile_scalar", "resolved", "show"]
 

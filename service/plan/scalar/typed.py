@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.errors import Refusal
-from service.plan.scalar import casts
-from service.plan.scalar.types import NULL, STRING, common, family, with_null
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar import casts
+from rowkind.service.plan.scalar.types import NULL, STRING, common, family, with_null
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from avro.schema import Type
+from rowkind.avro.schema import Type
 
 Family = Literal[
     "boolean", "integer", "decimal", "float", "string", "binary", "date", "timestamp", "local", "time", "null"

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from avro.errors import SchemaError
-from avro.schema import Type
-from service.plan.errors import Refusal
-from service.plan.scalar import types
-from service.plan.scalar.arithmetic import number_type
-from service.plan.scalar.compiler import Compiler, Rule
-from service.plan.scalar.functions.types_as_functions import converted_to
-from service.plan.scalar.typed import Typed, nullable, text_literal
-from service.plan.scalar.types import BINARY, BOOLEAN, NULL, STRING, family, with_null
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.arithmetic import number_type
+from rowkind.service.plan.scalar.compiler import Compiler, Rule
+from rowkind.service.plan.scalar.functions.types_as_functions import converted_to
+from rowkind.service.plan.scalar.typed import Typed, nullable, text_literal
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, NULL, STRING, family, with_null
 
 _NARROW = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT"}
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from avro.schema import Type
-from operators.accumulators import Function
-from service.plan.errors import Refusal, word
-from service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, decimal, family
+from rowkind.avro.schema import Type
+from rowkind.operators.accumulators import AggregateFunction
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, decimal, family
 
-AGGREGATES: Mapping[str, Function] = {
+AGGREGATES: Mapping[str, AggregateFunction] = {
     "COUNT": "count",
     "COUNT_IF": "count",
     "SUM": "sum",
@@ -63,14 +63,14 @@ _REFUSED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class AggregateCall:
+class ParsedCall:
     """A call of an aggregate function, in the operator's terms.
 
     `arguments` is empty for COUNT(*), and more than one expression only for COUNT(DISTINCT a, b). A row counts where
     `filter` is true.
     """
 
-    function: Function
+    function: AggregateFunction
     arguments: tuple[exp.Expr, ...] = ()
     distinct: bool = False
     filter: exp.Expr | None = None
@@ -85,11 +85,11 @@ def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Any) and not isinstance(node.parent, exp.Predicate))
 
 
-def aggregate_call(node: exp.Expr) -> AggregateCall:
+def aggregate_call(node: exp.Expr) -> ParsedCall:
     """What a node for which `is_aggregate` holds asks for. Raises Refusal."""
     if isinstance(node, exp.Filter):
         inner = aggregate_call(node.this)
-        return AggregateCall(inner.function, inner.arguments, inner.distinct, _both(node.expression.this, inner.filter))
+        return ParsedCall(inner.function, inner.arguments, inner.distinct, _both(node.expression.this, inner.filter))
     if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
         return aggregate_call(node.this)
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
@@ -102,17 +102,17 @@ def aggregate_call(node: exp.Expr) -> AggregateCall:
     arguments, distinct = _arguments(node)
     _check_count_of_arguments(node, name, arguments, distinct=distinct)
     if name == "COUNT_IF":
-        return AggregateCall("count", filter=arguments[0])
+        return ParsedCall("count", filter=arguments[0])
     if function != "count":
         # Only sums and counts change where equal values are counted once.
-        return AggregateCall(function, arguments, distinct and function in ("sum", "avg"))
+        return ParsedCall(function, arguments, distinct and function in ("sum", "avg"))
     if distinct:
-        return AggregateCall("count", arguments, distinct=True)
+        return ParsedCall("count", arguments, distinct=True)
     if len(arguments) > 1:
         none = [exp.Not(this=exp.Is(this=each.copy(), expression=exp.Null())) for each in arguments]
-        return AggregateCall("count", filter=exp.and_(*none, copy=False))
+        return ParsedCall("count", filter=exp.and_(*none, copy=False))
     constant = isinstance(arguments[0], exp.Star | exp.Literal | exp.Boolean)
-    return AggregateCall("count", () if constant else arguments)
+    return ParsedCall("count", () if constant else arguments)
 
 
 def aggregate_type(function: str, argument: Type | None, at: exp.Expr | None = None) -> Type:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.logical import Project, TtlHint
-from service.plan.sql.context import Catalog, Context, Names, Selected
-from service.plan.sql.from_clause import with_queries
-from service.plan.sql.hints import read_hints, spread
-from service.plan.sql.one_select import OneSelect
-from service.plan.sql.parse import query
-from service.plan.sql.top_rows import top_of_result
-from service.plan.sql.unions import set_operation
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalProject, TtlHint
+from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
+from rowkind.service.plan.sql.from_clause import with_queries
+from rowkind.service.plan.sql.hints import read_hints, spread
+from rowkind.service.plan.sql.one_select import OneSelect
+from rowkind.service.plan.sql.parse import query
+from rowkind.service.plan.sql.top_rows import top_of_result
+from rowkind.service.plan.sql.unions import set_operation
 
 __all__ = ["Builder", "Catalog"]
 
@@ -30,10 +30,10 @@ class Builder:
     _paths: set[str] = field(default_factory=set)
     _invented: set[str] = field(default_factory=set)
 
-    def query(self, tree: exp.Expr) -> Project:
+    def query(self, tree: exp.Expr) -> LogicalProject:
         """The plan of a whole query. Raises Refusal."""
         built = self.select(tree, Context())
-        return Project(built.input, built.outputs)
+        return LogicalProject(built.input, built.outputs)
 
     @property
     def ttl_hints(self) -> dict[str, TtlHint]:

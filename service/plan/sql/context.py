@@ -8,9 +8,9 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.logical import Node, Source
-from service.plan.sql.scope import Scope
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalNode, SourceTable
+from rowkind.service.plan.sql.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Catalog:
     """What names in FROM can mean outside of the query: tables, made when asked for, and the parsed views."""
 
     tables: tuple[str, ...]
-    source: Callable[[str], Source]
+    source: Callable[[str], SourceTable]
     views: Mapping[str, Callable[[], exp.Expr]]
 
 
@@ -62,7 +62,7 @@ class Selected:
     the columns of `input` that are 0 and not NULL where no row is: not None for an aggregate without GROUP BY.
     """
 
-    input: Node
+    input: LogicalNode
     outputs: Mapping[str, exp.Expr]
     links: tuple[exp.Expr, ...] = ()
     single: bool = False

@@ -10,19 +10,19 @@ from typing import cast
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.logical import Join, Node, Project, Scan, Side, conjuncts
-from service.plan.physical import JoinKind
-from service.plan.scalar.scalars import resolved
-from service.plan.sql.context import Context, Named, Queries
-from service.plan.sql.grouping import no_aggregates
-from service.plan.sql.scope import Relation, Scope, near
-from service.plan.traits.unique_keys import unique_keys
+from rowkind.service.physical import PhysicalJoinKind
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, LogicalScan, conjuncts
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.sql.context import Context, Named, Queries
+from rowkind.service.plan.sql.grouping import no_aggregates
+from rowkind.service.plan.sql.scope import Relation, Scope, near
+from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
 
 
-def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[Node, Scope]:
+def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[LogicalNode, Scope]:
     """The rows that FROM brings, and what names mean behind it. Raises Refusal."""
     node, relation = _relation(tree.args["from_"].this, context, queries)
     scope = Scope((relation,), {}, context.outer)
@@ -39,7 +39,7 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[N
             scope = replace(scope, merged={**scope.merged, **merged})
         else:
             on = conjuncts(scope.resolve(join.args["on"]) if join.args.get("on") else None)
-        node = Join(kind, Side(node), Side(right), on, join)
+        node = LogicalJoin(kind, LogicalInput(node), LogicalInput(right), on, join)
         if node.filters_left:
             scope = replace(before, spent=(*before.spent, relation.alias))
     return node, scope
@@ -64,7 +64,7 @@ def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
     return known
 
 
-def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Node, Relation]:
+def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
     if isinstance(at, exp.Values):
         raise Refusal("VALUES is not supported: a table of the job brings the rows", at)
     if isinstance(at, exp.Lateral):
@@ -95,7 +95,7 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Node, R
         known = [*catalog.tables, *catalog.views, *context.with_]
         raise Refusal(f"there is no table {at.name}{near(at.name, known)}", at)
     source = catalog.source(tables[name])
-    scan = Scan(context.path + alias, source, source.declared.names, at)
+    scan = LogicalScan(context.path + alias, source, source.declared.names, at)
     queries.note(scan.path)
     spelled = _renamed(source.declared.names, columns, at)
     return scan, Relation(
@@ -103,7 +103,9 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Node, R
     )
 
 
-def _derived(named: Named, alias: str, at: exp.Expr, context: Context, queries: Queries) -> tuple[Node, Relation]:
+def _derived(
+    named: Named, alias: str, at: exp.Expr, context: Context, queries: Queries
+) -> tuple[LogicalNode, Relation]:
     path = f"{context.path}{alias}"
     queries.note(path)
     inner = queries.select(named.query, Context(f"{path}.", named.with_, named=not named.columns))
@@ -115,7 +117,7 @@ def _derived(named: Named, alias: str, at: exp.Expr, context: Context, queries: 
         names[column]: output for column, output in zip(spelled, inner.outputs.values(), strict=True)
     }
     outputs = outputs | {name: resolved(name) for name in sorted(hidden) if name not in outputs}
-    return Project(inner.input, outputs), Relation(alias, names)
+    return LogicalProject(inner.input, outputs), Relation(alias, names)
 
 
 def _column_aliases(node: exp.Expr) -> tuple[str, ...]:
@@ -140,7 +142,7 @@ def _only(node: exp.Expr, what: str) -> None:
         raise Refusal(f"{what} is not supported ({', '.join(extra)})", node)
 
 
-def _kind(join: exp.Join) -> JoinKind:
+def _kind(join: exp.Join) -> PhysicalJoinKind:
     side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
     words = " ".join(word for word in (method, side, kind) if word)
     if kind in _HALF and side == "RIGHT":
@@ -149,14 +151,14 @@ def _kind(join: exp.Join) -> JoinKind:
         raise Refusal(f"{words} JOIN is not supported: write the columns in ON or USING", join.this)
     if (side or kind in _HALF) and not (join.args.get("on") or join.args.get("using")):
         raise Refusal(f"{words} JOIN needs a condition: ON … or USING (…)", join.this)
-    return cast("JoinKind", kind.lower() if kind in _HALF else side.lower() or "inner")
+    return cast("PhysicalJoinKind", kind.lower() if kind in _HALF else side.lower() or "inner")
 
 
 _HALF = ("SEMI", "ANTI")
 
 
 def _using(
-    columns: list[exp.Expr], kind: JoinKind, left: Scope, right: Relation
+    columns: list[exp.Expr], kind: PhysicalJoinKind, left: Scope, right: Relation
 ) -> tuple[tuple[exp.Expr, ...], dict[str, exp.Expr]]:
     """The equalities that USING stands for, and what its columns mean afterwards."""
     on: list[exp.Expr] = []

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.columns import by_name, columns
-from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Call, Node, Project, Side, reads
-from service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
-from service.plan.sql.aggregates import AggregateCall, aggregate_call, aggregate_type, is_aggregate
-from service.plan.sql.context import Names
-from service.plan.sql.hints import no_split
-from service.plan.sql.scope import is_subquery
-from service.plan.sql.select_list import SelectList
+from rowkind.avro.schema import Type
+from rowkind.service.plan.columns import by_name, columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalInput, LogicalNode, LogicalProject, reads
+from rowkind.service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
+from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_call, aggregate_type, is_aggregate
+from rowkind.service.plan.sql.context import Names
+from rowkind.service.plan.sql.hints import no_split
+from rowkind.service.plan.sql.scope import is_subquery
+from rowkind.service.plan.sql.select_list import SelectList
 
 _LONGEST = 30
 _SETS = "GROUPING SETS, ROLLUP and CUBE are not supported: write one GROUP BY each and UNION ALL"
@@ -67,14 +67,14 @@ class Grouping:
     `below` are the rows that are grouped; `later` are columns that stand for subqueries and are there only afterwards.
     """
 
-    below: Node
+    below: LogicalNode
     names: Names
     later: KeysView[str]
     _types: Columns = field(init=False)
     _groups: dict[exp.Expr, str] = field(default_factory=dict)
     _computed: dict[exp.Expr, str] = field(default_factory=dict)
-    _calls: dict[AggregateCall, str] = field(default_factory=dict)
-    _built: dict[str, Call] = field(default_factory=dict)
+    _calls: dict[ParsedCall, str] = field(default_factory=dict)
+    _built: dict[str, LogicalCall] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._types = by_name(columns(self.below))
@@ -125,7 +125,7 @@ class Grouping:
 
         return node.transform(rewritten)
 
-    def aggregate(self, *, is_global: bool, at: exp.Expr, split: exp.Expr | None) -> Aggregate:
+    def aggregate(self, *, is_global: bool, at: exp.Expr, split: exp.Expr | None) -> LogicalAggregate:
         """The rows in groups. Raises Refusal."""
         if not any(call.distinct for call in self._built.values()):
             no_split(split)
@@ -134,8 +134,13 @@ class Grouping:
             inputs += [*call.arguments, *([call.filter] if call.filter is not None else [])]
         by_column = {name: node for node, name in self._computed.items()}
         outputs = {name: by_column.get(name, resolved(name)) for name in dict.fromkeys(inputs)}
-        return Aggregate(
-            Side(Project(self.below, outputs)), self.group, dict(self._built), is_global, at, split is not None
+        return LogicalAggregate(
+            LogicalInput(LogicalProject(self.below, outputs)),
+            self.group,
+            dict(self._built),
+            is_global,
+            at,
+            split is not None,
         )
 
     def _call(self, node: exp.Expr, name: str) -> str:
@@ -156,7 +161,7 @@ class Grouping:
                 if asked.distinct and not type_.orderable:
                     raise Refusal(f"a {type_.sql} cannot be counted by DISTINCT: use fields of it, or a key", node)
             column = self.names.claim(name) if name else self.names.fresh(stem(node))
-            self._built[column] = Call(
+            self._built[column] = LogicalCall(
                 function=asked.function,
                 arguments=tuple(self._column(argument.unnest()) for argument in asked.arguments),
                 type=aggregate_type(asked.function, types[0] if types else None, node),

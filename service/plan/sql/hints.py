@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from service.job import duration
-from service.plan.errors import Refusal
-from service.plan.logical import TtlHint
+from rowkind.service.job import duration
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import TtlHint
 
 _KNOWN = "STATE_TTL('alias' = '7d') and SPLIT_DISTINCT are"
 

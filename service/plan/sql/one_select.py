@@ -17,19 +17,26 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from service.plan.columns import columns
-from service.plan.errors import Refusal
-from service.plan.logical import Filter, Project, conjuncts, substitute
-from service.plan.scalar.scalars import resolved
-from service.plan.sql.context import Context, Names, Queries, Selected
-from service.plan.sql.from_clause import from_clause
-from service.plan.sql.grouping import Grouping, calls, group_expressions
-from service.plan.sql.hints import no_split
-from service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
-from service.plan.sql.subqueries import Values, equal_links, where
-from service.plan.sql.top_rows import TopRows, keep_top, top_of_result, top_rows
-from service.plan.sql.unions import without_duplicates
-from service.plan.sql.windows import check_windows, named_windows, no_windows, number_rows, replaced, with_windows
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalFilter, LogicalProject, conjuncts, substitute
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
+from rowkind.service.plan.sql.from_clause import from_clause
+from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
+from rowkind.service.plan.sql.hints import no_split
+from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
+from rowkind.service.plan.sql.subqueries import ScalarSubqueries, equal_links, where
+from rowkind.service.plan.sql.top_rows import TopRows, keep_top, top_of_result, top_rows
+from rowkind.service.plan.sql.unions import without_duplicates
+from rowkind.service.plan.sql.windows import (
+    check_windows,
+    named_windows,
+    no_windows,
+    number_rows,
+    replaced,
+    with_windows,
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class OneSelect:
         if (condition := tree.args.get("where")) is not None:
             self._node, self._links = where(condition.this, self._node, self._scope, context, queries)
         self._windows = named_windows(tree)
-        self._values = Values(queries, context, self._scope)
+        self._values = ScalarSubqueries(queries, context, self._scope)
 
     def built(self) -> Selected:
         """The rows and columns. Raises Refusal."""
@@ -89,7 +96,7 @@ class OneSelect:
         if clauses.having is not None:
             self._having_of_one_row(counts)
             counts = None
-            self._node = Filter(self._node, conjuncts(clauses.having))
+            self._node = LogicalFilter(self._node, conjuncts(clauses.having))
         clauses = self._numbered(clauses)
         if distinct is not None:
             return self._distinct(clauses.items, limited=top is not None)
@@ -186,14 +193,14 @@ class OneSelect:
         self._node, numbers = number_rows(self._node, {**named, "": others}, self._names)
         clauses = clauses.changed(lambda node, _: replaced(node, numbers)) if numbers else clauses
         if clauses.qualify is not None:
-            self._node = Filter(self._node, conjuncts(clauses.qualify))
+            self._node = LogicalFilter(self._node, conjuncts(clauses.qualify))
         return clauses
 
     def _distinct(self, items: SelectList, *, limited: bool) -> Selected:
         self._no_links("DISTINCT")
         no_split(self._split)
         names: Mapping[str, str] = {item.name: self._names.claim(item.name) for item in items.items}
-        project = Project(self._node, {names[item.name]: item.expression for item in items.items})
+        project = LogicalProject(self._node, {names[item.name]: item.expression for item in items.items})
         node = without_duplicates(project, self._tree)
         found = Selected(node, {name: resolved(own, like=self._tree) for name, own in names.items()})
         return top_of_result(found, self._tree, self._names) if limited else found

@@ -9,8 +9,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
 
-from service.plan.errors import PlanError, Refusal, Span, mark
-from service.plan.sql.dialect import RowkindSql
+from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, mark
+from rowkind.service.plan.sql.dialect import RowkindSql
 
 _SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
 
@@ -96,5 +96,5 @@ def _syntax(error: ParseError, sql: str, origin: str) -> str:
     # sqlglot counts to the last character of the word that it stumbled over.
     begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
     last = min(begin + column - 1, max(len(sql) - 1, 0))
-    span = Span(origin, max(last - len(highlight) + 1, begin), last)
+    span = SqlSpan(origin, max(last - len(highlight) + 1, begin), last)
     return f"this is not SQL: {message[:1].lower() + message[1:]}, {span.show(sql)}"

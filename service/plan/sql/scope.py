@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.scalar.fields import field_of, with_fields
-from service.plan.scalar.scalars import resolved
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.fields import field_of, with_fields
+from rowkind.service.plan.scalar.scalars import resolved
 
 
 @dataclass(frozen=True)

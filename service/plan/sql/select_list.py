@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.sql.aggregates import is_aggregate
-from service.plan.sql.scope import Handler, Scope, near
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.sql.aggregates import is_aggregate
+from rowkind.service.plan.sql.scope import Handler, Scope, near
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -18,15 +18,24 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from service.plan.columns import by_name, columns, kept
-from service.plan.errors import Refusal
-from service.plan.logical import Filter, Join, Node, Project, Side, conjuncts, reads, substitute
-from service.plan.scalar.scalars import compile_scalar, resolved
-from service.plan.sql.context import Context, Queries, Selected, check_reach
-from service.plan.sql.grouping import no_aggregates
-from service.plan.sql.scope import Scope
-from service.plan.sql.windows import no_windows
-from service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.columns import by_name, columns, kept
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    conjuncts,
+    reads,
+    substitute,
+)
+from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.sql.context import Context, Queries, Selected, check_reach
+from rowkind.service.plan.sql.grouping import no_aggregates
+from rowkind.service.plan.sql.scope import Scope
+from rowkind.service.plan.sql.windows import no_windows
+from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _TOP = (
     "{0} is supported in WHERE where AND holds it together with the rest: for OR or an expression, LEFT JOIN "
@@ -39,7 +48,7 @@ _MORE = (
 
 
 @dataclass
-class Values:
+class ScalarSubqueries:
     """The subqueries in the expressions of one clause, each of which stands for a single value.
 
     While expressions are resolved, a column holds the place of each; `join` brings the columns about.
@@ -66,7 +75,7 @@ class Values:
         self.found[name] = (path, node)
         return resolved(name, like=node)
 
-    def join(self, node: Node) -> tuple[Node, dict[str, exp.Expr]]:
+    def join(self, node: LogicalNode) -> tuple[LogicalNode, dict[str, exp.Expr]]:
         """The rows with the values beside them, and what stands for each place."""
         meanings: dict[str, exp.Expr] = {}
         for name, (path, tree) in self.found.items():
@@ -81,20 +90,22 @@ class Values:
             else:
                 if not (inner.single or _found_by_key(inner)):
                     raise Refusal(_MORE, tree)
-                right = Project(inner.input, {each: resolved(each) for each in columns(inner.input)} | {name: output})
+                right = LogicalProject(
+                    inner.input, {each: resolved(each) for each in columns(inner.input)} | {name: output}
+                )
                 meanings[name] = resolved(name, like=tree)
             check_reach(inner.links, {*columns(node), *columns(right)})
-            node = Join("left", Side(node), Side(right), inner.links, tree)
+            node = LogicalJoin("left", LogicalInput(node), LogicalInput(right), inner.links, tree)
         return node, meanings
 
 
 def where(
-    condition: exp.Expr, node: Node, scope: Scope, context: Context, queries: Queries
-) -> tuple[Node, tuple[exp.Expr, ...]]:
+    condition: exp.Expr, node: LogicalNode, scope: Scope, context: Context, queries: Queries
+) -> tuple[LogicalNode, tuple[exp.Expr, ...]]:
     """The rows that fulfil WHERE, and the conditions that read columns of the query around it. Raises Refusal."""
     no_windows(condition, "WHERE")
     no_aggregates(condition, "WHERE")
-    values = Values(queries, context, scope)
+    values = ScalarSubqueries(queries, context, scope)
     plain: list[exp.Expr] = []
     tests: list[exp.Expr] = []
     for each in conjuncts(condition):
@@ -116,8 +127,8 @@ def where(
     return _filtered(node, late), links
 
 
-def _filtered(node: Node, conditions: list[exp.Expr]) -> Node:
-    return Filter(node, tuple(conditions)) if conditions else node
+def _filtered(node: LogicalNode, conditions: list[exp.Expr]) -> LogicalNode:
+    return LogicalFilter(node, tuple(conditions)) if conditions else node
 
 
 def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
@@ -130,7 +141,7 @@ def _predicate(node: exp.Expr) -> tuple[exp.Expr, bool] | None:
     return None
 
 
-def _tested(condition: exp.Expr, node: Node, scope: Scope, context: Context, queries: Queries) -> Node:
+def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Context, queries: Queries) -> LogicalNode:
     """The rows for which EXISTS or IN is true."""
     found = _predicate(condition)
     assert found is not None, "the caller has found the predicate"
@@ -145,11 +156,13 @@ def _tested(condition: exp.Expr, node: Node, scope: Scope, context: Context, que
         )
     if not compares:
         check_reach(inner.links, {*columns(node), *columns(inner.input)})
-        return Join("anti" if negated else "semi", Side(node), Side(inner.input), inner.links, test)
+        return LogicalJoin(
+            "anti" if negated else "semi", LogicalInput(node), LogicalInput(inner.input), inner.links, test
+        )
     written = test.this.expressions if isinstance(test.this, exp.Tuple) else [test.this]
     if len(written) != len(inner.outputs):
         raise Refusal(f"IN compares {len(written)} with {len(inner.outputs)} columns: both need the same number", test)
-    values = Values(queries, context, scope)
+    values = ScalarSubqueries(queries, context, scope)
     resolved_ = [scope.resolve(each, subquery=values.place) for each in written]
     node, meanings = values.join(node)
     mine = [substitute(each, meanings) for each in resolved_]
@@ -157,16 +170,16 @@ def _tested(condition: exp.Expr, node: Node, scope: Scope, context: Context, que
     return _not_in(mine, inner, node, path, test) if negated else _in(mine, inner, node, test)
 
 
-def _in(mine: list[exp.Expr], inner: Selected, node: Node, at: exp.Expr) -> Join:
+def _in(mine: list[exp.Expr], inner: Selected, node: LogicalNode, at: exp.Expr) -> LogicalJoin:
     equal = [exp.EQ(this=a, expression=b) for a, b in zip(mine, inner.outputs.values(), strict=True)]
-    return Join("semi", Side(node), Side(inner.input), (*inner.links, *equal), at)
+    return LogicalJoin("semi", LogicalInput(node), LogicalInput(inner.input), (*inner.links, *equal), at)
 
 
-def _not_in(mine: list[exp.Expr], inner: Selected, node: Node, path: str, at: exp.Expr) -> Join:
+def _not_in(mine: list[exp.Expr], inner: Selected, node: LogicalNode, path: str, at: exp.Expr) -> LogicalJoin:
     pairs = list(zip(mine, inner.outputs.values(), strict=True))
     equal = [exp.EQ(this=a, expression=b) for a, b in pairs]
     if all(_never_null(a, node) and _never_null(b, inner.input) for a, b in pairs):
-        return Join("anti", Side(node), Side(inner.input), (*inner.links, *equal), at)
+        return LogicalJoin("anti", LogicalInput(node), LogicalInput(inner.input), (*inner.links, *equal), at)
     if len(pairs) > 1:
         raise Refusal(
             "NOT IN with more than one column that may be NULL is not supported: write NOT EXISTS (SELECT … WHERE "
@@ -176,20 +189,20 @@ def _not_in(mine: list[exp.Expr], inner: Selected, node: Node, path: str, at: ex
     if inner.links:
         false = exp.Is(this=exp.Paren(this=equal[0]), expression=exp.Boolean(this=False))
         maybe = exp.Not(this=exp.Paren(this=false))
-        return Join("anti", Side(node), Side(inner.input), (*inner.links, maybe), at)
+        return LogicalJoin("anti", LogicalInput(node), LogicalInput(inner.input), (*inner.links, maybe), at)
     # Both sides as columns that are there, so that the one key reads them and nothing else.
     ((own, output),) = pairs
-    right = Project(inner.input, {f"{path}value": output})
+    right = LogicalProject(inner.input, {f"{path}value": output})
     if not reads(own):
-        node = Project(node, {each: resolved(each) for each in columns(node)} | {f"{path}constant": own})
+        node = LogicalProject(node, {each: resolved(each) for each in columns(node)} | {f"{path}constant": own})
         own = resolved(f"{path}constant", like=own)
     key = exp.EQ(this=own, expression=resolved(f"{path}value", like=output))
-    return Join("not in", Side(node), Side(right), (key,), at)
+    return LogicalJoin("not in", LogicalInput(node), LogicalInput(right), (key,), at)
 
 
-def _never_null(node: exp.Expr, below: Node) -> bool:
+def _never_null(node: exp.Expr, below: LogicalNode) -> bool:
     """Whether an expression is never NULL in rows of `below`: by its type, or because a filter removes such rows."""
-    return not compile_scalar(node, by_name(kept(Side(below)))).type.nullable
+    return not compile_scalar(node, by_name(kept(LogicalInput(below)))).type.nullable
 
 
 def _of_empty(output: exp.Expr, counts: frozenset[str]) -> exp.Expr:
@@ -206,7 +219,7 @@ def _found_by_key(inner: Selected) -> bool:
     fixed: set[str] = set()
     conditions = list(inner.links)
     node = inner.input
-    while isinstance(node, Filter):
+    while isinstance(node, LogicalFilter):
         conditions += node.conjuncts
         node = node.input
     for each in conditions:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from service.plan.errors import Refusal
-from service.plan.logical import Filter, Node, Window
-from service.plan.scalar.scalars import resolved
-from service.plan.sql.context import Names, Selected
-from service.plan.sql.scope import Scope, near
-from service.plan.sql.select_list import Item, SelectList
-from service.plan.sql.windows import Terms, no_windows
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalWindow
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.sql.context import Names, Selected
+from rowkind.service.plan.sql.scope import Scope, near
+from rowkind.service.plan.sql.select_list import Item, SelectList
+from rowkind.service.plan.sql.windows import Terms, no_windows
 
 _NO_ORDER = "ORDER BY has no meaning for a result that keeps changing: leave it out and sort where the result is read"
 _NO_LIMIT = (
@@ -55,7 +55,7 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
     return TopRows(order, skipped + 1, skipped + kept, order)
 
 
-def keep_top(node: Node, top: TopRows, order: exp.Order, names: Names) -> Node:
+def keep_top(node: LogicalNode, top: TopRows, order: exp.Order, names: Names) -> LogicalNode:
     """The rows that stay; `order` is over the node's columns."""
     terms = Terms(node, names)
     orders = terms.orders(order)
@@ -64,7 +64,7 @@ def keep_top(node: Node, top: TopRows, order: exp.Order, names: Names) -> Node:
     conditions: list[exp.Expr] = [exp.LTE(this=column, expression=exp.Literal.number(top.last))]
     if top.first > 1:
         conditions.insert(0, exp.GTE(this=column.copy(), expression=exp.Literal.number(top.first)))
-    return Filter(Window(terms.node, "row_number", (), orders, number, top.at), tuple(conditions))
+    return LogicalFilter(LogicalWindow(terms.node, "row_number", (), orders, number, top.at), tuple(conditions))
 
 
 def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:

@@ -10,15 +10,22 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.columns import columns
-from service.plan.errors import Refusal
-from service.plan.logical import Aggregate, Join, Node, Project, Side, Union
-from service.plan.physical import JoinKind
-from service.plan.scalar.scalars import resolved
-from service.plan.scalar.types import common
-from service.plan.sql.context import Context, Queries, Selected
-from service.plan.sql.parse import query
+from rowkind.avro.schema import Type
+from rowkind.service.physical import PhysicalJoinKind
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    LogicalUnion,
+)
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.types import common
+from rowkind.service.plan.sql.context import Context, Queries, Selected
+from rowkind.service.plan.sql.parse import query
 
 
 def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) -> Selected:
@@ -28,7 +35,7 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
         parts = [part for each in (tree.this, tree.expression) for part in _flat(each, distinct=distinct)]
         branches = _branches(parts, context, queries)
         names = {name: f"{context.path}{name}" for name in branches[0].outputs}
-        node: Node = Union(tuple(_same(branches, list(names.values()), parts)), tree)
+        node: LogicalNode = LogicalUnion(tuple(_same(branches, list(names.values()), parts)), tree)
         if distinct:
             node = without_duplicates(node, tree)
         return _selected(node, names)
@@ -43,28 +50,28 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
     names = {name: f"{context.path}{name}" for name in branches[0].outputs}
     left, right = _same(branches, list(names.values()), parts)
     path = queries.invent(context.path, word.lower())
-    right = Project(
+    right = LogicalProject(
         right.input,
         {f"{path}{name}": right.outputs[own] for name, own in names.items()},
     )
     condition = tuple(
         exp.NullSafeEQ(this=resolved(own), expression=resolved(f"{path}{name}")) for name, own in names.items()
     )
-    kind: JoinKind = "semi" if isinstance(tree, exp.Intersect) else "anti"
-    node = Join(kind, Side(without_duplicates(left, tree)), Side(right), condition, tree)
+    kind: PhysicalJoinKind = "semi" if isinstance(tree, exp.Intersect) else "anti"
+    node = LogicalJoin(kind, LogicalInput(without_duplicates(left, tree)), LogicalInput(right), condition, tree)
     return _selected(node, names)
 
 
-def without_duplicates(node: Node, at: exp.Expr) -> Aggregate:
+def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
     """Each row of a node once. Raises Refusal for columns that cannot be compared."""
     for name, type_ in columns(node).items():
         if not type_.orderable:
             spelled = name.rpartition(".")[2]
             raise Refusal(f"{spelled} is a {type_.sql}, which cannot be compared: select fields of it, or a key", at)
-    return Aggregate(Side(node), tuple(columns(node)), {}, False, at)
+    return LogicalAggregate(LogicalInput(node), tuple(columns(node)), {}, False, at)
 
 
-def _selected(node: Node, names: dict[str, str]) -> Selected:
+def _selected(node: LogicalNode, names: dict[str, str]) -> Selected:
     return Selected(node, {name: resolved(own) for name, own in names.items()})
 
 
@@ -92,9 +99,9 @@ def _branches(parts: list[exp.Expr], context: Context, queries: Queries) -> list
     return found
 
 
-def _same(branches: list[Selected], names: list[str], parts: list[exp.Expr]) -> list[Project]:
+def _same(branches: list[Selected], names: list[str], parts: list[exp.Expr]) -> list[LogicalProject]:
     """Each query with the columns `names`, all of the same types."""
-    projects = [Project(each.input, dict(zip(names, each.outputs.values(), strict=True))) for each in branches]
+    projects = [LogicalProject(each.input, dict(zip(names, each.outputs.values(), strict=True))) for each in branches]
     types = [columns(project) for project in projects]
     for name in names:
         united = types[0][name]
@@ -105,7 +112,7 @@ def _same(branches: list[Selected], names: list[str], parts: list[exp.Expr]) -> 
                 output = projects[number].outputs[name]
                 cast = exp.Cast(this=output.copy(), to=exp.DataType.build(united.required.sql, dialect="spark"))
                 outputs = {**projects[number].outputs, name: cast}
-                projects[number] = Project(projects[number].input, outputs)
+                projects[number] = LogicalProject(projects[number].input, outputs)
     return projects
 
 

@@ -11,15 +11,15 @@ from typing import cast
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.columns import by_name, columns
-from service.plan.errors import Refusal, word
-from service.plan.logical import Node, Order, Project, Window
-from service.plan.physical import RankFunction
-from service.plan.scalar.scalars import compile_scalar, resolved
-from service.plan.sql.aggregates import AGGREGATES
-from service.plan.sql.context import Names
-from service.plan.sql.grouping import stem
+from rowkind.avro.schema import Type
+from rowkind.service.physical import RankFunction
+from rowkind.service.plan.columns import by_name, columns
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.logical import LogicalNode, LogicalProject, LogicalWindow, OrderColumn
+from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.sql.aggregates import AGGREGATES
+from rowkind.service.plan.sql.context import Names
+from rowkind.service.plan.sql.grouping import stem
 
 _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.RowNumber: "row_number",
@@ -124,8 +124,8 @@ def _advice(function: exp.Func, name: str) -> str:
 
 
 def number_rows(
-    node: Node, expressions: Mapping[str, exp.Expr], names: Names
-) -> tuple[Node, dict[exp.Expr, exp.Column]]:
+    node: LogicalNode, expressions: Mapping[str, exp.Expr], names: Names
+) -> tuple[LogicalNode, dict[exp.Expr, exp.Column]]:
     """The rows with the number of each window in `expressions`, and the column of each window.
 
     Expressions are over the node's columns, by what they are called or "" for those that are no column of the result.
@@ -152,7 +152,7 @@ def number_rows(
         function = _FUNCTIONS[type(call.this)]
         own = found[call]
         number = names.claim(own) if own else names.fresh(function)
-        node = Window(node, function, partition, order, number, call)
+        node = LogicalWindow(node, function, partition, order, number, call)
         numbers[call] = resolved(number, like=call)
     return node, numbers
 
@@ -165,27 +165,27 @@ def replaced(node: exp.Expr, numbers: Mapping[exp.Expr, exp.Column]) -> exp.Expr
 class Terms:
     """Expressions of partitions and orders as columns; `node` are the rows that have them all."""
 
-    def __init__(self, node: Node, names: Names) -> None:
+    def __init__(self, node: LogicalNode, names: Names) -> None:
         self._below = node
         self._names = names
         self._types = columns(node)
         self._computed: dict[exp.Expr, str] = {}
 
     @property
-    def node(self) -> Node:
+    def node(self) -> LogicalNode:
         """The rows below, with what had to be computed."""
         if not self._computed:
             return self._below
         computed = {name: node for node, name in self._computed.items()}
-        return Project(self._below, {name: resolved(name) for name in self._types} | computed)
+        return LogicalProject(self._below, {name: resolved(name) for name in self._types} | computed)
 
     def columns(self, nodes: Sequence[exp.Expr], clause: str) -> tuple[str, ...]:
         """The columns that hold expressions. Raises Refusal."""
         return tuple(dict.fromkeys(self._column(node, clause) for node in nodes))
 
-    def orders(self, order: exp.Order) -> tuple[Order, ...]:
+    def orders(self, order: exp.Order) -> tuple[OrderColumn, ...]:
         """What ORDER BY says. Raises Refusal."""
-        found: dict[str | None, Order] = {}
+        found: dict[str | None, OrderColumn] = {}
         for each in order.expressions:
             ordered = cast("exp.Ordered", each)
             node = ordered.this.unnest()
@@ -195,12 +195,12 @@ class Terms:
             if is_arrival(node):
                 if node.expressions:
                     raise Refusal("PROCTIME() takes nothing in its parentheses", node)
-                found.setdefault(None, Order(None, descending, first))
+                found.setdefault(None, OrderColumn(None, descending, first))
                 continue
             if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
                 raise Refusal("this is the same for every row: order by a column, or by PROCTIME()", ordered)
             column = self._column(node, "ORDER BY")
-            found.setdefault(column, Order(column, descending, first))
+            found.setdefault(column, OrderColumn(column, descending, first))
         return tuple(found.values())
 
     def _column(self, node: exp.Expr, clause: str) -> str:

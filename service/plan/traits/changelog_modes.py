@@ -1,45 +1,57 @@
-"""Changelog modes: what kinds of changes each node puts out.
+"""Changelog modes: what kinds of changes each node emits.
 
 append {+I}, retract {+I, -U, +U, -D}, or upsert {+I, +U, -D} on a key, which only a table can bring: what an operator
-puts out is exact, and a sink drops the old rows that it has no use for.
+emits is exact, and a sink drops the old rows that it has no use for.
 """
 
 from __future__ import annotations
 
-from service.plan.logical import Aggregate, Filter, Join, Node, Normalize, Project, Rank, Scan, Union, Window, walk
-from service.plan.physical import ChangelogMode
+from rowkind.service.physical import ChangelogMode
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
+    walk,
+)
 
 
-def produced(node: Node) -> ChangelogMode:
-    """What a node puts out."""
+def produced(node: LogicalNode) -> ChangelogMode:
+    """What a node emits."""
     match node:
-        case Scan():
+        case LogicalScan():
             return node.source.mode
-        case Filter() | Project() | Window():
+        case LogicalFilter() | LogicalProject() | LogicalWindow():
             return produced(node.input)
-        case Join():
+        case LogicalJoin():
             only_added = node.kind in ("inner", "semi")
             return (
                 "append" if only_added and all(produced(side.input) == "append" for side in node.sides) else "retract"
             )
-        case Aggregate():
+        case LogicalAggregate():
             only_added = not node.calls and not node.is_global
             return "append" if only_added and produced(node.input.input) == "append" else "retract"
-        case Rank():
+        case LogicalRank():
             return "append" if _keeps_first(node) and produced(node.input.input) == "append" else "retract"
-        case Normalize():
+        case LogicalNormalize():
             return "retract"
-        case Union():
+        case LogicalUnion():
             return "append" if all(produced(each) == "append" for each in node.inputs) else "retract"
 
 
-def _keeps_first(node: Rank) -> bool:
+def _keeps_first(node: LogicalRank) -> bool:
     """Whether a row that is out can never be replaced by a later one: the first ones by arrival."""
     arrival = bool(node.order) and node.order[0].column is None and not node.order[0].descending
     return node.function == "row_number" and arrival
 
 
-def updating(node: Node) -> Node | None:
+def updating(node: LogicalNode) -> LogicalNode | None:
     """The lowest node that makes the result update or delete rows, None where nothing does."""
     for each in walk(node):
         if produced(each) != "append":
@@ -47,8 +59,8 @@ def updating(node: Node) -> Node | None:
     return None
 
 
-def base(node: Node) -> Node:
+def base(node: LogicalNode) -> LogicalNode:
     """The scan or the operator below filters and projections."""
-    while isinstance(node, Filter | Project):
+    while isinstance(node, LogicalFilter | LogicalProject):
         node = node.input
     return node

@@ -28,60 +28,60 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.columns import columns, kept
-from service.plan.logical import (
-    Aggregate,
-    Filter,
-    Join,
-    Node,
-    Normalize,
-    Project,
-    Rank,
-    Scan,
-    Side,
-    Union,
-    Window,
+from rowkind.avro.schema import Type
+from rowkind.service.plan.columns import columns, kept
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
     reads,
 )
-from service.plan.scalar import types
-from service.plan.traits.unique_keys import key_columns
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.traits.unique_keys import key_columns
 
 
-def fixed_columns(node: Node, key: AbstractSet[str]) -> frozenset[str]:
+def fixed_columns(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
     """The columns that agree, as SQL compares them, in all rows of all times that agree in `key`; those of it too."""
     return frozenset(key) | _fixed(node, key)
 
 
-def read_bare(node: Project, names: AbstractSet[str]) -> frozenset[str]:
+def read_bare(node: LogicalProject, names: AbstractSet[str]) -> frozenset[str]:
     """The columns of the input that some outputs of a projection hand on as they are."""
     outputs = (node.outputs[name].unnest() for name in names & node.outputs.keys())
     return frozenset(output.name for output in outputs if isinstance(output, exp.Column))
 
 
-def _fixed(node: Node, key: AbstractSet[str]) -> frozenset[str]:
+def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
     match node:
-        case Scan():
+        case LogicalScan():
             primary = frozenset(map(node.name, node.source.primary_key))
             never_changes = node.source.mode == "append" and primary and primary <= key
             return frozenset(columns(node)) if never_changes else frozenset()
-        case Filter() | Window():
+        case LogicalFilter() | LogicalWindow():
             return fixed_columns(node.input, key)
-        case Project():
+        case LogicalProject():
             known, below = fixed_columns(node.input, read_bare(node, key)), columns(node.input)
             return frozenset(name for name, output in node.outputs.items() if _follows(output, known, below))
-        case Join():
+        case LogicalJoin():
             return fixed_columns(node.left.input, key) if node.filters_left else _joined(node, key)
-        case Aggregate():
+        case LogicalAggregate():
             group = frozenset(node.group)
             return fixed_columns(node.input.input, key & group) & group
-        case Rank() | Normalize():
+        case LogicalRank() | LogicalNormalize():
             return fixed_columns(node.input.input, key)
-        case Union():
+        case LogicalUnion():
             return frozenset()
 
 
-def _joined(join: Join, key: AbstractSet[str]) -> frozenset[str]:
+def _joined(join: LogicalJoin, key: AbstractSet[str]) -> frozenset[str]:
     """What both sides fix, each asked again only where the other one has made more of its columns known."""
     known = frozenset(key)
     asked: dict[int, frozenset[str]] = {}
@@ -97,14 +97,14 @@ def _joined(join: Join, key: AbstractSet[str]) -> frozenset[str]:
         known |= more
 
 
-def _of_side(side: Side, key: frozenset[str], *, padded: bool) -> frozenset[str]:
+def _of_side(side: LogicalInput, key: frozenset[str], *, padded: bool) -> frozenset[str]:
     # A pad is NULL in all columns, and so in one that no row of this side is NULL in.
     types_ = kept(side)
     tells = not padded or any(not types_[name].nullable for name in key)
     return fixed_columns(side.input, key) if tells else frozenset()
 
 
-def _equal(join: Join, known: AbstractSet[str]) -> frozenset[str]:
+def _equal(join: LogicalJoin, known: AbstractSet[str]) -> frozenset[str]:
     """The columns whose value is that of the join's key, which the other side has fixed."""
     found: frozenset[str] = frozenset()
     for key in join.keys:

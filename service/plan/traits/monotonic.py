@@ -13,8 +13,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from service.plan.logical import Aggregate, Node, Order, Project
-from service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalProject, OrderColumn
+from rowkind.service.plan.traits.changelog_modes import produced
 
 Direction = Literal["constant", "increasing", "decreasing"]
 
@@ -30,7 +30,7 @@ class Monotonic:
     directions: Mapping[str, Direction]
     from_null: frozenset[str]
 
-    def improves(self, order: Order) -> bool:
+    def improves(self, order: OrderColumn) -> bool:
         """Whether a row that is replaced never moves to the back by this column of an order."""
         direction = self.directions.get(order.column or "")
         if direction == "constant":
@@ -40,13 +40,13 @@ class Monotonic:
         return direction == ("increasing" if order.descending else "decreasing")
 
 
-def monotonic(node: Node) -> Monotonic | None:
+def monotonic(node: LogicalNode) -> Monotonic | None:
     """What is known of a node's rows, None where they may be deleted."""
     match node:
-        case Project():
+        case LogicalProject():
             below = monotonic(node.input)
             return _renamed(node, below) if below is not None else None
-        case Aggregate() if node.calls and produced(node.input.input) == "append":
+        case LogicalAggregate() if node.calls and produced(node.input.input) == "append":
             growing: dict[str, Direction] = dict.fromkeys(node.group, "constant")
             for name, call in node.calls.items():
                 if call.function in ("count", "max"):
@@ -58,7 +58,7 @@ def monotonic(node: Node) -> Monotonic | None:
     return None
 
 
-def _renamed(node: Project, below: Monotonic) -> Monotonic | None:
+def _renamed(node: LogicalProject, below: Monotonic) -> Monotonic | None:
     names: dict[str, str] = {}
     for name, output in node.outputs.items():
         if isinstance(bare := output.unnest(), exp.Column):

@@ -12,16 +12,28 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.columns import columns
-from service.plan.logical import Aggregate, Filter, Join, Node, Normalize, Project, Rank, Scan, Side, Union, Window
-from service.plan.scalar import types
-from service.plan.traits.fixed_columns import fixed_columns, read_bare
-from service.plan.traits.unique_keys import key_columns
+from rowkind.avro.schema import Type
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
+)
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.traits.fixed_columns import fixed_columns, read_bare
+from rowkind.service.plan.traits.unique_keys import key_columns
 
 
 @dataclass(frozen=True)
-class Part:
+class KeyPart:
     """One part of a key: the columns that hold its value, perhaps none any more, and the type that it is hashed as."""
 
     columns: frozenset[str]
@@ -38,33 +50,33 @@ class Part:
         return same or (family is not None and family != "decimal" and family == types.family(type_))
 
 
-def partitioning(node: Node) -> tuple[Part, ...] | None:
+def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
     """The parts of the key by which a node's rows are spread; none for a single shard. None where there is no key."""
     match node:
-        case Scan() | Union():
+        case LogicalScan() | LogicalUnion():
             return None
-        case Filter() | Window():
+        case LogicalFilter() | LogicalWindow():
             return partitioning(node.input)
-        case Project():
+        case LogicalProject():
             parts = partitioning(node.input)
             return None if parts is None else tuple(_renamed(part, node) for part in parts)
-        case Join():
-            return tuple(Part(_holders(node, number), key.type) for number, key in enumerate(node.keys))
-        case Aggregate():
+        case LogicalJoin():
+            return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
+        case LogicalAggregate():
             return _bare(node.input, node.group)
-        case Rank():
+        case LogicalRank():
             return _bare(node.input, node.partition)
-        case Normalize():
+        case LogicalNormalize():
             return _bare(node.input, normalize_key(node))
 
 
-def normalize_key(node: Normalize) -> tuple[str, ...]:
+def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
     """What a Normalize is partitioned by: the primary key, or as much of the row as can be part of a key."""
     below = columns(node.input.input)
     return node.key or tuple(name for name in node.input.carried if below[name].orderable)
 
 
-def already_partitioned(node: Node, key: Sequence[tuple[exp.Expr, Type]]) -> bool:
+def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]]) -> bool:
     """Whether rows with an equal key are all in the shard that the key's hash means."""
     parts = partitioning(node)
     if parts is None or len(parts) != len(key):
@@ -72,27 +84,27 @@ def already_partitioned(node: Node, key: Sequence[tuple[exp.Expr, Type]]) -> boo
     return all(part.decides(*wanted) for part, wanted in zip(parts, key, strict=True))
 
 
-def together(node: Node, key: AbstractSet[str]) -> bool:
+def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
     """Whether all rows that ever agree in the columns `key` are in one shard, whichever it is, for good.
 
     That is so if each part of what the last operator is partitioned by is in `key`, or fixed by it. A row with a key
     then never turns up in another shard, and one task sees all changes under the key in their order.
     """
     match node:
-        case Filter() | Window():
+        case LogicalFilter() | LogicalWindow():
             return together(node.input, key)
-        case Project():
+        case LogicalProject():
             return together(node.input, read_bare(node, key))
     parts, fixed = partitioning(node), fixed_columns(node, key)
     return parts is not None and all(part.columns & fixed for part in parts)
 
 
-def _bare(side: Side, names: Sequence[str]) -> tuple[Part, ...]:
+def _bare(side: LogicalInput, names: Sequence[str]) -> tuple[KeyPart, ...]:
     below = columns(side.input)
-    return tuple(Part(frozenset([name]), below[name]) for name in names)
+    return tuple(KeyPart(frozenset([name]), below[name]) for name in names)
 
 
-def _holders(join: Join, number: int) -> frozenset[str]:
+def _holders(join: LogicalJoin, number: int) -> frozenset[str]:
     """The columns that hold one part of a join's key in every row."""
     key = join.keys[number]
     found = set()
@@ -109,7 +121,7 @@ def _holders(join: Join, number: int) -> frozenset[str]:
     return frozenset(found)
 
 
-def _renamed(part: Part, project: Project) -> Part:
+def _renamed(part: KeyPart, project: LogicalProject) -> KeyPart:
     names = {
         name
         for name, output in project.outputs.items()

@@ -1,4 +1,4 @@
-"""Unique keys: which columns identify at most one live row of what a node puts out.
+"""Unique keys: which columns identify at most one live row of what a node emits.
 
 They decide how an operator keeps its input, by which key a sink may replace rows, and what explain shows. The rules:
 
@@ -21,52 +21,52 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from service.plan.columns import columns
-from service.plan.logical import (
-    Aggregate,
-    Filter,
-    Join,
-    Node,
-    Normalize,
-    Project,
-    Rank,
-    Scan,
-    Side,
-    Union,
-    Window,
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
     reads,
 )
-from service.plan.remembered import remembered
-from service.plan.scalar import types
+from rowkind.service.plan.memoized import memoized
+from rowkind.service.plan.scalar import types
 
 UniqueKey = frozenset[str]
 _MOST = 16
 
 
-@remembered
-def unique_keys(node: Node) -> frozenset[UniqueKey]:
+@memoized
+def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
     """The minimal unique keys that can be inferred."""
     match node:
-        case Scan():
+        case LogicalScan():
             return frozenset([frozenset(map(node.name, node.source.primary_key))] if node.source.primary_key else [])
-        case Filter() | Window():
+        case LogicalFilter() | LogicalWindow():
             return unique_keys(node.input)
-        case Project():
+        case LogicalProject():
             return _projected(node)
-        case Join():
+        case LogicalJoin():
             return unique_keys(node.left.input) if node.filters_left else _joined(node)
-        case Aggregate():
+        case LogicalAggregate():
             group = frozenset(node.group)
             return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
-        case Rank():
+        case LogicalRank():
             return _ranked(node)
-        case Normalize():
+        case LogicalNormalize():
             return unique_keys(node.input.input)
-        case Union():
+        case LogicalUnion():
             return frozenset()
 
 
-def in_order(keys: Iterable[UniqueKey], node: Node) -> tuple[tuple[str, ...], ...]:
+def in_order(keys: Iterable[UniqueKey], node: LogicalNode) -> tuple[tuple[str, ...], ...]:
     """Unique keys with their columns in the node's order, the shortest key first."""
     order = {name: number for number, name in enumerate(columns(node))}
     return tuple(
@@ -77,7 +77,7 @@ def in_order(keys: Iterable[UniqueKey], node: Node) -> tuple[tuple[str, ...], ..
     )
 
 
-def key_columns(join: Join, side: Side) -> UniqueKey:
+def key_columns(join: LogicalJoin, side: LogicalInput) -> UniqueKey:
     """The columns of one side that the join's key determines: those that stand in it bare.
 
     Not so a number that is compared as DOUBLE, which may be the same for two of them.
@@ -91,18 +91,18 @@ def key_columns(join: Join, side: Side) -> UniqueKey:
     )
 
 
-def matches_one(join: Join, side: Side) -> bool:
+def matches_one(join: LogicalJoin, side: LogicalInput) -> bool:
     """Whether a key of the join finds at most one row on this side."""
     return any(unique <= key_columns(join, side) for unique in unique_keys(side.input))
 
 
-def keeps_key(join: Join, side: Side) -> bool:
+def keeps_key(join: LogicalJoin, side: LogicalInput) -> bool:
     """Whether no update of a row, as known by its unique key, moves it to another key of the join."""
     unique = frozenset[str]().union(*unique_keys(side.input))
     return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)
 
 
-def _projected(node: Project) -> frozenset[UniqueKey]:
+def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
     names: dict[str, list[str]] = {}
     for name, output in node.outputs.items():
         bare = output.unnest()
@@ -117,7 +117,7 @@ def _projected(node: Project) -> frozenset[UniqueKey]:
     return _minimal(found)
 
 
-def _ranked(node: Rank) -> frozenset[UniqueKey]:
+def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     found = set(unique_keys(node.input.input))
     if node.function == "row_number":
         if node.first == node.last:
@@ -127,7 +127,7 @@ def _ranked(node: Rank) -> frozenset[UniqueKey]:
     return _minimal(found)
 
 
-def _joined(node: Join) -> frozenset[UniqueKey]:
+def _joined(node: LogicalJoin) -> frozenset[UniqueKey]:
     left, right = unique_keys(node.left.input), unique_keys(node.right.input)
     found: set[UniqueKey] = set()
     if matches_one(node, node.right) and not node.pads_right:
@@ -145,7 +145,7 @@ def _joined(node: Join) -> frozenset[UniqueKey]:
     return _minimal(found)
 
 
-def _with_equal_columns(node: Join, keys: set[UniqueKey]) -> set[UniqueKey]:
+def _with_equal_columns(node: LogicalJoin, keys: set[UniqueKey]) -> set[UniqueKey]:
     more: set[UniqueKey] = set(keys)
     for key in node.keys:
         # What another part of the key says of a column is no help where this one compares it as DOUBLE.

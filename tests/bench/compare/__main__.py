@@ -11,7 +11,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker
 from tests.bench.compare import page
 from tests.bench.compare.bench import Bench
 from tests.bench.compare.engine import Engine

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from avro.registry import FolderRegistry
-from avro.schema import Record
+from rowkind.avro.registry import FolderRegistry
+from rowkind.avro.schema import Record
 from tests.bench.compare.engine import Engine, Running, Setting
 from tests.bench.compare.measure import Span, span, watch
 from tests.bench.compare.queries import Query

@@ -20,7 +20,7 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-from service.dev.jars import Module, fetched, java, logging_jars, spark_jars
+from rowkind.service.dev.jars import Module, fetched, java, logging_jars, spark_jars
 from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Setting
 from tests.bench.compare.queries import Query
 from tests.bench.compare.workload import TABLES, create_topic

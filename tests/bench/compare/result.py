@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import sqlglot
 from confluent_kafka import Consumer, TopicPartition
 
-from avro.codec import read
-from avro.framing import split
-from avro.schema import Record
+from rowkind.avro.codec import read
+from rowkind.avro.framing import split
+from rowkind.avro.schema import Record
 from tests.bench.compare.queries import Query
 from tests.bench.compare.workload import Changes
 

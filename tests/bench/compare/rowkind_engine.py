@@ -58,7 +58,7 @@ class Rowkind:
         """Start the job, and end it with SIGTERM."""
         job = setting.folder / "job.yaml"
         job.write_text(job_file(setting))
-        command = [sys.executable, "-m", "service.cli", "run", str(job), "--port", "0"]
+        command = [sys.executable, "-m", "rowkind.service.cli", "run", str(job), "--port", "0"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
             yield RunningRowkind(process)

@@ -21,10 +21,10 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from avro.codec import encode
-from avro.framing import KEY_HEADER, frame
-from avro.registry import FolderRegistry
-from avro.schema import Record
+from rowkind.avro.codec import encode
+from rowkind.avro.framing import KEY_HEADER, frame
+from rowkind.avro.registry import FolderRegistry
+from rowkind.avro.schema import Record
 
 PARTITIONS = 4
 TABLES = {

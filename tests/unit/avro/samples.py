@@ -13,8 +13,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from avro.schema import Record
-from avro.type import Type
+from rowkind.avro.schema import Record
+from rowkind.avro.type import Type
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 SCALARS: list[Any] = [

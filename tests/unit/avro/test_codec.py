@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from avro import codec
-from avro.errors import EncodeError, SchemaError
-from avro.schema import Record
+from rowkind.avro import codec
+from rowkind.avro.errors import EncodeError, SchemaError
+from rowkind.avro.schema import Record
 from tests.unit.avro.samples import Samples, packed, rows_of, unpacked, without_logical
 
 SEEDS = range(60)

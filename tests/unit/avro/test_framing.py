@@ -8,7 +8,7 @@ import uuid
 import numpy as np
 import pyarrow as pa
 
-from avro.framing import frame, split
+from rowkind.avro.framing import frame, split
 
 GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")
 OTHER = uuid.UUID(int=0)

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from avro.errors import SchemaError
-from avro.order import comparable, join_bytes
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.order import comparable, join_bytes
 
 MOMENTS = [dt.datetime(1, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2024, 2, 29)]  # noqa: DTZ001 local times
 COLUMNS: dict[str, pa.Array] = {

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
 
-from avro.confluent_registry import ConfluentRegistry
-from avro.errors import (
+from rowkind.avro.confluent_registry import ConfluentRegistry
+from rowkind.avro.errors import (
     IncompatibleSchemaError,
     RegistryError,
     RegistryUnreachableError,
@@ -21,8 +21,8 @@ from avro.errors import (
     UnknownSchemaError,
     UnknownSubjectError,
 )
-from avro.registry import FolderRegistry, Registry, identify
-from avro.schema import Field, Record, Type
+from rowkind.avro.registry import FolderRegistry, Registry, identify
+from rowkind.avro.schema import Field, Record, Type
 
 ORDERS = Record.of({"order_id": "BIGINT NOT NULL", "amount": "DECIMAL(10,2)"}, name="Order")
 WIDER = Record.of({"order_id": "BIGINT NOT NULL", "amount": "DECIMAL(10,2)", "note": "STRING"}, name="Order")

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from avro import codec
-from avro.errors import ResolutionError
-from avro.resolve import resolve
-from avro.schema import Record
+from rowkind.avro import codec
+from rowkind.avro.errors import ResolutionError
+from rowkind.avro.resolve import resolve
+from rowkind.avro.schema import Record
 from tests.unit.avro.samples import Samples, packed, resolved, unpacked
 
 PROMOTIONS = {

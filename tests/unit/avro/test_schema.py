@@ -10,8 +10,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from avro.errors import SchemaError
-from avro.schema import Record, Type
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.schema import Record, Type
 from tests.unit.avro.samples import Samples
 
 NAMES = {

@@ -11,9 +11,9 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from avro.schema import Record, Type
-from operators.changes import Changes, RowKind, Rows, binary
-from service.plan.physical import Calc, Expression, Key, Order
+from rowkind.avro.schema import Record, Type
+from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
+from rowkind.service.physical import Calc, Expression, Key, SubKeyPart
 
 I, UB, UA, D, DEAD = RowKind  # noqa: E741 -- the kinds by their letters
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")
@@ -31,9 +31,9 @@ def columns(*names: str) -> tuple[Expression, ...]:
     return tuple(column(name) for name in names)
 
 
-def by(*names: str, **how: bool) -> tuple[Order, ...]:
+def by(*names: str, **how: bool) -> tuple[SubKeyPart, ...]:
     """Bare columns as a sub-key."""
-    return tuple(Order(column(name), **how) for name in names)
+    return tuple(SubKeyPart(column(name), **how) for name in names)
 
 
 def hand_on(**changes: Any) -> Calc:

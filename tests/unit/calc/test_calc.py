@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from avro import codec
-from avro.order import comparable
-from avro.schema import Record, Type
-from operators.changes import Rows, binary
-from operators.hashing import hash64
-from operators.partial_aggregate import add_up
-from service import calc
-from service.aggregation import spec_of
-from service.expressions import ExpressionError
-from service.plan.physical import AggregateCall, Aggregation, Calc, Expression, Key
+from rowkind.avro import codec
+from rowkind.avro.order import comparable
+from rowkind.avro.schema import Record, Type
+from rowkind.operators.columns.changes import Rows, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.partial_aggregate import add_up
+from rowkind.service.execute import calc
+from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.physical import AggregateCall, Aggregation, Calc, Expression, Key
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     DEAD,
@@ -110,11 +110,11 @@ def test_rows_with_a_null_key_are_spread_where_they_stay() -> None:
     rows = changes_of((I, {"id": 1}), (I, {"id": 2}), (I, {"id": 3, "customer": 1}))
 
     whole = calc.run(hand_on(key=BY_CUSTOMER), rows)
-    by_id = calc.run(hand_on(key=BY_CUSTOMER, sub=by("id")), rows)
+    by_id = calc.run(hand_on(key=BY_CUSTOMER, sub_key=by("id")), rows)
 
     assert [key is None for key in whole.key.to_pylist()] == [True, True, False]
     assert whole.hash.tolist()[:2] == hash64(whole.payload).tolist()[:2]
-    assert by_id.hash.tolist()[:2] == hash64(by_id.sub).tolist()[:2]
+    assert by_id.hash.tolist()[:2] == hash64(by_id.sub_key).tolist()[:2]
     assert whole.hash[2] == hash64(whole.key)[2] == by_id.hash[2]
 
 
@@ -177,7 +177,7 @@ def test_a_condition_is_true_only_where_sql_says_true(seed: int) -> None:
 
 def test_an_empty_batch_gives_an_empty_batch() -> None:
     """No rows in, no changes out, whatever the calc asks for."""
-    plan = hand_on(predicate=LARGE, key=BY_CUSTOMER, sub=by("id"), nets=True)
+    plan = hand_on(predicate=LARGE, key=BY_CUSTOMER, sub_key=by("id"), nets=True)
 
     assert len(calc.run(plan, Rows.empty())) == 0
     assert len(calc.run(plan, changes_of((I, {"id": 1})))) == 0
@@ -207,10 +207,10 @@ def test_a_sub_key_sorts_as_its_order_says() -> None:
     """Descending with NULLs last: the bytes of the sub-keys ascend from the greatest note to NULL."""
     rows = changes_of(*((I, {"id": i, "note": note}) for i, note in enumerate(["a", None, "", "b"])))
 
-    changes = calc.run(hand_on(key=BY_CUSTOMER, sub=by("note", descending=True, nulls_first=False)), rows)
+    changes = calc.run(hand_on(key=BY_CUSTOMER, sub_key=by("note", descending=True, nulls_first=False)), rows)
 
-    sub = changes.sub.to_pylist()
-    assert sorted(range(4), key=lambda i: sub[i]) == [3, 0, 2, 1]
+    sub_key = changes.sub_key.to_pylist()
+    assert sorted(range(4), key=lambda i: sub_key[i]) == [3, 0, 2, 1]
 
 
 def test_a_constant_key_is_the_key_of_every_row() -> None:

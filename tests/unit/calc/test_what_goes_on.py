@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from avro.schema import Record, Type
-from operators.changes import Rows
-from service import calc
-from service.plan.physical import Calc, Expression
+from rowkind.avro.schema import Record, Type
+from rowkind.operators.columns.changes import Rows
+from rowkind.service.execute import calc
+from rowkind.service.physical import Calc, Expression
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,
@@ -72,7 +72,7 @@ def test_an_update_that_changes_the_key_becomes_a_delete_and_an_insert() -> None
 
     assert kinds(calc.run(hand_on(key=BY_CUSTOMER), moved)) == [D, I]
     assert kinds(calc.run(hand_on(key=BY_CUSTOMER), nulled)) == [D, I]
-    assert kinds(calc.run(hand_on(key=BY_CUSTOMER, sub=by("id")), renamed)) == [D, I]
+    assert kinds(calc.run(hand_on(key=BY_CUSTOMER, sub_key=by("id")), renamed)) == [D, I]
 
 
 def test_a_lone_half_of_an_update_keeps_its_kind() -> None:
@@ -89,7 +89,7 @@ def test_in_an_upsert_stream_a_row_that_fails_the_filter_deletes_its_key() -> No
     """No change is swallowed: a failing row goes on as -D, and deletes always pass (FLINK-38579)."""
     rows = changes_of((I, {"id": 1, "amount": 3.0}), (UA, {"id": 1, "amount": 1.0}), (D, {"id": 1}))
 
-    changes = calc.run(hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub=by("id")), rows)
+    changes = calc.run(hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub_key=by("id")), rows)
 
     assert kinds(changes) == [I, D, D]
 
@@ -98,7 +98,7 @@ def test_a_bare_update_that_fails_the_filter_takes_its_predecessor_along() -> No
     """+U without -U replaces a row that may have passed: it goes on, and right behind it its own delete."""
     rows = changes_of((UA, {"id": 1, "amount": 1.0}), (I, {"id": 2, "amount": 1.0}), (UA, {"id": 3, "amount": 5.0}))
 
-    changes = calc.run(hand_on(predicate=LARGE, replaced_by=("id",), sub=by("id")), rows)
+    changes = calc.run(hand_on(predicate=LARGE, replaced_by=("id",), sub_key=by("id")), rows)
 
     changes = changes.take(np.argsort(changes.seq))
     assert kinds(changes) == [UA, D, UA]
@@ -114,7 +114,7 @@ def test_of_a_row_known_by_its_key_alone_nothing_else_is_computed() -> None:
         ("amount",),
         "7 unless 0",
     )
-    given = hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub=by("id"))
+    given = hand_on(predicate=LARGE, upsert=True, replaced_by=("id",), sub_key=by("id"))
     output = Record.of({"id": "BIGINT NOT NULL", "inverse": "BIGINT NOT NULL"})
     rows = changes_of((I, {"id": 1, "amount": 4.0}), (UA, {"id": 2, "amount": 0.0}), (D, {"id": 3}))
 
@@ -133,7 +133,7 @@ def test_equal_rows_of_opposite_sign_cancel(seed: int) -> None:
     rows = random_rows(rng, 60)
     kind = np.array([rng.choice([I, UB, UA, D]) for _ in rows], np.int8)
     output = ORDERS.select(["customer", "note"])
-    plan = Calc(ORDERS, output, columns("customer", "note"), BY_CUSTOMER, sub=by("note"), nets=True)
+    plan = Calc(ORDERS, output, columns("customer", "note"), BY_CUSTOMER, sub_key=by("note"), nets=True)
 
     changes = calc.run(plan, Rows(kind, np.array(rng.sample(range(1000), 60)), encoded(ORDERS, rows)))
 

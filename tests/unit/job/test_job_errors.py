@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.job.errors import JobError
-from service.job.load import load
+from rowkind.service.job.errors import JobError
+from rowkind.service.job.load import load
 
 GOOD = """
 job: shop

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from avro.schema import Type
-from service.job.columns import declared
-from service.job.duration import parse, show
-from service.job.errors import JobError
-from service.job.load import load
-from service.job.model import Job
-from service.plan.physical import Start
+from rowkind.avro.schema import Type
+from rowkind.service.job.columns import declared
+from rowkind.service.job.duration import parse, show
+from rowkind.service.job.errors import JobError
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+from rowkind.service.physical import Start
 
 HEAD = "job: shop\n"
 TAIL = """

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from service.kafka.offsets import Offset, Range, admit, divide, lag
+from rowkind.service.kafka.offsets import Offset, Range, admit, divide, lag
 
 
 def test_an_offset_survives_json_with_the_beginning_of_its_batch() -> None:

@@ -11,24 +11,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.accumulators import Call
-from operators.aggregate import Aggregate
-from operators.aggregate_spec import AggregateSpec
-from operators.changes import Changes, RowKind, binary
-from operators.hashing import hash64
-from operators.operator import Output
-from operators.partial_aggregate import PARTIAL, add_up, partial
-from operators.store import MemoryStore
+from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, RowKind, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.operator import Output
+from rowkind.operators.partial_aggregate import PARTIAL, add_up, partial
 
 BIGINT, DOUBLE = pa.int64(), pa.float64()
-COUNT = Call("count", BIGINT)
+COUNT = AccumulatorCall("count", BIGINT)
 Row = tuple[Any, Any]
 
 
 class Running:
     """Calls over rows (key, value), whose payloads are positions in a list; batch after batch."""
 
-    def __init__(self, *calls: Call, retracts: bool = True, is_global: bool = False, ttl_ms: int | None = None) -> None:
+    def __init__(
+        self, *calls: AccumulatorCall, retracts: bool = True, is_global: bool = False, ttl_ms: int | None = None
+    ) -> None:
         self.rows: list[Row] = []
         self.results: list[tuple[Any, ...]] = []
         self.type = next((call.argument_type for call in calls if call.argument_type is not None), BIGINT)
@@ -59,11 +61,11 @@ class Running:
         )
 
     def batch(self, *steps: tuple[str, Any, Any], now: int = 0) -> list[tuple[Any, ...]]:
-        """What a batch of changes puts out: symbol, key and results, sorted."""
+        """What a batch of changes emits: symbol, key and results, sorted."""
         return self.process(self.changes(*steps), now)
 
     def process(self, changes: Changes, now: int = 0) -> list[tuple[Any, ...]]:
-        """What these changes put out: symbol, key and results, sorted."""
+        """What these changes emit: symbol, key and results, sorted."""
         self.output = self.aggregate.process(changes, self.stores, now)
         rows = self.output.rows
         symbols = ["+" if kind == RowKind.INSERT else "-" for kind in rows.kind]
@@ -100,7 +102,7 @@ class Running:
 
 
 def test_a_group_comes_with_its_first_row_changes_with_its_rows_and_goes_with_its_last() -> None:
-    """Nothing is put out for the groups between."""
+    """Nothing is emitted for the groups between."""
     count = Running(COUNT)
     assert count.batch(("+", "a", 1), ("+", "b", 1)) == [("+", "a", 1), ("+", "b", 1)]
     assert count.batch(("+", "a", 1)) == [("+", "a", 2), ("-", "a", 1)]
@@ -110,7 +112,7 @@ def test_a_group_comes_with_its_first_row_changes_with_its_rows_and_goes_with_it
 
 def test_a_batch_that_changes_no_result_puts_nothing_out() -> None:
     """One row replaces another with an equal result, or is not counted."""
-    total = Running(Call("sum", BIGINT, "value", BIGINT))
+    total = Running(AccumulatorCall("sum", BIGINT, "value", BIGINT))
     total.batch(("+", "a", 5))
     assert total.batch(("-", "a", 5), ("+", "a", 2), ("+", "a", 3)) == []
     assert total.batch(("+", "a", None)) == []
@@ -118,7 +120,9 @@ def test_a_batch_that_changes_no_result_puts_nothing_out() -> None:
 
 def test_the_sum_of_nulls_is_null_and_their_count_is_zero() -> None:
     """A group may have rows and no values."""
-    both = Running(COUNT, Call("count", BIGINT, "value", BIGINT), Call("sum", BIGINT, "value", BIGINT))
+    both = Running(
+        COUNT, AccumulatorCall("count", BIGINT, "value", BIGINT), AccumulatorCall("sum", BIGINT, "value", BIGINT)
+    )
     assert both.batch(("+", "a", None)) == [("+", "a", 1, 0, None)]
     assert both.batch(("+", "a", 0)) == [("+", "a", 2, 1, 0), ("-", "a", 1, 0, None)]
 
@@ -134,7 +138,7 @@ def test_a_global_aggregate_is_there_from_the_first_batch_on_and_stays() -> None
 
 def test_doubles_come_back_to_what_they_were() -> None:
     """A huge value that comes and goes leaves the small ones, and tenths add up to the nearest double."""
-    total = Running(Call("sum", DOUBLE, "value", DOUBLE))
+    total = Running(AccumulatorCall("sum", DOUBLE, "value", DOUBLE))
     assert total.batch(("+", "a", 0.1), ("+", "a", 0.2)) == [("+", "a", math.fsum([0.1, 0.2]))]
     assert total.batch(("+", "a", 1e300)) == [("+", "a", 1e300), ("-", "a", math.fsum([0.1, 0.2]))]
     assert total.batch(("-", "a", 1e300), ("-", "a", 0.2)) == [("+", "a", 0.1), ("-", "a", 1e300)]
@@ -142,7 +146,7 @@ def test_doubles_come_back_to_what_they_were() -> None:
 
 def test_values_that_are_no_numbers_come_and_go_too() -> None:
     """Infinity and its opposite make NaN, and without them the sum is what it was."""
-    total = Running(Call("sum", DOUBLE, "value", DOUBLE))
+    total = Running(AccumulatorCall("sum", DOUBLE, "value", DOUBLE))
     total.batch(("+", "a", 1.5))
     assert total.batch(("+", "a", math.inf)) == [("+", "a", "inf"), ("-", "a", 1.5)]
     assert total.batch(("+", "a", -math.inf)) == [("+", "a", "nan"), ("-", "a", "inf")]
@@ -152,7 +156,7 @@ def test_values_that_are_no_numbers_come_and_go_too() -> None:
 
 def test_a_sum_that_does_not_fit_is_null_until_it_fits_again() -> None:
     """What is kept is exact."""
-    total = Running(Call("sum", BIGINT, "value", BIGINT))
+    total = Running(AccumulatorCall("sum", BIGINT, "value", BIGINT))
     most = (1 << 63) - 1
     total.batch(("+", "a", most))
     assert total.batch(("+", "a", 1)) == [("+", "a", None), ("-", "a", most)]
@@ -162,7 +166,7 @@ def test_a_sum_that_does_not_fit_is_null_until_it_fits_again() -> None:
 def test_the_mean_of_decimals_is_rounded_half_up() -> None:
     """As Spark has it, with four more digits than the argument."""
     type_ = pa.decimal128(10, 2)
-    call = Call("avg", pa.decimal128(14, 6), "value", type_).accumulator
+    call = AccumulatorCall("avg", pa.decimal128(14, 6), "value", type_).accumulator
     values = [Decimal("0.01"), Decimal("0.01"), Decimal("0.00")]
     for amounts, expected in ((values, "0.006667"), ([-value for value in values], "-0.006667")):
         part = call.lift(pa.array(amounts, type_), np.ones(3, np.bool_))
@@ -173,7 +177,7 @@ def test_the_mean_of_decimals_is_rounded_half_up() -> None:
 def test_a_mean_that_does_not_fit_is_null() -> None:
     """It takes retractions of rows that were not there to make one."""
     type_ = pa.decimal128(3, 2)
-    call = Call("avg", pa.decimal128(7, 6), "value", type_).accumulator
+    call = AccumulatorCall("avg", pa.decimal128(7, 6), "value", type_).accumulator
     part = call.lift(pa.array([Decimal("9.99")] * 3, type_), np.ones(3, np.bool_))
     part = np.array([1, 0, 0]), part[1]
     total = call.total([(part, np.zeros(3, np.int64), np.ones(3, np.int64))], 1)
@@ -182,7 +186,7 @@ def test_a_mean_that_does_not_fit_is_null() -> None:
 
 def test_the_minimum_goes_to_the_next_value_when_it_is_retracted() -> None:
     """Of equal ones all must go; the greatest goes down likewise."""
-    calls = [Call(name, BIGINT, "value", BIGINT) for name in ("min", "max")]
+    calls = [AccumulatorCall(name, BIGINT, "value", BIGINT) for name in ("min", "max")]
     extremes = Running(*calls)  # type: ignore[arg-type]
     extremes.batch(*(("+", "a", value) for value in (3, 3, 1000, 10**6, 10**12, 10**12 + 1)))
     assert extremes.batch(("-", "a", 3)) == []
@@ -193,21 +197,23 @@ def test_the_minimum_goes_to_the_next_value_when_it_is_retracted() -> None:
 
 def test_an_extreme_that_is_replaced_by_a_better_one_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that only grows, as its updates come."""
-    highest = Running(Call("max", BIGINT, "value", BIGINT))
+    highest = Running(AccumulatorCall("max", BIGINT, "value", BIGINT))
     highest.batch(("+", "a", 1), ("+", "a", 2))
-    monkeypatch.setattr("operators.arrangement.Arrangement.between", None)
+    monkeypatch.setattr("rowkind.operators.arrangement.arrangement.Arrangement.between", None)
     assert highest.batch(("-", "a", 2), ("+", "a", 3)) == [("+", "a", 3), ("-", "a", 2)]
 
 
 def test_an_append_only_input_keeps_no_values() -> None:
     """The extremes are in the group's row."""
-    assert "values" not in Running(Call("max", BIGINT, "value", BIGINT), retracts=False).aggregate.arrangements
+    assert (
+        "values" not in Running(AccumulatorCall("max", BIGINT, "value", BIGINT), retracts=False).aggregate.arrangements
+    )
 
 
 def test_a_value_counts_once_until_its_last_row_goes() -> None:
     """DISTINCT, with and without FILTER."""
-    positive = Call("sum", BIGINT, "value", BIGINT, "positive", distinct=True)
-    distinct = Running(Call("count", BIGINT, "value", BIGINT, distinct=True), positive)
+    positive = AccumulatorCall("sum", BIGINT, "value", BIGINT, "positive", distinct=True)
+    distinct = Running(AccumulatorCall("count", BIGINT, "value", BIGINT, distinct=True), positive)
     assert distinct.batch(("+", "a", 4), ("+", "a", 4), ("+", "a", -4)) == [("+", "a", 2, 4)]
     assert distinct.batch(("-", "a", 4)) == []
     assert distinct.batch(("-", "a", 4)) == [("+", "a", 1, None), ("-", "a", 2, 4)]
@@ -215,7 +221,7 @@ def test_a_value_counts_once_until_its_last_row_goes() -> None:
 
 def test_retractions_beyond_the_rows_of_a_group_are_unmatched() -> None:
     """The latest of them come back, and nothing goes below zero."""
-    total = Running(COUNT, Call("sum", BIGINT, "value", BIGINT))
+    total = Running(COUNT, AccumulatorCall("sum", BIGINT, "value", BIGINT))
     total.batch(("+", "a", 5))
     assert total.batch(("-", "a", 5), ("-", "a", 7), ("-", "b", 1)) == [("-", "a", 1, 5)]
     assert total.output is not None
@@ -233,8 +239,8 @@ def test_the_seq_of_a_group_is_that_of_its_latest_change() -> None:
 
 
 def test_a_group_is_forgotten_as_a_whole_after_its_ttl_and_begins_anew() -> None:
-    """Every change makes it live longer, with all of its values however old; what was put out stays."""
-    calls = COUNT, Call("min", BIGINT, "value", BIGINT)
+    """Every change makes it live longer, with all of its values however old; what was emitted stays."""
+    calls = COUNT, AccumulatorCall("min", BIGINT, "value", BIGINT)
     group = Running(*calls, ttl_ms=10)
     group.batch(("+", "a", 1), ("+", "a", 2), now=0)
     for now in (8, 16, 24, 32):
@@ -246,11 +252,11 @@ def test_a_group_is_forgotten_as_a_whole_after_its_ttl_and_begins_anew() -> None
 
 def test_a_hot_group_costs_a_task_two_rows_and_its_values() -> None:
     """One for insertions, one for retractions, and one for each value whose number of rows changes."""
-    given = Running(COUNT, Call("sum", BIGINT, "value", BIGINT))
+    given = Running(COUNT, AccumulatorCall("sum", BIGINT, "value", BIGINT))
     steps = [("+", "a", value % 3) for value in range(300)] + [("-", "a", value % 3) for value in range(150)]
     sent = partial(given.aggregate.spec, given.changes(*steps))
     assert sent.kind.tolist() == [RowKind.INSERT, RowKind.DELETE]
-    valued = Running(Call("count", BIGINT, "value", BIGINT, distinct=True))
+    valued = Running(AccumulatorCall("count", BIGINT, "value", BIGINT, distinct=True))
     assert len(partial(valued.aggregate.spec, valued.changes(*steps))) == 2 + 3
 
 
@@ -261,7 +267,7 @@ def test_a_task_whose_changes_are_nearly_all_of_different_groups_sends_them_as_t
     assert partial(count.aggregate.spec, rare) is rare
     often = count.changes(*[("+", number % 10, 1) for number in range(100)])
     assert partial(count.aggregate.spec, often).side.tolist() == [PARTIAL] * 10
-    distinct = Running(Call("count", BIGINT, "value", BIGINT, distinct=True))
+    distinct = Running(AccumulatorCall("count", BIGINT, "value", BIGINT, distinct=True))
     different = distinct.changes(*[("+", "a", number) for number in range(100)])
     assert partial(distinct.aggregate.spec, different) is different
     alike = distinct.changes(*[("+", "a", number % 10) for number in range(100)])
@@ -270,7 +276,9 @@ def test_a_task_whose_changes_are_nearly_all_of_different_groups_sends_them_as_t
 
 def test_rows_and_sums_of_one_group_meet_in_one_batch() -> None:
     """What one task added up and another sent as it is counts alike, for old groups and new ones."""
-    group = Running(COUNT, Call("max", BIGINT, "value", BIGINT), Call("sum", BIGINT, "value", BIGINT))
+    group = Running(
+        COUNT, AccumulatorCall("max", BIGINT, "value", BIGINT), AccumulatorCall("sum", BIGINT, "value", BIGINT)
+    )
     group.batch(("+", "a", 1))
     sums = add_up(group.aggregate.spec, group.changes(("+", "a", 5), ("-", "a", 1), ("+", "c", 7)))
     rows = group.changes(("+", "b", 3), ("+", "a", 4), ("-", "a", 5))

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import merging, segment
-from operators.arrangement import Arrangement, Finished, Layout, places
-from operators.changes import binary
-from operators.entries import Entries
-from operators.errors import StateCorrupted, StateFormatUnknown, StateLost
-from operators.hashing import hash64
-from operators.manifest import Manifest
-from operators.store import MANIFEST, MemoryStore
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.arrangement import Arrangement, Finished, Layout, places
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.manifest import Manifest
+from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.columns.changes import binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.errors import StateCorrupted, StateFormatUnknown, StateLost
 
 
 def entries(
@@ -80,10 +80,10 @@ def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:
 
 def test_retracting_all_rows_leaves_no_blob_even_while_a_merge_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """A net weight of zero lets go of runs, of finished portions and of the manifest."""
-    for module in (segment, merging):
+    for module in (segment, compaction):
         monkeypatch.setattr(module, "SEGMENT_ROWS", 2)
-    monkeypatch.setattr(merging, "SMALL_RUN", 8)
-    monkeypatch.setattr(merging, "FUEL", 0)
+    monkeypatch.setattr(compaction, "SMALL_RUN", 8)
+    monkeypatch.setattr(compaction, "FUEL", 0)
     store = MemoryStore()
     parts = [entries([b"%d %d" % (batch, row) for row in range(4)]) for batch in range(4)]
     for part in parts:
@@ -191,23 +191,23 @@ def test_segments_are_cut_by_rows_and_by_bytes() -> None:
 
 def test_each_row_is_rewritten_a_logarithmic_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over many small batches merges read about one row per row and size class, and few runs remain."""
-    monkeypatch.setattr(merging, "SMALL_RUN", 4)
-    for module in (segment, merging):
+    monkeypatch.setattr(compaction, "SMALL_RUN", 4)
+    for module in (segment, compaction):
         monkeypatch.setattr(module, "SEGMENT_ROWS", 64)
     store, batches, merged, most_runs = MemoryStore(), 1024, 0, 0
     for batch in range(batches):
         finished = put(store, entries([b"%d %d" % (batch, row) for row in range(4)], seqs=[batch] * 4))
         merged += finished.merged_rows
         most_runs = max(most_runs, finished.state.runs)
-    classes = math.ceil(math.log(batches, merging.FACTOR))
+    classes = math.ceil(math.log(batches, compaction.FACTOR))
     assert merged <= 4 * batches * classes
-    assert most_runs <= 2 * merging.FACTOR * classes
+    assert most_runs <= 2 * compaction.FACTOR * classes
 
 
 def test_what_has_cancelled_out_does_not_stay_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """When most of what is stored is rows that came and went, everything is merged, whatever the sizes of the runs."""
-    monkeypatch.setattr(merging, "SMALL_RUN", 4)
-    for module in (segment, merging):
+    monkeypatch.setattr(compaction, "SMALL_RUN", 4)
+    for module in (segment, compaction):
         monkeypatch.setattr(module, "SEGMENT_ROWS", 16)
     store = MemoryStore()
     everything = entries([b"%d" % row for row in range(1000)])
@@ -215,15 +215,15 @@ def test_what_has_cancelled_out_does_not_stay_for_long(monkeypatch: pytest.Monke
     put(store, everything.slice(0, 990).relabel(weight=np.full(990, -1)))
     for batch in range(5):
         finished = put(store, entries([b"late %d" % batch]))
-    assert finished.state.rows <= merging.MOST_GARBAGE * 15 + 16
+    assert finished.state.rows <= compaction.MOST_GARBAGE * 15 + 16
     assert len(rows(store)) == 15
 
 
 def test_many_equal_rows_of_one_key_are_merged_in_bounded_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A place with more rows than a segment is divided by seq, and opposite entries in it still meet."""
-    monkeypatch.setattr(merging, "SMALL_RUN", 4)
-    monkeypatch.setattr(merging, "FUEL", 1)
-    for module in (segment, merging):
+    monkeypatch.setattr(compaction, "SMALL_RUN", 4)
+    monkeypatch.setattr(compaction, "FUEL", 1)
+    for module in (segment, compaction):
         monkeypatch.setattr(module, "SEGMENT_ROWS", 8)
     store = MemoryStore()
     for batch in range(40):
@@ -234,12 +234,12 @@ def test_many_equal_rows_of_one_key_are_merged_in_bounded_portions(monkeypatch: 
     assert rows(store) == [b"same"] * 10
     for _ in range(200):
         finished = put(store, entries([b"other"], key=b"other"), entries([b"other"], key=b"other", weight=-1))
-    assert finished.state.rows <= merging.MOST_GARBAGE * 10 + 8
+    assert finished.state.rows <= compaction.MOST_GARBAGE * 10 + 8
 
 
 def test_more_rows_of_one_place_and_seq_than_a_segment_holds_survive_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     """They cannot be divided, so they are merged in one portion, whole."""
-    for module in (segment, merging):
+    for module in (segment, compaction):
         monkeypatch.setattr(module, "SEGMENT_ROWS", 1)
     store = MemoryStore()
     payloads = [b"%d" % number for number in range(5)]

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 
-from operators.changes import RowKind
-from operators.manifest import Manifest
-from operators.rank import Rank
-from operators.store import MANIFEST, MemoryStore
+from rowkind.operators.arrangement.manifest import Manifest
+from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.rank import Rank
 from tests.changelogs import Change, Row, unpack
 from tests.oracle.ranked import RankInput, deduplication
 
@@ -68,7 +68,7 @@ def test_the_last_by_time_of_equal_times_is_the_later_arrival() -> None:
 
 
 def test_the_last_by_arrival_is_always_the_new_row() -> None:
-    """Times do not matter, and in one batch only the last row is put out."""
+    """Times do not matter, and in one batch only the last row is emitted."""
     keys = Keys("last", by_time=False)
     keys.take((1, 7, 20))
 

@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from operators.changes import SYMBOLS, Changes, binary, constant
-from operators.emission import Form, RetractionError, net
-from operators.hashing import hash64
+from rowkind.operators.columns.changes import SYMBOLS, Changes, binary, constant
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.emission import ChangelogMode, RetractionError, net
 
 Change = tuple[str, bytes, bytes]
 """Row kind, key and row."""
@@ -25,7 +25,7 @@ def changes(given: list[Change]) -> Changes:
     return Changes(np.zeros(count, np.int8), kinds, hash64(key), key, constant(b"", count), np.arange(count), rows)
 
 
-def netted(given: list[Change], form: Form, *, keyed: bool = True, by_seq: bool = False) -> list[Change]:
+def netted(given: list[Change], form: ChangelogMode, *, keyed: bool = True, by_seq: bool = False) -> list[Change]:
     """What `net` makes of them."""
     result = net(changes(given), form, keyed=keyed, by_seq=by_seq)
     kinds = [SYMBOLS[kind] for kind in result.kind]

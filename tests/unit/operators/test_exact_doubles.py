@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from operators.exact_doubles import ROUNDS, ExactDoubles
+from rowkind.operators.columns.exact_doubles import ROUNDS, ExactDoubles
 
 CASES = 200
 HUGE = 1.7976931348623157e308

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.exact_numbers import DOUBLE_UNIT, ExactNumbers
+from rowkind.operators.columns.exact_numbers import DOUBLE_UNIT, ExactNumbers
 
 CASES = 80
 EDGES = (0.1, 0.2, -0.1, 1e300, -1e300, 5e-324, -5e-324, 1e16, 0.0, -0.0, 1.7976931348623157e308, 2.0**-1022)

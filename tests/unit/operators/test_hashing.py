@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from operators.changes import binary
-from operators.hashing import LONGEST, hash64
+from rowkind.operators.columns.changes import binary
+from rowkind.operators.columns.hashing import LONGEST, hash64
 
 _PRIMES = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 _MASK = (1 << 64) - 1

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import join_output, join_rows
-from operators.arrangement import Layout
-from operators.changes import Changes, Mask, RowKind
-from operators.errors import BatchTooLarge
-from operators.join import Join, JoinKind, JoinSpec, Side
-from operators.operator import Output
-from operators.store import MemoryStore
+from rowkind.operators import join_output, join_rows
+from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, Mask, RowKind
+from rowkind.operators.errors import BatchTooLarge
+from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
+from rowkind.operators.operator import Output
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, pack, unpack
 from tests.oracle.inputs import TABLES
@@ -36,7 +36,7 @@ class Running:
         payload: tuple[int, ...] = (0, 1, 2),
         counts_unmatched: bool = True,
     ) -> None:
-        self.table = Table(TABLES[layout].key, TABLES[layout].sub, payload)
+        self.table = Table(TABLES[layout].key, TABLES[layout].sub_key, payload)
         left, right = (Side(layout, ttl, by_seq, counts_unmatched) for ttl in ttls)
         nulls = pack((None,) * len(payload))
         self.join = Join(JoinSpec(kind, left, right, condition, nulls, nulls))
@@ -45,7 +45,7 @@ class Running:
         self.output: Output | None = None
 
     def batch(self, *steps: Step, now: int = 0) -> list[tuple[str, Row]]:
-        """What a batch of changes puts out, sorted: symbol and row."""
+        """What a batch of changes emits, sorted: symbol and row."""
         batch = []
         for side, kind, row in steps:
             self.seq += 1
@@ -207,7 +207,7 @@ def test_the_seq_of_a_joined_row_is_the_later_of_its_parents() -> None:
 
 
 def test_a_row_expired_on_one_side_no_longer_matches() -> None:
-    """What was put out with it stays; a later delete of it is unmatched."""
+    """What was emitted with it stays; a later delete of it is unmatched."""
     join = Running("inner", ttls=(None, 10))
     join.batch((R, INSERT, PAYMENT), now=0)
     assert join.batch((L, INSERT, ORDER), now=9) == [("+", ORDER + PAYMENT)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operators.changes import RowKind
-from operators.join import Side
-from operators.normalize import Normalize
-from operators.operator import Output
-from operators.store import MemoryStore
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.join import Side
+from rowkind.operators.normalize import Normalize
+from rowkind.operators.operator import Output
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, unpack
 
@@ -23,7 +23,7 @@ class Running:
         self.output: Output | None = None
 
     def batch(self, *steps: tuple[RowKind, Row], now: int = 0) -> list[tuple[str, Row]]:
-        """What a batch of changes puts out, sorted: symbol and row."""
+        """What a batch of changes emits, sorted: symbol and row."""
         batch = []
         for kind, row in steps:
             self.seq += 1

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from avro.order import comparable, join_bytes
-from operators.changes import binary
-from operators.order_code import BITS, order_code
+from rowkind.avro.order import comparable, join_bytes
+from rowkind.operators.columns.changes import binary
+from rowkind.operators.columns.order_code import BITS, order_code
 
 
 def test_codes_never_contradict_the_order_of_any_bytes() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators.changes import binary
-from operators.packed_columns import pack, unpack
+from rowkind.operators.columns.changes import binary
+from rowkind.operators.columns.packed_columns import pack, unpack
 
 CASES = 40
 NUMBERS = (0, 1, -1, 123, 124, -124, -125, 255, 256, -(1 << 31), (1 << 56) - 1, 1 << 56, (1 << 63) - 1, -(1 << 63))

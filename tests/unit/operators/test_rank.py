@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from operators import merging, rank
-from operators.changes import Changes, Int64s, RowKind, binary
-from operators.manifest import Manifest
-from operators.rank import Rank, RankSpec
-from operators.rank_rows import Ties
-from operators.segment import Segment
-from operators.store import MANIFEST, MemoryStore
+from rowkind.operators import rank
+from rowkind.operators.arrangement import compaction
+from rowkind.operators.arrangement.manifest import Manifest
+from rowkind.operators.arrangement.segment import Segment
+from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.columns.changes import Changes, Int64s, RowKind, binary
+from rowkind.operators.rank import Rank, RankSpec
+from rowkind.operators.rank_rows import Ties
 from tests.changelogs import Change, Row, unpack
 from tests.oracle.ranked import RankInput, identity, numbered
 
@@ -25,7 +26,7 @@ IDENTIFIED = RankInput("unique key", by_seq=True)
 
 
 class Partitions:
-    """A rank at work: takes a batch as text and gives what is put out as text, sorted."""
+    """A rank at work: takes a batch as text and gives what is emitted as text, sorted."""
 
     def __init__(self, spec: RankSpec, of: RankInput = SOURCE) -> None:
         self.store = MemoryStore()
@@ -102,7 +103,7 @@ def test_only_the_second_row() -> None:
 
 
 def test_a_move_inside_the_range_is_silent_without_the_number() -> None:
-    """Rows that change places and stay in the range are not put out."""
+    """Rows that change places and stay in the range are not emitted."""
     ranks = top(3)
     ranks.take("+I 1 7 10", "+I 2 7 20", "+I 3 7 30", "+I 4 7 40")
 
@@ -110,7 +111,7 @@ def test_a_move_inside_the_range_is_silent_without_the_number() -> None:
 
 
 def test_with_the_number_each_moved_row_is_an_update() -> None:
-    """The rows whose number changes are put out, the first one's did not."""
+    """The rows whose number changes are emitted, the first one's did not."""
     ranks = top(3, numbered=numbered)
     ranks.take("+I 1 7 10", "+I 2 7 20", "+I 3 7 30")
 
@@ -288,7 +289,7 @@ def test_a_row_that_expires_counts_no_more_and_is_not_taken_back() -> None:
 
 
 def test_a_number_that_changed_by_expiry_is_taken_back_as_it_was_put_out() -> None:
-    """The row that was put out as second and is now first is retracted with the number 2."""
+    """The row that was emitted as second and is now first is retracted with the number 2."""
     ranks = top(2, ttl_ms=10, numbered=numbered)
     ranks.take("+I 1 7 10", at=0)
     ranks.take("+I 2 7 20", at=5)
@@ -353,7 +354,7 @@ def test_many_rows_with_one_order_code_and_different_order_keys_are_read_togethe
 
 def test_what_a_queue_leaves_at_its_top_is_merged_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the first rows are taken away again and again, those that went are not read for ever."""
-    monkeypatch.setattr(merging, "MOST_IN_VAIN", 100)
+    monkeypatch.setattr(compaction, "MOST_IN_VAIN", 100)
     ranks = top(2)
     ranks.take(*(f"+I {n} 7 {n}" for n in range(2000)))
     read, most = _counted(monkeypatch), 0

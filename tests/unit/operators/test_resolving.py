@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from operators.arrangement import Arrangement, Layout
-from operators.changes import RowKind
-from operators.entries import Entries
-from operators.resolving import Resolved, resolve
-from operators.store import MemoryStore
+from rowkind.operators.arrangement.arrangement import Arrangement, Layout
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.resolving import Resolved, resolve
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import RowKind
 from tests import changelogs
 from tests.changelogs import Change, Row, constant_hash, strong_hash, unpack
 from tests.oracle.inputs import TABLES

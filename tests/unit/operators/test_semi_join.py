@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from operators.arrangement import Layout
-from operators.changes import RowKind
-from operators.join import Side
-from operators.operator import Output
-from operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
-from operators.store import MemoryStore
+from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.join import Side
+from rowkind.operators.operator import Output
+from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, unpack
 from tests.oracle.facts import with_facts
@@ -31,14 +31,14 @@ class Running:
         ttls: tuple[int | None, int | None] = (None, None),
         payload: tuple[int, ...] = (0, 1, 2),
     ) -> None:
-        self.table = Table(TABLES[layout].key, TABLES[layout].sub, payload)
+        self.table = Table(TABLES[layout].key, TABLES[layout].sub_key, payload)
         self.join = SemiJoin(SemiJoinSpec(kind, *(Side(layout, ttl, by_seq=True) for ttl in ttls)))
         self.stores = {name: MemoryStore() for name in self.join.arrangements}
         self.seq = 0
         self.output: Output | None = None
 
     def batch(self, *steps: Step, now: int = 0) -> list[tuple[str, Row]]:
-        """What a batch of changes puts out, sorted: symbol and row."""
+        """What a batch of changes emits, sorted: symbol and row."""
         batch = []
         for side, kind, row in steps:
             self.seq += 1
@@ -124,7 +124,7 @@ def test_nothing_is_not_in_a_subquery_that_has_a_null() -> None:
 
 
 def test_an_expired_match_neither_brings_nor_takes_a_row() -> None:
-    """What was put out stays, until a retraction takes the last visible match."""
+    """What was emitted stays, until a retraction takes the last visible match."""
     for kind, sign in (("semi", "-"), ("anti", "+")):
         join = Running(kind, ttls=(None, 10))  # type: ignore[arg-type]
         join.batch((L, INSERT, ORDER), (R, INSERT, PAYMENT), now=0)

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from avro.schema import Record
-from service.expressions import ExpressionError, evaluate
-from service.plan.errors import Refusal, mark
-from service.plan.physical import Expression
-from service.plan.scalar.scalars import compile_condition, compile_scalar
-from service.plan.sql.dialect import RowkindSql
-from service.plan.sql.scope import Relation, Scope
+from rowkind.avro.schema import Record
+from rowkind.service.execute.expressions import ExpressionError, evaluate
+from rowkind.service.physical import Expression
+from rowkind.service.plan.errors import Refusal, mark
+from rowkind.service.plan.scalar.scalars import compile_condition, compile_scalar
+from rowkind.service.plan.sql.dialect import RowkindSql
+from rowkind.service.plan.sql.scope import Relation, Scope
 
 TABLE = Record.of(
     {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from operators.changes import Rows
-from service.plan.physical import Sink
-from service.run.memory import Fold, MemoryEngine
+from rowkind.operators.columns.changes import Rows
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.queries import COUNTED, ORDERS, Shop, counted, everything, rows_of, scan, select
 
 
@@ -24,7 +24,9 @@ def test_a_query_of_every_operator_is_what_sql_says_after_every_batch(seed: int)
 def test_a_count_of_nothing_is_there_from_the_first_batch_on() -> None:
     """A global aggregate says 0 before any row has come, and says it once."""
     rows = scan("o", ORDERS, "append", select(ORDERS, nets=True))
-    sink = Sink("n", "n", "retract", counted("aggregate_1", rows, select(COUNTED)), (), COUNTED, None, exchange=False)
+    sink = PhysicalSink(
+        "n", "n", "retract", counted("aggregate_1", rows, select(COUNTED)), (), COUNTED, None, exchange=False
+    )
     engine = MemoryEngine(sink)
 
     first, second = engine.batch({}, now=1), engine.batch({"orders": Rows.empty()}, now=2)

@@ -9,14 +9,14 @@ import struct
 import numpy as np
 import pyarrow as pa
 
-from avro import codec
-from avro.schema import Record
-from operators.changes import RowKind, Rows
-from operators.store import MemoryStore
-from service import calc
-from service.aggregation import spec_of
-from service.plan.physical import Aggregate, Order, Rank
-from service.run.operators import operator
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.service.execute import calc
+from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.operators import operator
+from rowkind.service.physical import PhysicalAggregate, PhysicalRank, SubKeyPart
 from tests.queries import (
     ROW_STATE,
     aggregation,
@@ -40,7 +40,7 @@ def readings(*rows: tuple[RowKind, int, float | None, str | None, int | None]) -
 
 
 def test_groups_that_sql_calls_equal_are_one_row() -> None:
-    """0.0 and -0.0, and NaN of all kinds, are put out in the same bytes, whichever came first."""
+    """0.0 and -0.0, and NaN of all kinds, are emitted in the same bytes, whichever came first."""
     group = spec_of(aggregation(READINGS, ("at", "place"), [])).group
     other_nan = struct.unpack("<d", struct.pack("<q", 0x7FF8_0000_0000_0001))[0]
     numbers = [0.0, -0.0, math.nan, -math.nan, other_nan, None, 1.5]
@@ -55,7 +55,7 @@ def test_several_arguments_are_distinct_together_and_null_where_one_is() -> None
     """COUNT(DISTINCT a, b) counts pairs without NULL; a retraction of one of two equal pairs changes nothing."""
     counted = aggregation(READINGS, (), [call("n", "count", "BIGINT NOT NULL", "place", "value", distinct=True)])
     input_ = scan("r", READINGS, "retract", select(READINGS, nets=True))
-    node = Aggregate("aggregate_1", input_, counted, select(counted.output))
+    node = PhysicalAggregate("aggregate_1", input_, counted, select(counted.output))
     aggregate = pickle.loads(pickle.dumps(operator(node)))
     stores = {name: MemoryStore() for name in aggregate.arrangements}
     rows = readings(*((I, i, None, place, value) for i, (place, value) in enumerate([
@@ -74,11 +74,11 @@ def test_several_arguments_are_distinct_together_and_null_where_one_is() -> None
 
 def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
     """A row that comes again with a better value moves up, the number of the one it passes changes with it."""
-    order = (Order(column(READINGS, "value"), descending=True, nulls_first=False),)
-    input_ = scan("r", READINGS, "append", select(READINGS, key=by(READINGS, "place"), sub=order, nets=False), "id")
+    order = (SubKeyPart(column(READINGS, "value"), descending=True, nulls_first=False),)
+    input_ = scan("r", READINGS, "append", select(READINGS, key=by(READINGS, "place"), sub_key=order, nets=False), "id")
     schema = READINGS.concat(Record.of({"number": "INT NOT NULL"}))
     rank = operator(
-        Rank(
+        PhysicalRank(
             "rank_1",
             input_,
             ROW_STATE,

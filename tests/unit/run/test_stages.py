@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from operators.changes import Changes, binary
-from operators.hashing import hash64
-from service.plan.fingerprint import differences, fingerprint
-from service.plan.physical import Join, Normalize, Rank, Sink, Union
-from service.run.operators import operator
-from service.run.stages import Stage, shard_without_key, stage, stateful, without_unions
-from service.spark.members import MOST_MEMBERS, SIDES, address, addressed
+from rowkind.operators.columns.changes import Changes, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.service.execute.members import MOST_MEMBERS, SIDES, address, addressed
+from rowkind.service.execute.operators import operator
+from rowkind.service.execute.stages import Stage, shard_without_key, stage, stateful, without_unions
+from rowkind.service.physical import PhysicalJoin, PhysicalNormalize, PhysicalRank, PhysicalSink, PhysicalUnion
+from rowkind.service.plan.fingerprint import differences, fingerprint
 from tests.queries import BY_KEY, CUSTOMERS, by, everything, scan, select
 
 
-def stages(sink: Sink) -> list[Stage]:
+def stages(sink: PhysicalSink) -> list[Stage]:
     """All stages of a plan, the sink's first."""
     found = [stage(node) for node in without_unions(sink.input) if node in stateful(sink)]
     for each in found:
@@ -69,10 +69,10 @@ def test_a_stage_with_more_members_than_a_side_can_say_is_cut() -> None:
     )
     for number in range(MOST_MEMBERS + 5):
         calc = select(CUSTOMERS, key=by(CUSTOMERS, "id"))
-        node = Normalize(f"normalize_{number}", node, BY_KEY, "", calc, fused=True)
+        node = PhysicalNormalize(f"normalize_{number}", node, BY_KEY, "", calc, fused=True)
     last = stage(node)
     (inflow,) = last.inflows
-    assert isinstance(inflow.node, Normalize)
+    assert isinstance(inflow.node, PhysicalNormalize)
     rest = stage(inflow.node)
 
     assert (len(last.members), len(rest.members)) == (MOST_MEMBERS, 5)
@@ -100,17 +100,21 @@ def test_every_operator_of_a_plan_is_made_and_names_its_state_apart() -> None:
         assert len(names) == len(set(names)) > 0
     kinds = {node.node: type(operator(node)).__name__ for node in stateful(everything())}
     assert kinds["join_2"] == kinds["join_3"] == "SemiJoin"
-    assert (kinds["aggregate_1"], kinds["rank_1"], kinds["normalize_1"]) == ("Aggregate", "Rank", "Normalize")
+    assert (kinds["aggregate_1"], kinds["rank_1"], kinds["normalize_1"]) == (
+        "Aggregate",
+        "PhysicalRank",
+        "PhysicalNormalize",
+    )
 
 
 def test_a_checkpoint_tells_plans_apart_by_the_node_that_changed() -> None:
     """A range, a call, a layout, an order or a stage that is another is a fact that differs, under its node's name."""
     sink = everything()
     join = sink.input
-    assert isinstance(join, Join)
+    assert isinstance(join, PhysicalJoin)
     ranked = join.left
-    assert isinstance(ranked, Rank)
-    assert isinstance(ranked.input, Union)
+    assert isinstance(ranked, PhysicalRank)
+    assert isinstance(ranked.input, PhysicalUnion)
     before = fingerprint(sink, 2)
 
     def changed(**parts: object) -> list[str]:

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from avro import codec
-from operators.changes import Changes, RowKind, Rows
-from operators.partial_aggregate import PARTIAL, add_up
-from operators.store import MemoryStore
-from service import calc
-from service.aggregation import spec_of
-from service.kafka.dead_letter import DeadLetter
-from service.plan.physical import Aggregate, Join, Union
-from service.run.operators import operator
-from service.run.unmatched import DeadLetters, sides
+from rowkind.avro import codec
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, RowKind, Rows
+from rowkind.operators.partial_aggregate import PARTIAL, add_up
+from rowkind.service.execute import calc
+from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.operators import operator
+from rowkind.service.execute.unmatched import UnmatchedLetters, sides
+from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalUnion
 from tests.queries import (
     BY_KEY,
     CUSTOMERS,
@@ -32,7 +32,7 @@ from tests.queries import (
 )
 
 COUNTED = scan("o", ORDERS, "append", select(ORDERS, key=by(ORDERS, "customer")))
-SPENDING = Aggregate("aggregate_1", COUNTED, SPENT, select(SPENT.output))
+SPENDING = PhysicalAggregate("aggregate_1", COUNTED, SPENT, select(SPENT.output))
 ORDER = {"order_id": 7, "customer": 3, "amount": None}
 
 
@@ -42,7 +42,7 @@ def deleted(record: Any, row: dict[str, Any], seq: int) -> Rows:
     return Rows(np.array([RowKind.DELETE], np.int8), np.array([seq]), codec.encode(record, columns))
 
 
-def letter(letters: DeadLetters, lost: Changes) -> DeadLetter:
+def letter(letters: UnmatchedLetters, lost: Changes) -> DeadLetter:
     """The only one."""
     (payload,) = pickle.loads(pickle.dumps(letters))(lost).to_pylist()
     return DeadLetter.from_bytes(payload)
@@ -52,10 +52,10 @@ def test_a_row_of_a_table_is_named_with_its_record() -> None:
     """The topic, partition and offset that its seq holds, and the columns by the names they have in the table."""
     names = scan("c", CUSTOMERS, "retract", select(CUSTOMERS, key=by(CUSTOMERS, "id"), side=1), "id")
     both = COUNTED.calc.output.concat(CUSTOMERS)
-    join = Join("join_1", "inner", COUNTED, names, ROW_STATE, BY_KEY, both, None, select(both))
+    join = PhysicalJoin("join_1", "inner", COUNTED, names, ROW_STATE, BY_KEY, both, None, select(both))
     lost = calc.run(names.calc, deleted(CUSTOMERS, {"id": 3, "name": "ann"}, seq=(9 << 16) + 2))
 
-    found = letter(DeadLetters(join), lost)
+    found = letter(UnmatchedLetters(join), lost)
 
     assert (found.table, found.topic, found.partition, found.offset) == ("customers", "customers", 2, 9)
     assert (found.stage, json.loads(found.value or b"")) == ("join_1", {"id": 3, "name": "ann"})
@@ -64,10 +64,10 @@ def test_a_row_of_a_table_is_named_with_its_record() -> None:
 
 def test_a_row_of_one_of_several_inputs_has_no_origin() -> None:
     """Who a row of a union came from is not known any more."""
-    union = Union("union_1", (COUNTED, replace(COUNTED, node="scan_p", topic="other")))
+    union = PhysicalUnion("union_1", (COUNTED, replace(COUNTED, node="scan_p", topic="other")))
     lost = calc.run(COUNTED.calc, deleted(ORDERS, ORDER, seq=1))
 
-    found = letter(DeadLetters(replace(SPENDING, input=union)), lost)
+    found = letter(UnmatchedLetters(replace(SPENDING, input=union)), lost)
 
     assert (found.table, found.topic, found.offset) == ("union_1", None, None)
     assert json.loads(found.value or b"") == ORDER
@@ -80,7 +80,7 @@ def test_of_rows_that_were_added_up_the_group_is_known() -> None:
     output = aggregate.process(sums, {name: MemoryStore() for name in aggregate.arrangements}, now=1)
     assert output.unmatched.side.tolist() == [PARTIAL]
 
-    found = letter(DeadLetters(SPENDING), output.unmatched)
+    found = letter(UnmatchedLetters(SPENDING), output.unmatched)
 
     assert json.loads(found.value or b"") == {"customer": 3}
     assert sides(SPENDING)[PARTIAL] == "scan_o"

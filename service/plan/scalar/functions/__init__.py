@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.plan.scalar.functions import conditions, encodings, nested, numbers, text, times, types_as_functions
-from service.plan.scalar.functions.function import Function
-from service.plan.scalar.functions.patterns import FUNCTIONS as PATTERNS
-from service.plan.scalar.functions.refused import REFUSED
+from rowkind.service.plan.scalar.functions import (
+    conditions,
+    encodings,
+    nested,
+    numbers,
+    text,
+    times,
+    types_as_functions,
+)
+from rowkind.service.plan.scalar.functions.function import ScalarFunction
+from rowkind.service.plan.scalar.functions.patterns import FUNCTIONS as PATTERNS
+from rowkind.service.plan.scalar.functions.refused import REFUSED
 
-__all__ = ["FAMILIES", "FUNCTIONS", "REFUSED", "Function"]
+__all__ = ["FAMILIES", "FUNCTIONS", "REFUSED", "ScalarFunction"]
 
-FAMILIES: Mapping[str, tuple[Function, ...]] = {
+FAMILIES: Mapping[str, tuple[ScalarFunction, ...]] = {
     "Conditions": conditions.FUNCTIONS,
     "Numbers": numbers.FUNCTIONS,
     "Text": text.FUNCTIONS,
@@ -23,8 +31,8 @@ FAMILIES: Mapping[str, tuple[Function, ...]] = {
 }
 
 
-def _by_name() -> dict[str, tuple[Function, ...]]:
-    found: dict[str, tuple[Function, ...]] = {}
+def _by_name() -> dict[str, tuple[ScalarFunction, ...]]:
+    found: dict[str, tuple[ScalarFunction, ...]] = {}
     for functions in FAMILIES.values():
         for function in functions:
             for name in function.names.split():
@@ -32,5 +40,5 @@ def _by_name() -> dict[str, tuple[Function, ...]]:
     return found
 
 
-FUNCTIONS: Mapping[str, tuple[Function, ...]] = _by_name()
+FUNCTIONS: Mapping[str, tuple[ScalarFunction, ...]] = _by_name()
 """The functions of each name, in the order in which they are tried."""

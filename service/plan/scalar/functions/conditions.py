@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from avro.schema import Type
-from service.plan.scalar import types
-from service.plan.scalar.functions.function import Function, maybe
-from service.plan.scalar.typed import Typed, unite
-from service.plan.scalar.types import BOOLEAN, INT, with_null
+from rowkind.avro.schema import Type
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed, unite
+from rowkind.service.plan.scalar.types import BOOLEAN, INT, with_null
 
 
 def _united(values: Sequence[Typed]) -> Type:
@@ -72,18 +72,20 @@ def _zero(arguments: Sequence[Typed]) -> Type:
 
 
 FUNCTIONS = (
-    Function("IFNULL NVL", "any, any", _all_null, _of_all("COALESCE"), keeps_null=False),
-    Function("NVL2", "any, any, any", _second_choice, _if_there, keeps_null=False),
-    Function("ISNULL", "any", BOOLEAN, "({0} IS NULL)", keeps_null=False),
-    Function("ISNOTNULL", "any", BOOLEAN, "({0} IS NOT NULL)", keeps_null=False),
-    Function("EQUAL_NULL", "any, any", BOOLEAN, _equal, "As <=>.", keeps_null=False),
-    Function(
+    ScalarFunction("IFNULL NVL", "any, any", _all_null, _of_all("COALESCE"), keeps_null=False),
+    ScalarFunction("NVL2", "any, any, any", _second_choice, _if_there, keeps_null=False),
+    ScalarFunction("ISNULL", "any", BOOLEAN, "({0} IS NULL)", keeps_null=False),
+    ScalarFunction("ISNOTNULL", "any", BOOLEAN, "({0} IS NOT NULL)", keeps_null=False),
+    ScalarFunction("EQUAL_NULL", "any, any", BOOLEAN, _equal, "As <=>.", keeps_null=False),
+    ScalarFunction(
         "GREATEST", "any, any...", _all_null, _of_all("greatest"), "Leaves out NULLs, unlike Flink.", keeps_null=False
     ),
-    Function("LEAST", "any, any...", _all_null, _of_all("least"), "Leaves out NULLs, unlike Flink.", keeps_null=False),
-    Function("NULLIFZERO", "number", _first, "(CASE WHEN {0} = 0 THEN NULL ELSE {0} END)"),
-    Function(
+    ScalarFunction(
+        "LEAST", "any, any...", _all_null, _of_all("least"), "Leaves out NULLs, unlike Flink.", keeps_null=False
+    ),
+    ScalarFunction("NULLIFZERO", "number", _first, "(CASE WHEN {0} = 0 THEN NULL ELSE {0} END)"),
+    ScalarFunction(
         "ZEROIFNULL", "number", _zero, lambda given: _of_all("COALESCE")([*given, Typed("0", INT)]), keeps_null=False
     ),
-    Function("DECODE", "any, any, any...", _decode_type, _decode, "NULL equals NULL here.", keeps_null=False),
+    ScalarFunction("DECODE", "any, any, any...", _decode_type, _decode, "NULL equals NULL here.", keeps_null=False),
 )

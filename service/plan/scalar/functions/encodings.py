@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from avro.schema import Type
-from service.plan.scalar.functions.function import Function, maybe
-from service.plan.scalar.typed import Typed
-from service.plan.scalar.types import BIGINT, BINARY, STRING, family
+from rowkind.avro.schema import Type
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed
+from rowkind.service.plan.scalar.types import BIGINT, BINARY, STRING, family
 
 
 def _bytes(value: Typed) -> str:
@@ -28,26 +28,28 @@ def _sha2(arguments: Sequence[Typed]) -> str:
     return template.format(_bytes(value))
 
 
-def _both(names: str, gives: Type, template: str, note: str = "") -> tuple[Function, ...]:
+def _both(names: str, gives: Type, template: str, note: str = "") -> tuple[ScalarFunction, ...]:
     """The same for text and for bytes."""
     write = _of_bytes(template)
-    return tuple(Function(names, kind, gives, write, note) for kind in ("text", "binary"))
+    return tuple(ScalarFunction(names, kind, gives, write, note) for kind in ("text", "binary"))
 
 
 FUNCTIONS = (
     *_both("MD5", STRING, "md5({0})"),
     *_both("SHA SHA1", STRING, "sha1({0})"),
     *(
-        Function("SHA2", f"{kind}, 'int'", maybe(STRING), _sha2, "NULL for bits other than 0, 224, 256, 384, 512.")
+        ScalarFunction(
+            "SHA2", f"{kind}, 'int'", maybe(STRING), _sha2, "NULL for bits other than 0, 224, 256, 384, 512."
+        )
         for kind in ("text", "binary")
     ),
     *_both("CRC32", BIGINT, "spark_crc32({0})"),
     *_both("BASE64", STRING, "to_base64({0})"),
-    Function("UNBASE64", "text", BINARY, "spark_unbase64({0})", "Leaves out what is no Base64."),
+    ScalarFunction("UNBASE64", "text", BINARY, "spark_unbase64({0})", "Leaves out what is no Base64."),
     *_both("HEX", STRING, "hex({0})"),
-    Function("HEX", "bigint", STRING, "upper(to_hex({0}))"),
-    Function("UNHEX", "text", maybe(BINARY), "spark_unhex({0})"),
-    Function("CONV", "text, int, int", maybe(STRING), "spark_conv({0}, {1}, {2})"),
-    Function("ENCODE", "text, 'text'", BINARY, "encode({0})", "UTF-8 only."),
-    Function("DECODE", "binary, 'text'", STRING, "decode({0})", "UTF-8 only."),
+    ScalarFunction("HEX", "bigint", STRING, "upper(to_hex({0}))"),
+    ScalarFunction("UNHEX", "text", maybe(BINARY), "spark_unhex({0})"),
+    ScalarFunction("CONV", "text, int, int", maybe(STRING), "spark_conv({0}, {1}, {2})"),
+    ScalarFunction("ENCODE", "text, 'text'", BINARY, "encode({0})", "UTF-8 only."),
+    ScalarFunction("DECODE", "binary, 'text'", STRING, "decode({0})", "UTF-8 only."),
 )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from avro.schema import Type
-from service.plan.errors import Refusal
-from service.plan.scalar.compiler import Compiler
-from service.plan.scalar.typed import Typed, constant, converted, nullable
-from service.plan.scalar.types import (
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.compiler import Compiler
+from rowkind.service.plan.scalar.typed import Typed, constant, converted, nullable
+from rowkind.service.plan.scalar.types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -30,7 +30,7 @@ from service.plan.scalar.types import (
     with_null,
 )
 
-Result = Type | Callable[[Sequence[Typed]], Type]
+ResultType = Type | Callable[[Sequence[Typed]], Type]
 """The type of the result. One that is nullable is so always; else the result is NULL where an argument is."""
 
 Write = str | Callable[[Sequence[Typed]], "str | Typed"]
@@ -39,7 +39,7 @@ decides the type as well."""
 
 
 @dataclass(frozen=True)
-class Function:
+class ScalarFunction:
     """One function.
 
     - `names`: with spaces between them. `takes`: the kinds of its parameters (`KINDS`), with commas between them; the
@@ -51,7 +51,7 @@ class Function:
 
     names: str
     takes: str
-    gives: Result
+    gives: ResultType
     sql: Write
     note: str = ""
     keeps_null: bool = True
@@ -82,7 +82,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ParameterKind:
     """What a parameter accepts: what it is called, and how an argument is made one, None where it is none."""
 
     words: str
@@ -137,40 +137,44 @@ def _decimal(_: exp.Expr, value: Typed) -> Typed | None:
 
 
 _NUMBERS = ("integer", "decimal", "float")
-KINDS: Mapping[str, Kind] = {
-    "text": Kind("text", _of(STRING, "string"), ": write CAST(… AS STRING)"),
-    "'text'": Kind("a text written out", _literal(STRING), ", so that it can be checked beforehand"),
-    "int": Kind("an INT", _int),
-    "'int'": Kind("a number written out", _literal(INT), ", as the type of the result depends on it"),
-    "bigint": Kind("a whole number", _of(BIGINT, "integer")),
-    "integer": Kind("a whole number", _keep(INT, "integer")),
-    "decimal": Kind("a decimal", _decimal),
-    "double": Kind("a number", _of(DOUBLE, *_NUMBERS)),
-    "float": Kind("a DOUBLE or FLOAT", _keep(DOUBLE, "float")),
-    "number": Kind("a number", _keep(DOUBLE, *_NUMBERS)),
-    "boolean": Kind("a condition", _of(BOOLEAN, "boolean"), ": compare it with something"),
-    "binary": Kind("bytes", _of(BINARY, "binary")),
-    "date": Kind("a date", _of(DATE, "date", "timestamp", "local"), ": write CAST(… AS DATE)"),
-    "timestamp": Kind("a timestamp", _of(TIMESTAMP, "date", "timestamp", "local"), ": write CAST(… AS TIMESTAMP)"),
-    "instant": Kind("a TIMESTAMP", _of(TIMESTAMP, "timestamp", "local"), ": write CAST(… AS TIMESTAMP)"),
-    "day": Kind("a DATE", _of(DATE, "date"), ": write CAST(… AS DATE)"),
-    "local": Kind("a TIMESTAMP_NTZ", _of(LOCAL, "local")),
-    "moment": Kind("a date or timestamp", _keep(TIMESTAMP, "date", "timestamp", "local")),
-    "any": Kind("a value", _any),
-    "unit": Kind("a unit of time", _literal(STRING)),
-    "array": Kind("an array", _nested("array")),
-    "map": Kind("a map", _nested("map")),
+KINDS: Mapping[str, ParameterKind] = {
+    "text": ParameterKind("text", _of(STRING, "string"), ": write CAST(… AS STRING)"),
+    "'text'": ParameterKind("a text written out", _literal(STRING), ", so that it can be checked beforehand"),
+    "int": ParameterKind("an INT", _int),
+    "'int'": ParameterKind("a number written out", _literal(INT), ", as the type of the result depends on it"),
+    "bigint": ParameterKind("a whole number", _of(BIGINT, "integer")),
+    "integer": ParameterKind("a whole number", _keep(INT, "integer")),
+    "decimal": ParameterKind("a decimal", _decimal),
+    "double": ParameterKind("a number", _of(DOUBLE, *_NUMBERS)),
+    "float": ParameterKind("a DOUBLE or FLOAT", _keep(DOUBLE, "float")),
+    "number": ParameterKind("a number", _keep(DOUBLE, *_NUMBERS)),
+    "boolean": ParameterKind("a condition", _of(BOOLEAN, "boolean"), ": compare it with something"),
+    "binary": ParameterKind("bytes", _of(BINARY, "binary")),
+    "date": ParameterKind("a date", _of(DATE, "date", "timestamp", "local"), ": write CAST(… AS DATE)"),
+    "timestamp": ParameterKind(
+        "a timestamp", _of(TIMESTAMP, "date", "timestamp", "local"), ": write CAST(… AS TIMESTAMP)"
+    ),
+    "instant": ParameterKind("a TIMESTAMP", _of(TIMESTAMP, "timestamp", "local"), ": write CAST(… AS TIMESTAMP)"),
+    "day": ParameterKind("a DATE", _of(DATE, "date"), ": write CAST(… AS DATE)"),
+    "local": ParameterKind("a TIMESTAMP_NTZ", _of(LOCAL, "local")),
+    "moment": ParameterKind("a date or timestamp", _keep(TIMESTAMP, "date", "timestamp", "local")),
+    "any": ParameterKind("a value", _any),
+    "unit": ParameterKind("a unit of time", _literal(STRING)),
+    "array": ParameterKind("an array", _nested("array")),
+    "map": ParameterKind("a map", _nested("map")),
 }
 """The kinds of parameters. What stands in quotes must be written out in the query."""
 
 
-def call(compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr], known: Sequence[Function]) -> Typed:
+def call(
+    compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr], known: Sequence[ScalarFunction]
+) -> Typed:
     """A call of one of the functions of a name. Raises Refusal."""
     fitting = [function for function in known if function.takes_count(len(parts))]
     if not fitting:
         raise Refusal(f"{name} takes {' or '.join(signature(each) for each in known)}", node)
     values = [compiler.value(part) for part in parts]
-    wrong: tuple[int, Kind] = (0, KINDS["any"])
+    wrong: tuple[int, ParameterKind] = (0, KINDS["any"])
     for function in fitting:
         accepted: list[Typed] = []
         for number, (part, value) in enumerate(zip(parts, values, strict=True)):
@@ -193,7 +197,7 @@ def call(compiler: Compiler, node: exp.Expr, name: str, parts: Sequence[exp.Expr
     raise Refusal(f"{name} takes {' or '.join(signature(each) for each in fitting)}, but this is ({given})", node)
 
 
-def signature(function: Function) -> str:
+def signature(function: ScalarFunction) -> str:
     """What it takes, as a user reads it."""
     return f"({function.takes})"
 

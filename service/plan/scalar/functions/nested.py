@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from avro.schema import Type
-from service.plan.errors import Refusal
-from service.plan.scalar.functions.function import Function, maybe
-from service.plan.scalar.typed import Typed, unite
-from service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, canonical, family
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed, unite
+from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, canonical, family
 
 
 def _element(arguments: Sequence[Typed]) -> Type:
@@ -84,23 +84,25 @@ def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:
 
 _FROM_ONE = "{1} <> 0 AND abs({1}) <= len({0})"
 _FROM_ZERO = "{1} >= 0 AND {1} < len({0})"
-ELEMENT = Function("[]", "array, int", _element, _at_or_fail(_FROM_ZERO, 0), "The first element is 0.")
-ENTRY = Function("[]", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)")
+ELEMENT = ScalarFunction("[]", "array, int", _element, _at_or_fail(_FROM_ZERO, 0), "The first element is 0.")
+ENTRY = ScalarFunction("[]", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)")
 _GET = "(CASE WHEN {1} < 0 THEN NULL ELSE list_extract({0}, {1} + 1) END)"
 _TRY = "(CASE WHEN {1} = 0 THEN error('elements count from 1, or from -1 at the end') ELSE list_extract({0}, {1}) END)"
 
 FUNCTIONS = (
-    Function("SIZE CARDINALITY ARRAY_SIZE", "array", INT, "CAST(len({0}) AS INTEGER)", "NULL for NULL."),
-    Function("SIZE CARDINALITY", "map", INT, "CAST(cardinality({0}) AS INTEGER)", "NULL for NULL."),
-    Function("ARRAY_CONTAINS", "array, any", maybe(BOOLEAN), _contains),
-    Function("ARRAY_POSITION", "array, any", maybe(BIGINT), _position, "0 where there is none."),
-    Function("ARRAY_MIN", "array", _element, _extreme("min")),
-    Function("ARRAY_MAX", "array", _element, _extreme("max")),
-    Function("ARRAY_JOIN", "array, text", STRING, _joined, "Of text. Leaves out NULLs."),
-    Function("ARRAY_JOIN", "array, text, text", STRING, _joined, "Of text. The last one stands for NULLs."),
-    Function("GET", "array, int", _element, _GET, "The first element is 0; NULL where there is none."),
-    Function("ELEMENT_AT", "array, int", _element, _at_or_fail(_FROM_ONE, 1), "The first element is 1, the last -1."),
-    Function("TRY_ELEMENT_AT", "array, int", _element, _TRY),
-    Function("ELEMENT_AT TRY_ELEMENT_AT", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)"),
-    Function("MAP_CONTAINS_KEY", "map, text", BOOLEAN, "map_contains({0}, {1})"),
+    ScalarFunction("SIZE CARDINALITY ARRAY_SIZE", "array", INT, "CAST(len({0}) AS INTEGER)", "NULL for NULL."),
+    ScalarFunction("SIZE CARDINALITY", "map", INT, "CAST(cardinality({0}) AS INTEGER)", "NULL for NULL."),
+    ScalarFunction("ARRAY_CONTAINS", "array, any", maybe(BOOLEAN), _contains),
+    ScalarFunction("ARRAY_POSITION", "array, any", maybe(BIGINT), _position, "0 where there is none."),
+    ScalarFunction("ARRAY_MIN", "array", _element, _extreme("min")),
+    ScalarFunction("ARRAY_MAX", "array", _element, _extreme("max")),
+    ScalarFunction("ARRAY_JOIN", "array, text", STRING, _joined, "Of text. Leaves out NULLs."),
+    ScalarFunction("ARRAY_JOIN", "array, text, text", STRING, _joined, "Of text. The last one stands for NULLs."),
+    ScalarFunction("GET", "array, int", _element, _GET, "The first element is 0; NULL where there is none."),
+    ScalarFunction(
+        "ELEMENT_AT", "array, int", _element, _at_or_fail(_FROM_ONE, 1), "The first element is 1, the last -1."
+    ),
+    ScalarFunction("TRY_ELEMENT_AT", "array, int", _element, _TRY),
+    ScalarFunction("ELEMENT_AT TRY_ELEMENT_AT", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)"),
+    ScalarFunction("MAP_CONTAINS_KEY", "map, text", BOOLEAN, "map_contains({0}, {1})"),
 )

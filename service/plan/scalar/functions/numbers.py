@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from avro.schema import Type
-from service.plan.scalar import types
-from service.plan.scalar.arithmetic import calculated
-from service.plan.scalar.functions.function import Function, maybe, widest
-from service.plan.scalar.typed import Typed
-from service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, family
+from rowkind.avro.schema import Type
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.arithmetic import calculated
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe, widest
+from rowkind.service.plan.scalar.typed import Typed
+from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, family
 
 _LAST = "The last digit may differ from Spark's."
 
@@ -102,8 +102,8 @@ def _positive_remainder(arguments: Sequence[Typed]) -> Typed:
     return Typed(f"(CASE WHEN {first.sql} < 0 THEN {again} ELSE {first.sql} END)", first.type)
 
 
-def _of_double(names: str, sql: str, note: str = _LAST, *, null: bool = False, close: bool = True) -> Function:
-    return Function(names, "double", maybe(DOUBLE) if null else DOUBLE, sql, note, close=close)
+def _of_double(names: str, sql: str, note: str = _LAST, *, null: bool = False, close: bool = True) -> ScalarFunction:
+    return ScalarFunction(names, "double", maybe(DOUBLE) if null else DOUBLE, sql, note, close=close)
 
 
 def _shift(sign: str) -> Callable[[Sequence[Typed]], str]:
@@ -116,13 +116,15 @@ def _shift(sign: str) -> Callable[[Sequence[Typed]], str]:
 
 
 FUNCTIONS = (
-    Function("MOD", "number, number", _remainder_type, _of_two("%", strict=True), "As %."),
-    Function(
+    ScalarFunction("MOD", "number, number", _remainder_type, _of_two("%", strict=True), "As %."),
+    ScalarFunction(
         "PMOD", "integer, integer", _remainder_type, _positive_remainder, "Never negative for a positive divisor."
     ),
-    Function("PMOD", "float, float", _remainder_type, _positive_remainder),
+    ScalarFunction("PMOD", "float, float", _remainder_type, _positive_remainder),
     *(
-        Function(name, "number, number", _tried, _of_two(sign, strict=False), f"As {sign}, NULL where that fails.")
+        ScalarFunction(
+            name, "number, number", _tried, _of_two(sign, strict=False), f"As {sign}, NULL where that fails."
+        )
         for name, sign in (
             ("TRY_ADD", "+"),
             ("TRY_SUBTRACT", "-"),
@@ -131,20 +133,22 @@ FUNCTIONS = (
             ("TRY_MOD", "%"),
         )
     ),
-    Function("ABS", "number", widest, _absolute),
-    Function("POSITIVE", "number", widest, "{0}"),
-    Function("NEGATIVE", "number", widest, "(-{0})"),
-    Function(
+    ScalarFunction("ABS", "number", widest, _absolute),
+    ScalarFunction("POSITIVE", "number", widest, "{0}"),
+    ScalarFunction("NEGATIVE", "number", widest, "(-{0})"),
+    ScalarFunction(
         "SIGN SIGNUM", "double", DOUBLE, "(CASE WHEN isnan({0}) OR {0} = 0 THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END)"
     ),
-    Function("CEIL CEILING", "number", _whole, _ceiling("ceil"), "One argument. Gives BIGINT or a decimal."),
-    Function("FLOOR", "number", _whole, _ceiling("floor"), "One argument. Gives BIGINT or a decimal."),
-    Function("ROUND", "number", _scaled, _rounding("round"), "Rounds half away from zero, a DOUBLE as it is written."),
-    Function("ROUND", "number, 'int'", _scaled, _rounding("round")),
-    Function("BROUND", "number", _scaled, _rounding("round_even"), "Rounds half to even."),
-    Function("BROUND", "number, 'int'", _scaled, _rounding("round_even")),
-    Function("RINT", "double", DOUBLE, "spark_rint({0})"),
-    Function("SQRT", "double", DOUBLE, "sqrt({0})"),
+    ScalarFunction("CEIL CEILING", "number", _whole, _ceiling("ceil"), "One argument. Gives BIGINT or a decimal."),
+    ScalarFunction("FLOOR", "number", _whole, _ceiling("floor"), "One argument. Gives BIGINT or a decimal."),
+    ScalarFunction(
+        "ROUND", "number", _scaled, _rounding("round"), "Rounds half away from zero, a DOUBLE as it is written."
+    ),
+    ScalarFunction("ROUND", "number, 'int'", _scaled, _rounding("round")),
+    ScalarFunction("BROUND", "number", _scaled, _rounding("round_even"), "Rounds half to even."),
+    ScalarFunction("BROUND", "number, 'int'", _scaled, _rounding("round_even")),
+    ScalarFunction("RINT", "double", DOUBLE, "spark_rint({0})"),
+    ScalarFunction("SQRT", "double", DOUBLE, "sqrt({0})"),
     _of_double("CBRT", "spark_cbrt({0})"),
     _of_double("EXP", "spark_exp({0})"),
     _of_double("EXPM1", "spark_expm1({0})"),
@@ -153,7 +157,7 @@ FUNCTIONS = (
     _of_double("LOG10", "(CASE WHEN {0} <= 0 THEN NULL ELSE log10({0}) END)", null=True),
     _of_double("LOG2", "(CASE WHEN {0} <= 0 THEN NULL ELSE log2({0}) END)", null=True),
     _of_double("LOG1P", "(CASE WHEN {0} <= -1 THEN NULL ELSE spark_log1p({0}) END)", null=True),
-    Function(
+    ScalarFunction(
         "LOG",
         "double, double",
         maybe(DOUBLE),
@@ -161,7 +165,7 @@ FUNCTIONS = (
         f"LOG(base, x). {_LAST}",
         close=True,
     ),
-    Function("POW POWER", "double, double", DOUBLE, "spark_power({0}, {1})", _LAST, close=True),
+    ScalarFunction("POW POWER", "double, double", DOUBLE, "spark_power({0}, {1})", _LAST, close=True),
     _of_double("SIN", "spark_sin({0})"),
     _of_double("COS", "spark_cos({0})"),
     _of_double("TAN", "spark_tan({0})"),
@@ -171,7 +175,7 @@ FUNCTIONS = (
     _of_double("ASIN", "spark_arcsin({0})"),
     _of_double("ACOS", "spark_arccos({0})"),
     _of_double("ATAN", "spark_arctan({0})"),
-    Function(
+    ScalarFunction(
         "ATAN2", "double, double", DOUBLE, "spark_arctan2({0} + 0.0::DOUBLE, {1} + 0.0::DOUBLE)", _LAST, close=True
     ),
     _of_double("SINH", "spark_sinh({0})"),
@@ -179,19 +183,21 @@ FUNCTIONS = (
     _of_double("TANH", "spark_tanh({0})"),
     _of_double("DEGREES", "degrees({0})"),
     _of_double("RADIANS", "radians({0})"),
-    Function("HYPOT", "double, double", DOUBLE, "spark_hypot({0}, {1})", _LAST, close=True),
-    Function("PI", "", DOUBLE, "pi()"),
-    Function("E", "", DOUBLE, "2.718281828459045::DOUBLE"),
-    Function(
+    ScalarFunction("HYPOT", "double, double", DOUBLE, "spark_hypot({0}, {1})", _LAST, close=True),
+    ScalarFunction("PI", "", DOUBLE, "pi()"),
+    ScalarFunction("E", "", DOUBLE, "2.718281828459045::DOUBLE"),
+    ScalarFunction(
         "FACTORIAL", "int", maybe(BIGINT), "CAST(CASE WHEN {0} BETWEEN 0 AND 20 THEN factorial({0}) END AS BIGINT)"
     ),
-    Function("ISNAN", "float", BOOLEAN, "COALESCE(isnan({0}), FALSE)", keeps_null=False),
-    Function("NANVL", "double, double", maybe(DOUBLE), "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)"),
-    Function("SHIFTLEFT", "integer, int", widest, _shift("shift_left")),
-    Function("SHIFTRIGHT", "integer, int", widest, _shift("shift_right")),
-    Function("SHIFTRIGHTUNSIGNED", "integer, int", widest, _shift("shift_right_unsigned")),
-    Function("BIT_COUNT", "bigint", INT, "CAST(bit_count({0}) AS INTEGER)"),
-    Function("BIT_COUNT", "boolean", INT, "CAST({0} AS INTEGER)"),
-    Function("BIN", "bigint", STRING, "spark_bin({0})"),
-    Function("WIDTH_BUCKET", "double, double, double, bigint", maybe(BIGINT), "spark_width_bucket({0}, {1}, {2}, {3})"),
+    ScalarFunction("ISNAN", "float", BOOLEAN, "COALESCE(isnan({0}), FALSE)", keeps_null=False),
+    ScalarFunction("NANVL", "double, double", maybe(DOUBLE), "(CASE WHEN isnan({0}) THEN {1} ELSE {0} END)"),
+    ScalarFunction("SHIFTLEFT", "integer, int", widest, _shift("shift_left")),
+    ScalarFunction("SHIFTRIGHT", "integer, int", widest, _shift("shift_right")),
+    ScalarFunction("SHIFTRIGHTUNSIGNED", "integer, int", widest, _shift("shift_right_unsigned")),
+    ScalarFunction("BIT_COUNT", "bigint", INT, "CAST(bit_count({0}) AS INTEGER)"),
+    ScalarFunction("BIT_COUNT", "boolean", INT, "CAST({0} AS INTEGER)"),
+    ScalarFunction("BIN", "bigint", STRING, "spark_bin({0})"),
+    ScalarFunction(
+        "WIDTH_BUCKET", "double, double, double, bigint", maybe(BIGINT), "spark_width_bucket({0}, {1}, {2}, {3})"
+    ),
 )

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.plan.errors import Refusal
-from service.plan.scalar.functions.function import Function, maybe
-from service.plan.scalar.typed import Typed, text_literal
-from service.plan.scalar.types import BOOLEAN, INT, STRING
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed, text_literal
+from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING
 
 _NOT_ENDING = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 _SPACE = r" \t\n\x{0B}\f\r"
@@ -145,20 +145,20 @@ _END = f"{_NOTE} $ is the very end of the text."
 _Write = Callable[[Sequence[Typed]], str]
 
 FUNCTIONS = (
-    Function("REGEXP_LIKE RLIKE REGEXP", "text, 'text'", BOOLEAN, _like, _NOTE),
-    Function("REGEXP_REPLACE", "text, 'text', 'text'", STRING, _replaced, _END),
-    Function("REGEXP_EXTRACT", "text, 'text'", STRING, _extracted, f"The first group. {_END}"),
-    Function("REGEXP_EXTRACT", "text, 'text', 'int'", STRING, _extracted, "The group of this number, 0 for all."),
-    Function("REGEXP_SUBSTR", "text, 'text'", maybe(STRING), _first, _END),
-    Function("REGEXP_COUNT", "text, 'text'", INT, _counted, _END),
-    Function(
+    ScalarFunction("REGEXP_LIKE RLIKE REGEXP", "text, 'text'", BOOLEAN, _like, _NOTE),
+    ScalarFunction("REGEXP_REPLACE", "text, 'text', 'text'", STRING, _replaced, _END),
+    ScalarFunction("REGEXP_EXTRACT", "text, 'text'", STRING, _extracted, f"The first group. {_END}"),
+    ScalarFunction("REGEXP_EXTRACT", "text, 'text', 'int'", STRING, _extracted, "The group of this number, 0 for all."),
+    ScalarFunction("REGEXP_SUBSTR", "text, 'text'", maybe(STRING), _first, _END),
+    ScalarFunction("REGEXP_COUNT", "text, 'text'", INT, _counted, _END),
+    ScalarFunction(
         "GET_JSON_OBJECT",
         "text, 'text'",
         maybe(STRING),
         _json,
         "Strict JSON, but NaN and Infinity are read too; paths without *.",
     ),
-    Function(
+    ScalarFunction(
         "JSON_ARRAY_LENGTH",
         "text",
         maybe(INT),

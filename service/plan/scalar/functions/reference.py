@@ -1,19 +1,19 @@
-"""The reference of functions, from the tables; `python -m service.plan.scalar.functions.reference` writes it anew."""
+"""The reference of functions, from the tables; `python -m rowkind.service.plan.scalar.functions.reference` writes it anew."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from avro.schema import Type
-from service.plan.scalar.functions import FAMILIES, FUNCTIONS, REFUSED
-from service.plan.scalar.functions.function import Function
+from rowkind.avro.schema import Type
+from rowkind.service.plan.scalar.functions import FAMILIES, FUNCTIONS, REFUSED
+from rowkind.service.plan.scalar.functions.function import ScalarFunction
 
 PAGE = Path(__file__).with_name("REFERENCE.md")
 
 _HEAD = """# Expressions and functions
 
-This page is generated: `python -m service.plan.scalar.functions.reference`. Every function here means what it means in
+This page is generated: `python -m rowkind.service.plan.scalar.functions.reference`. Every function here means what it means in
 Spark SQL with ANSI mode on and the session's time zone UTC; Spark itself is asked in the tests. What Flink calls
 otherwise or computes otherwise is said in the remarks; where both differ, Spark's meaning counts.
 
@@ -83,13 +83,13 @@ def _families() -> Iterator[str]:
     )
 
 
-def _line(function: Function) -> str:
+def _line(function: ScalarFunction) -> str:
     takes = function.takes.replace("|", "\\|")
     names = "<br>".join(f"`{name}({takes})`" for name in function.names.split())
     return f"| {names} | {_result(function)} | {function.note} |"
 
 
-def _result(function: Function) -> str:
+def _result(function: ScalarFunction) -> str:
     if isinstance(function.gives, Type):
         return function.gives.sql + (" or NULL" if function.gives.nullable else "")
     text = str(function.gives.__doc__ or "their common type").splitlines()[0].rstrip(".")

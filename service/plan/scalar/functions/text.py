@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.plan.scalar.casts import cast
-from service.plan.scalar.functions.function import Function, maybe
-from service.plan.scalar.typed import Typed
-from service.plan.scalar.types import BINARY, BOOLEAN, INT, STRING, family
+from rowkind.service.plan.scalar.casts import cast
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT, STRING, family
 
 _SPARK_ORDER = "Spark's order: the characters to trim come first."
 
@@ -57,77 +57,83 @@ def _chosen(arguments: Sequence[Typed]) -> str:
 _BINARY_LENGTH = "CAST(octet_length({0}) AS INTEGER)"
 
 FUNCTIONS = (
-    Function("UPPER UCASE", "text", STRING, "spark_upper({0})"),
-    Function("LOWER LCASE", "text", STRING, "spark_lower({0})"),
-    Function("INITCAP", "text", STRING, "spark_capitals({0})", "Words are parted by spaces."),
-    Function("LENGTH CHAR_LENGTH CHARACTER_LENGTH LEN", "text", INT, "CAST(length({0}) AS INTEGER)"),
-    Function("LENGTH CHAR_LENGTH CHARACTER_LENGTH LEN", "binary", INT, _BINARY_LENGTH),
-    Function("OCTET_LENGTH", "text", INT, "CAST(strlen({0}) AS INTEGER)"),
-    Function("OCTET_LENGTH", "binary", INT, _BINARY_LENGTH),
-    Function("BIT_LENGTH", "text", INT, "CAST(strlen({0}) * 8 AS INTEGER)"),
-    Function("BIT_LENGTH", "binary", INT, "CAST(octet_length({0}) * 8 AS INTEGER)"),
-    Function("TRIM BTRIM", "text", STRING, "trim({0}, ' ')", "Only spaces."),
-    Function("LTRIM", "text", STRING, "ltrim({0}, ' ')", "Only spaces."),
-    Function("RTRIM", "text", STRING, "rtrim({0}, ' ')", "Only spaces."),
-    Function("BTRIM", "text, text", STRING, "trim({0}, {1})"),
-    Function("LTRIM", "text, text", STRING, "ltrim({1}, {0})", _SPARK_ORDER),
-    Function("RTRIM", "text, text", STRING, "rtrim({1}, {0})", _SPARK_ORDER),
-    Function("SUBSTRING SUBSTR", "text, int", STRING, _substring, "0 is the first character too, -1 the last."),
-    Function("SUBSTRING SUBSTR", "text, int, int", STRING, _substring, "Also SUBSTRING(s FROM i FOR n)."),
-    Function("LEFT", "text, int", STRING, "left({0}, spark_count({1}))"),
-    Function("RIGHT", "text, int", STRING, "right({0}, spark_count({1}))"),
-    Function("CONCAT", "binary...", BINARY, lambda given: f"({' || '.join(each.sql for each in given)})"),
-    Function("CONCAT", "any...", STRING, _concatenated, "Also ||. NULL if one is."),
-    Function("CONCAT_WS", "text, any...", STRING, _joined, "Leaves out NULLs; not of arrays."),
-    Function("REPEAT", "text, int", STRING, "repeat({0}, spark_count({1}))"),
-    Function("SPACE", "int", STRING, "repeat(' ', spark_count({0}))"),
-    Function("REPLACE", "text, text", STRING, "replace({0}, {1}, '')"),
-    Function("REPLACE", "text, text, text", STRING, "replace({0}, {1}, {2})"),
-    Function("TRANSLATE", "text, text, text", STRING, "translate({0}, {1}, {2})"),
-    Function("OVERLAY", "text, text, int", STRING, _overlaid, "Also OVERLAY(s PLACING t FROM i)."),
-    Function("OVERLAY", "text, text, int, int", STRING, _overlaid, "Also OVERLAY(s PLACING t FROM i FOR n)."),
-    Function("REVERSE", "text", STRING, "spark_reverse({0})"),
-    Function("LPAD", "text, int", STRING, "(spark_pad({1} - length({0}), ' ') || left({0}, spark_count({1})))"),
-    Function("RPAD", "text, int", STRING, "(left({0}, spark_count({1})) || spark_pad({1} - length({0}), ' '))"),
-    Function("LPAD", "text, int, text", STRING, "(spark_pad({1} - length({0}), {2}) || left({0}, spark_count({1})))"),
-    Function("RPAD", "text, int, text", STRING, "(left({0}, spark_count({1})) || spark_pad({1} - length({0}), {2}))"),
-    Function("INSTR", "text, text", INT, "CAST(instr({0}, {1}) AS INTEGER)"),
-    Function("LOCATE POSITION", "text, text", INT, "CAST(instr({1}, {0}) AS INTEGER)", "Also POSITION(t IN s)."),
-    Function(
+    ScalarFunction("UPPER UCASE", "text", STRING, "spark_upper({0})"),
+    ScalarFunction("LOWER LCASE", "text", STRING, "spark_lower({0})"),
+    ScalarFunction("INITCAP", "text", STRING, "spark_capitals({0})", "Words are parted by spaces."),
+    ScalarFunction("LENGTH CHAR_LENGTH CHARACTER_LENGTH LEN", "text", INT, "CAST(length({0}) AS INTEGER)"),
+    ScalarFunction("LENGTH CHAR_LENGTH CHARACTER_LENGTH LEN", "binary", INT, _BINARY_LENGTH),
+    ScalarFunction("OCTET_LENGTH", "text", INT, "CAST(strlen({0}) AS INTEGER)"),
+    ScalarFunction("OCTET_LENGTH", "binary", INT, _BINARY_LENGTH),
+    ScalarFunction("BIT_LENGTH", "text", INT, "CAST(strlen({0}) * 8 AS INTEGER)"),
+    ScalarFunction("BIT_LENGTH", "binary", INT, "CAST(octet_length({0}) * 8 AS INTEGER)"),
+    ScalarFunction("TRIM BTRIM", "text", STRING, "trim({0}, ' ')", "Only spaces."),
+    ScalarFunction("LTRIM", "text", STRING, "ltrim({0}, ' ')", "Only spaces."),
+    ScalarFunction("RTRIM", "text", STRING, "rtrim({0}, ' ')", "Only spaces."),
+    ScalarFunction("BTRIM", "text, text", STRING, "trim({0}, {1})"),
+    ScalarFunction("LTRIM", "text, text", STRING, "ltrim({1}, {0})", _SPARK_ORDER),
+    ScalarFunction("RTRIM", "text, text", STRING, "rtrim({1}, {0})", _SPARK_ORDER),
+    ScalarFunction("SUBSTRING SUBSTR", "text, int", STRING, _substring, "0 is the first character too, -1 the last."),
+    ScalarFunction("SUBSTRING SUBSTR", "text, int, int", STRING, _substring, "Also SUBSTRING(s FROM i FOR n)."),
+    ScalarFunction("LEFT", "text, int", STRING, "left({0}, spark_count({1}))"),
+    ScalarFunction("RIGHT", "text, int", STRING, "right({0}, spark_count({1}))"),
+    ScalarFunction("CONCAT", "binary...", BINARY, lambda given: f"({' || '.join(each.sql for each in given)})"),
+    ScalarFunction("CONCAT", "any...", STRING, _concatenated, "Also ||. NULL if one is."),
+    ScalarFunction("CONCAT_WS", "text, any...", STRING, _joined, "Leaves out NULLs; not of arrays."),
+    ScalarFunction("REPEAT", "text, int", STRING, "repeat({0}, spark_count({1}))"),
+    ScalarFunction("SPACE", "int", STRING, "repeat(' ', spark_count({0}))"),
+    ScalarFunction("REPLACE", "text, text", STRING, "replace({0}, {1}, '')"),
+    ScalarFunction("REPLACE", "text, text, text", STRING, "replace({0}, {1}, {2})"),
+    ScalarFunction("TRANSLATE", "text, text, text", STRING, "translate({0}, {1}, {2})"),
+    ScalarFunction("OVERLAY", "text, text, int", STRING, _overlaid, "Also OVERLAY(s PLACING t FROM i)."),
+    ScalarFunction("OVERLAY", "text, text, int, int", STRING, _overlaid, "Also OVERLAY(s PLACING t FROM i FOR n)."),
+    ScalarFunction("REVERSE", "text", STRING, "spark_reverse({0})"),
+    ScalarFunction("LPAD", "text, int", STRING, "(spark_pad({1} - length({0}), ' ') || left({0}, spark_count({1})))"),
+    ScalarFunction("RPAD", "text, int", STRING, "(left({0}, spark_count({1})) || spark_pad({1} - length({0}), ' '))"),
+    ScalarFunction(
+        "LPAD", "text, int, text", STRING, "(spark_pad({1} - length({0}), {2}) || left({0}, spark_count({1})))"
+    ),
+    ScalarFunction(
+        "RPAD", "text, int, text", STRING, "(left({0}, spark_count({1})) || spark_pad({1} - length({0}), {2}))"
+    ),
+    ScalarFunction("INSTR", "text, text", INT, "CAST(instr({0}, {1}) AS INTEGER)"),
+    ScalarFunction("LOCATE POSITION", "text, text", INT, "CAST(instr({1}, {0}) AS INTEGER)", "Also POSITION(t IN s)."),
+    ScalarFunction(
         "LOCATE POSITION",
         "text, text, int",
         maybe(INT),
         "(CASE WHEN {2} IS NULL THEN 0 ELSE CAST(spark_locate({0}, {1}, {2}) AS INTEGER) END)",
     ),
-    Function("STARTSWITH", "text, text", BOOLEAN, "starts_with({0}, {1})"),
-    Function("ENDSWITH", "text, text", BOOLEAN, "ends_with({0}, {1})"),
-    Function("CONTAINS", "text, text", BOOLEAN, "contains({0}, {1})"),
-    Function(
+    ScalarFunction("STARTSWITH", "text, text", BOOLEAN, "starts_with({0}, {1})"),
+    ScalarFunction("ENDSWITH", "text, text", BOOLEAN, "ends_with({0}, {1})"),
+    ScalarFunction("CONTAINS", "text, text", BOOLEAN, "contains({0}, {1})"),
+    ScalarFunction(
         "ASCII",
         "text",
         INT,
         "(CASE WHEN {0} = '' THEN 0 ELSE ascii({0}) END)",
         "The code point of the first character.",
     ),
-    Function("CHR CHAR", "bigint", STRING, "(CASE WHEN {0} < 0 THEN '' ELSE chr(CAST({0} % 256 AS INTEGER)) END)"),
-    Function(
+    ScalarFunction(
+        "CHR CHAR", "bigint", STRING, "(CASE WHEN {0} < 0 THEN '' ELSE chr(CAST({0} % 256 AS INTEGER)) END)"
+    ),
+    ScalarFunction(
         "SPLIT_PART", "text, text, int", STRING, "spark_part({0}, {1}, {2})", "Negative numbers count from the end."
     ),
-    Function("SUBSTRING_INDEX", "text, text, int", STRING, "spark_until({0}, {1}, {2})"),
-    Function("LEVENSHTEIN", "text, text", INT, "spark_distance({0}, {1})"),
-    Function(
+    ScalarFunction("SUBSTRING_INDEX", "text, text, int", STRING, "spark_until({0}, {1}, {2})"),
+    ScalarFunction("LEVENSHTEIN", "text, text", INT, "spark_distance({0}, {1})"),
+    ScalarFunction(
         "LEVENSHTEIN",
         "text, text, int",
         INT,
         "(CASE WHEN spark_distance({0}, {1}) <= {2} THEN spark_distance({0}, {1}) "
         "WHEN spark_distance({0}, {1}) > {2} THEN -1 END)",
     ),
-    Function("FORMAT_NUMBER", "number, 'int'", maybe(STRING), _grouped, "Rounds half to even."),
-    Function("SOUNDEX", "text", STRING, "spark_soundex({0})"),
-    Function("FIND_IN_SET", "text, text", INT, "spark_place({0}, {1})"),
-    Function("ELT", "int, text...", maybe(STRING), _chosen, keeps_null=False),
-    Function("MASK", "text", STRING, "spark_mask({0})"),
-    Function("LUHN_CHECK", "text", BOOLEAN, "spark_luhn({0})"),
-    Function("URL_ENCODE", "text", STRING, "spark_url_encode({0})"),
-    Function("URL_DECODE", "text", STRING, "spark_url_decode({0})", "Bytes that are no UTF-8 become U+FFFD."),
+    ScalarFunction("FORMAT_NUMBER", "number, 'int'", maybe(STRING), _grouped, "Rounds half to even."),
+    ScalarFunction("SOUNDEX", "text", STRING, "spark_soundex({0})"),
+    ScalarFunction("FIND_IN_SET", "text, text", INT, "spark_place({0}, {1})"),
+    ScalarFunction("ELT", "int, text...", maybe(STRING), _chosen, keeps_null=False),
+    ScalarFunction("MASK", "text", STRING, "spark_mask({0})"),
+    ScalarFunction("LUHN_CHECK", "text", BOOLEAN, "spark_luhn({0})"),
+    ScalarFunction("URL_ENCODE", "text", STRING, "spark_url_encode({0})"),
+    ScalarFunction("URL_DECODE", "text", STRING, "spark_url_decode({0})", "Bytes that are no UTF-8 become U+FFFD."),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from service.plan.errors import Refusal
+from rowkind.service.plan.errors import Refusal
 
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _FULL = "January|February|March|April|May|June|July|August|September|October|November|December"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from avro.schema import Type
-from service.plan.errors import Refusal
-from service.plan.scalar.casts import cast
-from service.plan.scalar.functions import time_formats
-from service.plan.scalar.functions.function import Function, maybe
-from service.plan.scalar.typed import Typed
-from service.plan.scalar.types import BIGINT, DATE, DOUBLE, INT, LOCAL, STRING, TIMESTAMP, decimal, family
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.casts import cast
+from rowkind.service.plan.scalar.functions import time_formats
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed
+from rowkind.service.plan.scalar.types import BIGINT, DATE, DOUBLE, INT, LOCAL, STRING, TIMESTAMP, decimal, family
 
 _UNITS = {
     "MICROSECOND": "microsecond", "MILLISECOND": "millisecond", "SECOND": "second", "MINUTE": "minute", "HOUR": "hour",
@@ -138,78 +138,82 @@ _READS = "The pattern is checked: yyyy MM dd HH mm ss and their kin, names of mo
 _ZONES = "Names of regions and offsets."
 
 FUNCTIONS = (
-    Function("YEAR", "moment", INT, _part("year({0})")),
-    Function("QUARTER", "moment", INT, _part("quarter({0})")),
-    Function("MONTH", "moment", INT, _part("month({0})")),
-    Function("DAY DAYOFMONTH", "moment", INT, _part("day({0})")),
-    Function("DAYOFYEAR", "moment", INT, _part("dayofyear({0})")),
-    Function("DAYOFWEEK", "moment", INT, _part("dayofweek({0}) + 1"), "1 is Sunday."),
-    Function("WEEKDAY", "moment", INT, _part("isodow({0}) - 1"), "0 is Monday."),
-    Function("WEEKOFYEAR", "moment", INT, _part("week({0})"), "Weeks of ISO 8601."),
-    Function("HOUR", "moment", INT, _part("hour({0})")),
-    Function("MINUTE", "moment", INT, _part("minute({0})")),
-    Function("SECOND", "moment", INT, _part("second({0})"), "Without the fraction; EXTRACT(SECOND …) has it."),
-    Function("EXTRACT DATE_PART DATEPART", "'text', moment", _field_type, _field, "Also EXTRACT(field FROM d)."),
-    Function("DAYNAME", "moment", STRING, lambda given: f"left(dayname({plain(given[0])}), 3)"),
-    Function("MONTHNAME", "moment", STRING, lambda given: f"left(monthname({plain(given[0])}), 3)"),
-    Function("LAST_DAY", "date", DATE, "last_day({0})"),
-    Function("NEXT_DAY", "date, 'text'", DATE, _next_day),
-    Function("ADD_MONTHS", "date, int", DATE, "CAST({0} + to_months({1}) AS DATE)"),
-    Function("MONTHS_BETWEEN", "timestamp, timestamp", DOUBLE, "spark_months({0}, {1}, TRUE)"),
-    Function("MONTHS_BETWEEN", "timestamp, timestamp, boolean", DOUBLE, "spark_months({0}, {1}, {2})"),
-    Function("DATE_ADD DATEADD", "date, int", DATE, _days_added("+")),
-    Function("DATE_SUB", "date, int", DATE, _days_added("-")),
-    Function("TIMESTAMPADD DATEADD DATE_ADD", "unit, int, moment", _added_type, _added, "A date gives a TIMESTAMP."),
-    Function("DATEDIFF DATE_DIFF", "date, date", INT, "CAST({0} - {1} AS INTEGER)", "DATEDIFF(end, start)."),
-    Function(
+    ScalarFunction("YEAR", "moment", INT, _part("year({0})")),
+    ScalarFunction("QUARTER", "moment", INT, _part("quarter({0})")),
+    ScalarFunction("MONTH", "moment", INT, _part("month({0})")),
+    ScalarFunction("DAY DAYOFMONTH", "moment", INT, _part("day({0})")),
+    ScalarFunction("DAYOFYEAR", "moment", INT, _part("dayofyear({0})")),
+    ScalarFunction("DAYOFWEEK", "moment", INT, _part("dayofweek({0}) + 1"), "1 is Sunday."),
+    ScalarFunction("WEEKDAY", "moment", INT, _part("isodow({0}) - 1"), "0 is Monday."),
+    ScalarFunction("WEEKOFYEAR", "moment", INT, _part("week({0})"), "Weeks of ISO 8601."),
+    ScalarFunction("HOUR", "moment", INT, _part("hour({0})")),
+    ScalarFunction("MINUTE", "moment", INT, _part("minute({0})")),
+    ScalarFunction("SECOND", "moment", INT, _part("second({0})"), "Without the fraction; EXTRACT(SECOND …) has it."),
+    ScalarFunction("EXTRACT DATE_PART DATEPART", "'text', moment", _field_type, _field, "Also EXTRACT(field FROM d)."),
+    ScalarFunction("DAYNAME", "moment", STRING, lambda given: f"left(dayname({plain(given[0])}), 3)"),
+    ScalarFunction("MONTHNAME", "moment", STRING, lambda given: f"left(monthname({plain(given[0])}), 3)"),
+    ScalarFunction("LAST_DAY", "date", DATE, "last_day({0})"),
+    ScalarFunction("NEXT_DAY", "date, 'text'", DATE, _next_day),
+    ScalarFunction("ADD_MONTHS", "date, int", DATE, "CAST({0} + to_months({1}) AS DATE)"),
+    ScalarFunction("MONTHS_BETWEEN", "timestamp, timestamp", DOUBLE, "spark_months({0}, {1}, TRUE)"),
+    ScalarFunction("MONTHS_BETWEEN", "timestamp, timestamp, boolean", DOUBLE, "spark_months({0}, {1}, {2})"),
+    ScalarFunction("DATE_ADD DATEADD", "date, int", DATE, _days_added("+")),
+    ScalarFunction("DATE_SUB", "date, int", DATE, _days_added("-")),
+    ScalarFunction(
+        "TIMESTAMPADD DATEADD DATE_ADD", "unit, int, moment", _added_type, _added, "A date gives a TIMESTAMP."
+    ),
+    ScalarFunction("DATEDIFF DATE_DIFF", "date, date", INT, "CAST({0} - {1} AS INTEGER)", "DATEDIFF(end, start)."),
+    ScalarFunction(
         "TIMESTAMPDIFF DATEDIFF DATE_DIFF", "unit, moment, moment", BIGINT, _between, "Whole units from start to end."
     ),
-    Function("DATE_TRUNC", "'text', moment", TIMESTAMP, _truncated),
-    Function("TRUNC", "date, 'text'", DATE, _truncated_date),
-    Function("MAKE_DATE", "int, int, int", DATE, "make_date({0}, {1}, {2})"),
+    ScalarFunction("DATE_TRUNC", "'text', moment", TIMESTAMP, _truncated),
+    ScalarFunction("TRUNC", "date, 'text'", DATE, _truncated_date),
+    ScalarFunction("MAKE_DATE", "int, int, int", DATE, "make_date({0}, {1}, {2})"),
     *(
-        Function(names, "int, int, int, int, int, double", type_, sql)
+        ScalarFunction(names, "int, int, int, int, int, double", type_, sql)
         for names, type_, sql in (
             ("MAKE_TIMESTAMP MAKE_TIMESTAMP_LTZ", TIMESTAMP, "CAST(spark_made({all}) AS TIMESTAMPTZ)"),
             ("MAKE_TIMESTAMP_NTZ", LOCAL, "spark_made({all})"),
         )
     ),
-    Function("TO_DATE", "text, 'text'", DATE, _parsed("DATE"), _READS),
-    Function("TO_TIMESTAMP TO_TIMESTAMP_LTZ", "text, 'text'", TIMESTAMP, _parsed("TIMESTAMPTZ"), _READS),
-    Function("TO_TIMESTAMP_NTZ", "text, 'text'", LOCAL, _parsed("TIMESTAMP"), _READS),
-    Function("TRY_TO_DATE", "text, 'text'", maybe(DATE), _parsed("DATE", strict=False), _READS),
-    Function("TRY_TO_TIMESTAMP", "text, 'text'", maybe(TIMESTAMP), _parsed("TIMESTAMPTZ", strict=False), _READS),
-    Function("DATE_FORMAT", "moment, 'text'", STRING, _formatted, _READS),
-    Function("FROM_UNIXTIME", "bigint", STRING, "strftime(make_timestamp({0} * 1000000), '%Y-%m-%d %H:%M:%S')"),
-    Function(
+    ScalarFunction("TO_DATE", "text, 'text'", DATE, _parsed("DATE"), _READS),
+    ScalarFunction("TO_TIMESTAMP TO_TIMESTAMP_LTZ", "text, 'text'", TIMESTAMP, _parsed("TIMESTAMPTZ"), _READS),
+    ScalarFunction("TO_TIMESTAMP_NTZ", "text, 'text'", LOCAL, _parsed("TIMESTAMP"), _READS),
+    ScalarFunction("TRY_TO_DATE", "text, 'text'", maybe(DATE), _parsed("DATE", strict=False), _READS),
+    ScalarFunction("TRY_TO_TIMESTAMP", "text, 'text'", maybe(TIMESTAMP), _parsed("TIMESTAMPTZ", strict=False), _READS),
+    ScalarFunction("DATE_FORMAT", "moment, 'text'", STRING, _formatted, _READS),
+    ScalarFunction("FROM_UNIXTIME", "bigint", STRING, "strftime(make_timestamp({0} * 1000000), '%Y-%m-%d %H:%M:%S')"),
+    ScalarFunction(
         "FROM_UNIXTIME",
         "bigint, 'text'",
         STRING,
         lambda given: time_formats.write(f"make_timestamp({given[0].sql} * 1000000)", str(given[1].literal)),
         _READS,
     ),
-    Function("UNIX_TIMESTAMP TO_UNIX_TIMESTAMP", "timestamp", BIGINT, f"({_MICROS} // 1000000)"),
-    Function(
+    ScalarFunction("UNIX_TIMESTAMP TO_UNIX_TIMESTAMP", "timestamp", BIGINT, f"({_MICROS} // 1000000)"),
+    ScalarFunction(
         "UNIX_TIMESTAMP TO_UNIX_TIMESTAMP",
         "text, 'text'",
         BIGINT,
         _parsed("TIMESTAMP", after="spark_floor_div(epoch_us({}), 1000000)"),
         _READS,
     ),
-    Function("UNIX_DATE", "day", INT, "CAST({0} - DATE '1970-01-01' AS INTEGER)"),
-    Function("UNIX_SECONDS", "instant", BIGINT, f"spark_floor_div({_MICROS}, 1000000)"),
-    Function("UNIX_MILLIS", "instant", BIGINT, f"spark_floor_div({_MICROS}, 1000)"),
-    Function("UNIX_MICROS", "instant", BIGINT, _MICROS),
-    Function("DATE_FROM_UNIX_DATE", "int", DATE, "(DATE '1970-01-01' + {0})"),
-    Function("TIMESTAMP_SECONDS", "number", TIMESTAMP, lambda given: str(cast(given[0].sql, given[0].type, TIMESTAMP))),
-    Function("TIMESTAMP_MILLIS", "bigint", TIMESTAMP, "CAST(make_timestamp({0} * 1000) AS TIMESTAMPTZ)"),
-    Function("TIMESTAMP_MICROS", "bigint", TIMESTAMP, "CAST(make_timestamp({0}) AS TIMESTAMPTZ)"),
-    Function(
+    ScalarFunction("UNIX_DATE", "day", INT, "CAST({0} - DATE '1970-01-01' AS INTEGER)"),
+    ScalarFunction("UNIX_SECONDS", "instant", BIGINT, f"spark_floor_div({_MICROS}, 1000000)"),
+    ScalarFunction("UNIX_MILLIS", "instant", BIGINT, f"spark_floor_div({_MICROS}, 1000)"),
+    ScalarFunction("UNIX_MICROS", "instant", BIGINT, _MICROS),
+    ScalarFunction("DATE_FROM_UNIX_DATE", "int", DATE, "(DATE '1970-01-01' + {0})"),
+    ScalarFunction(
+        "TIMESTAMP_SECONDS", "number", TIMESTAMP, lambda given: str(cast(given[0].sql, given[0].type, TIMESTAMP))
+    ),
+    ScalarFunction("TIMESTAMP_MILLIS", "bigint", TIMESTAMP, "CAST(make_timestamp({0} * 1000) AS TIMESTAMPTZ)"),
+    ScalarFunction("TIMESTAMP_MICROS", "bigint", TIMESTAMP, "CAST(make_timestamp({0}) AS TIMESTAMPTZ)"),
+    ScalarFunction(
         "FROM_UTC_TIMESTAMP", "timestamp, text", TIMESTAMP, "CAST(spark_zoned({0}, 'UTC', {1}) AS TIMESTAMPTZ)", _ZONES
     ),
-    Function(
+    ScalarFunction(
         "TO_UTC_TIMESTAMP", "timestamp, text", TIMESTAMP, "CAST(spark_zoned({0}, {1}, 'UTC') AS TIMESTAMPTZ)", _ZONES
     ),
-    Function("CONVERT_TIMEZONE", "text, local", LOCAL, "spark_zoned({1}, 'UTC', {0})", _ZONES),
-    Function("CONVERT_TIMEZONE", "text, text, local", LOCAL, "spark_zoned({2}, {0}, {1})", _ZONES),
+    ScalarFunction("CONVERT_TIMEZONE", "text, local", LOCAL, "spark_zoned({1}, 'UTC', {0})", _ZONES),
+    ScalarFunction("CONVERT_TIMEZONE", "text, text, local", LOCAL, "spark_zoned({2}, {0}, {1})", _ZONES),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from avro.schema import Type
-from service.plan.errors import Refusal
-from service.plan.scalar.casts import cast, constant, may_lose
-from service.plan.scalar.functions.function import Function, maybe
-from service.plan.scalar.typed import Typed
-from service.plan.scalar.types import (
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.casts import cast, constant, may_lose
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed
+from rowkind.service.plan.scalar.types import (  # fmt: skip
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -21,7 +21,7 @@ from service.plan.scalar.types import (
     decimal,
     family,
     with_null,
-)  # fmt: skip
+)
 
 
 def converted_to(value: Typed, to: Type, *, strict: bool = True) -> Typed:
@@ -38,8 +38,10 @@ def converted_to(value: Typed, to: Type, *, strict: bool = True) -> Typed:
     return Typed(sql, with_null(to, lossy))
 
 
-def _to(names: str, to: Type, *, strict: bool = True) -> Function:
-    return Function(names, "any", to if strict else maybe(to), lambda given: converted_to(given[0], to, strict=strict))
+def _to(names: str, to: Type, *, strict: bool = True) -> ScalarFunction:
+    return ScalarFunction(
+        names, "any", to if strict else maybe(to), lambda given: converted_to(given[0], to, strict=strict)
+    )
 
 
 _TEN_DIGITS = decimal(10, 0)

@@ -1,0 +1,285 @@
+"""The arrangement: an operator's state, a multiset of rows indexed by key, as a few sorted runs of immutable segments.
+
+A batch appends one small run; `compaction` keeps the runs few. What is live is the sum over all runs. Rows are ordered by
+*place*: the upper half of the hash of their key, then 32 bits that tell the rows of a key apart and depend on the
+layout. So all rows of a key are found by one interval, and a single row of a key with a million others by one number.
+A place narrows the search and decides nothing: two keys in one place cost time only.
+
+In layout *ordered* the sub-key is an order key, bytes that compare as the rows of a key rank. There the place has 24
+bits of the hash, then the 40 bits of the order code, so that a run can be read from the first row of a key on
+(`operators.arrangement.prefix_scan`).
+
+Layouts, as the plan chooses them by what it knows of unique keys:
+
+    one row per key   the key contains a unique key                        place = hash, 0
+    unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
+    multiset          nothing is unique; equal rows are kept severally     place = hash, hash64(payload)
+    ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
+    last write        one row per key, and no key is NULL                  place = hash, number of the batch
+
+Layout *last write* is for operators that look up every key before they write it; see `operators.arrangement.last_write`.
+
+(The arrangement of differential dataflow and the trace of DBSP, with the blob store in the part of the allocator.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.arrangement import compaction, last_write
+from rowkind.operators.arrangement.entries import UPPER, Entries, consolidate
+from rowkind.operators.arrangement.manifest import Manifest, SegmentInfo
+from rowkind.operators.arrangement.prefix_scan import Reach, reach_of_first, read
+from rowkind.operators.arrangement.segment import Segment
+from rowkind.operators.arrangement.segment_store import SegmentStore
+from rowkind.operators.arrangement.store import MANIFEST, BlobStore
+from rowkind.operators.columns import order_code
+from rowkind.operators.columns.changes import Indices, Int64s, Uint64s
+from rowkind.operators.columns.grouping import distinct, is_in, to_mask
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.operator import StateSize
+
+Layout = Literal["one row per key", "unique key", "multiset", "ordered", "last write"]
+
+UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
+
+
+def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa.BinaryArray) -> Uint64s:
+    """Where rows stand in an arrangement of this layout."""
+    match layout:
+        case "one row per key" | "last write":
+            return hashes & UPPER
+        case "unique key":
+            return (hashes & UPPER) | (hash64(sub_key) >> np.uint64(32))
+        case "multiset":
+            return (hashes & UPPER) | (hash64(payload) >> np.uint64(32))
+        case "ordered":
+            return (hashes & UPPER_ORDERED) | order_code.order_code(sub_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a batch left behind, and how many rows it read for compaction."""
+
+    state: StateSize
+    merged_rows: int
+
+
+class Arrangement:
+    """An arrangement of one shard, opened for one batch at time `now`.
+
+    Lookups see the state before the batch; `append` takes what the batch adds; `finish` writes it and merges. A row is
+    invisible from written_at + `ttl_ms` on. Where `latest_first`, the rows of a place are kept latest first, so that
+    they can be read in that order; not so in layout *last write*. Raises `StateLost` where an unexpired segment is
+    missing from the store.
+    """
+
+    def __init__(
+        self,
+        store: BlobStore,
+        name: str,
+        layout: Layout,
+        ttl_ms: int | None,
+        now: int,
+        *,
+        latest_first: bool = False,
+    ) -> None:
+        self.layout = layout
+        self._replaces = layout == "last write"
+        self._latest_first = latest_first and not self._replaces
+        self.now = now
+        self._of_key = UPPER_ORDERED if layout == "ordered" else UPPER
+        self._store = store
+        self._segment_store = SegmentStore(store, name)
+        self._expired_until = None if ttl_ms is None else now - ttl_ms
+        blob = store.get(MANIFEST)
+        self._manifest = Manifest() if blob is None else Manifest.from_blob(blob, name)
+        self._before = blob
+        self._segments_before = list(self._manifest.segments)
+        self._appended: list[Entries] = []
+        self._read_in_vain = 0
+        self._drop_expired_segments()
+
+    def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:
+        """The live rows whose key has one of these hashes, each with the number of times it is there.
+
+        There may be rows of other keys among them, as there always may be where keys are told by their hashes.
+        `less` are entries to count in as if they had been appended already: what is left after a batch's retractions.
+        """
+        first = self.firsts(hashes)
+        found = self._gather(first, first | ~self._of_key)
+        if less is not None:
+            found = Entries.concat([found, less.filter(is_in(less.place & self._of_key, first))])
+        return self._live(found)
+
+    def firsts(self, hashes: Uint64s) -> Uint64s:
+        """The places at which the rows of keys with these hashes begin, each once, ascending."""
+        return distinct(hashes & self._of_key)
+
+    def scan_prefix(self, firsts: Uint64s, enough: int, less: Entries, come: Entries | None) -> tuple[Entries, Reach]:
+        """The first live rows from each of the places `firsts` on, and up to where these are all there are.
+
+        Of every run at least `enough` entries are read from each place on, as long as there are so many. `less` are
+        entries as for `lookup`, all of them rows of these keys. Where rows with one order key may be read in part,
+        `come` are the rows that the batch brings; where they must be read together, None.
+        """
+        runs = self._manifest.runs
+        reach = reach_of_first(self.whole(firsts), enough, runs, self._segment_store, come)
+        entries = Entries.concat([less, *map(self._turned, read(reach, runs, self._segment_store))])
+        live = self._live(entries.filter(reach.holds(entries)))
+        needed = (1 + compaction.MOST_GARBAGE) * len(live) + 2 * len(less)
+        self._read_in_vain += max(0, len(entries) - needed)
+        return live, reach
+
+    def whole(self, firsts: Uint64s) -> Reach:
+        """All that the keys could have whose rows begin at these places."""
+        return Reach.whole(firsts, firsts | ~self._of_key, latest_first=self._latest_first)
+
+    def count(self, hashes: Uint64s, keys: pa.BinaryArray, less: Entries) -> Int64s:
+        """How many live rows each of these keys has, without reading them; the keys must all differ.
+
+        `less` are entries to count in, as in `lookup`.
+        """
+        order = np.argsort(hashes)
+        first, keys = hashes[order] & self._of_key, keys.take(pa.array(order))
+        last = first | ~self._of_key
+        counts = np.zeros(len(hashes), np.int64)
+        for info, start, stop in self._touched(first, last):
+            part = slice(start, stop)
+            segment = self._segment_store.open(info)
+            counts[part] += segment.weigh(first[part], last[part], keys[part], self._expired_until)
+        if len(less):
+            counts += Segment(consolidate(less)).weigh(first, last, keys, self._expired_until)
+        result = np.empty_like(counts)
+        result[order] = counts
+        return result
+
+    def at(self, places: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
+        """The live rows at these places, each with the number of times it is there.
+
+        Where very many rows may share a place, `payload` says which payloads are looked for; others are left out.
+        """
+        wanted = distinct(places)
+        if self._replaces:
+            return self._live(self._gather(wanted, wanted | ~UPPER))
+        return self._live(self._gather(wanted, wanted, payload))
+
+    def between(self, low: Uint64s, high: Uint64s) -> Entries:
+        """The live rows with a place in one of these closed intervals, which are disjoint and ascending."""
+        return self._live(self._gather(low, high))
+
+    def append(self, entries: Entries) -> None:
+        """Add entries; a negative one must be the exact opposite of what a lookup gave. Not in layout *last write*."""
+        assert not self._replaces, "in this layout rows are replaced"
+        self._appended.append(entries)
+
+    def replace(self, entries: Entries, known: int) -> None:
+        """In layout *last write*: for each key, which all differ, the row that comes, or a negative one that takes it.
+
+        `known` is how many of these keys had a row, as a lookup gave it; one that goes keeps its written_at.
+        """
+        assert self._replaces, "only in this layout does an entry replace"
+        self._manifest.weight += int((entries.weight > 0).sum()) - known
+        self._appended.append(last_write.of_batch(entries, self._manifest.next_run))
+
+    def finish(self) -> Finished:
+        """Write what was appended, do the batch's share of compaction and let go of what nobody needs."""
+        manifest = self._manifest
+        added = consolidate(self._turned(Entries.concat(self._appended)))
+        self._appended = []
+        if not self._replaces:
+            manifest.weight += int(added.weight.sum())
+        assert manifest.weight >= 0, "an arrangement cannot lose more rows than it got"
+        manifest.add_run(self._segment_store.write(added))
+        merged_rows = 0
+        if manifest.weight == 0:
+            self._manifest = manifest = Manifest()
+        else:
+            merged_rows = compaction.advance(
+                manifest,
+                self._segment_store,
+                len(added),
+                self._expired_until,
+                self._read_in_vain,
+                replaces=self._replaces,
+            )
+        segments = list(manifest.segments)
+        self._segment_store.settle(self._segments_before, segments)
+        self._write_manifest()
+        size = StateSize(
+            sum(run.rows for run in manifest.runs), sum(segment.bytes for segment in segments), len(manifest.runs)
+        )
+        return Finished(size, merged_rows)
+
+    def _write_manifest(self) -> None:
+        if not self._manifest.runs:
+            if self._before is not None:
+                self._store.delete(MANIFEST, self._before.size)
+            return
+        blob = self._manifest.to_blob()
+        if self._before is None or not blob.equals(self._before):
+            self._store.put(MANIFEST, blob)
+
+    def _drop_expired_segments(self) -> None:
+        """Forget, unread, the segments in which every row has expired."""
+        expired_until = self._expired_until
+        if expired_until is None:
+            return
+
+        def unexpired(segments: list[SegmentInfo]) -> list[SegmentInfo]:
+            return [segment for segment in segments if segment.newest > expired_until]
+
+        for run in self._manifest.runs:
+            run.segments = unexpired(run.segments)
+        for merge in self._manifest.merges:
+            merge.done = unexpired(merge.done)
+        self._manifest.runs = [run for run in self._manifest.runs if run.segments]
+        if not self._manifest.runs:
+            self._manifest = Manifest()
+
+    def _gather(self, low: Uint64s, high: Uint64s, payload: pa.BinaryArray | None = None) -> Entries:
+        """The entries of all runs with a place in one of the closed intervals, which are disjoint and ascending.
+
+        Where there is `payload`, only entries whose payload is among these.
+        """
+        found = []
+        for info, first, stop in self._touched(low, high):
+            segment = self._segment_store.open(info)
+            rows = segment.find(low[first:stop], high[first:stop])
+            if payload is not None and len(rows):
+                rows = rows[to_mask(pc.is_in(_taken(segment.entries.payload, rows), value_set=payload))]
+            if len(rows):
+                found.append((segment, rows))
+        if self._replaces:
+            return last_write.rows_at(found)
+        return self._turned(Entries.concat([segment.entries.take(rows) for segment, rows in found]))
+
+    def _touched(self, low: Uint64s, high: Uint64s) -> Iterator[tuple[SegmentInfo, int, int]]:
+        """The segments that may hold places in the closed intervals, with the first such interval and the one after."""
+        for run in self._manifest.runs:
+            for info in run.segments:
+                first = int(np.searchsorted(high, np.uint64(info.first)))
+                stop = int(np.searchsorted(low, np.uint64(info.last), side="right"))
+                if first < stop:
+                    yield info, first, stop
+
+    def _turned(self, entries: Entries) -> Entries:
+        """Entries as they are stored from what they are, and the other way round."""
+        return replace(entries, seq=~entries.seq) if self._latest_first else entries
+
+    def _live(self, entries: Entries) -> Entries:
+        if self._expired_until is not None:
+            entries = entries.filter(entries.written_at > self._expired_until)
+        return consolidate(entries) if (entries.weight < 0).any() else entries
+
+
+def _taken(values: pa.BinaryArray, rows: Indices) -> pa.BinaryArray:
+    """The values at these ascending rows, as a view where there is nothing in between."""
+    first, count = int(rows[0]), len(rows)
+    return values.slice(first, count) if int(rows[-1]) - first == count - 1 else values.take(pa.array(rows))

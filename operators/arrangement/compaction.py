@@ -1,0 +1,206 @@
+"""Compaction of runs, in portions that are paid for by the batches.
+
+Runs fall into size classes, each `FACTOR` times as large as the one before. When `FACTOR` runs of a class have come
+together they are merged into one, so there are few runs and each row is rewritten about once per class. When most of
+what is stored has cancelled out, or much of what was looked up, all runs are merged into one regardless of size.
+
+A merge goes forward by portions: the next rows of all its inputs, at most as many as a segment holds, in order of
+(place, seq), give one output segment. Between portions it rests in the manifest, where a restart finds it again. A
+batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, the smallest merges first. (The fuel of
+differential dataflow's spine, and LSM-tree tiering.)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rowkind.operators.arrangement import last_write
+from rowkind.operators.arrangement.entries import Entries, consolidate
+from rowkind.operators.arrangement.manifest import Manifest, Merge, Run
+from rowkind.operators.arrangement.segment import LAST_SEQ, SEGMENT_BYTES, SEGMENT_ROWS
+from rowkind.operators.arrangement.segment_store import SegmentStore
+from rowkind.operators.columns.changes import Int64s, Uint64s
+
+FACTOR = 4
+"""How many runs of like size are merged into one, and how much larger each size class is than the one before."""
+
+FUEL = 8
+"""Rows that a batch may read for merges, per entry that it appends. It must exceed the number of size classes that a
+shard can have, log4(rows of the shard / rows of a batch), or merges fall behind."""
+
+SMALL_RUN = 1024
+"""Runs of no more rows than this are all of the lowest size class."""
+
+MOST_GARBAGE = 3
+"""When more than this many rows are stored per live row, beyond the first segment's worth, everything is merged."""
+
+MOST_IN_VAIN = 1 << 15
+"""When a batch that reads keys from the top meets more rows than this that have cancelled out or expired, beyond
+`MOST_GARBAGE` per live row, everything is merged: a queue whose first rows keep going away leaves its garbage where it
+is read first."""
+
+
+def advance(
+    manifest: Manifest,
+    segment_store: SegmentStore,
+    appended: int,
+    expired_until: int | None,
+    read_in_vain: int = 0,
+    *,
+    replaces: bool = False,
+) -> int:
+    """Do the merge work of a batch of `appended` entries; returns how many rows it read.
+
+    Rows written at `expired_until` or before have expired and are left out; None where there is no TTL. `read_in_vain`
+    is how many rows the batch met, beyond the usual, that had cancelled out or expired. `replaces` says that entries
+    replace earlier ones of their key.
+    """
+    work = 0
+    _start(manifest, read_in_vain)
+    while manifest.merges and (work == 0 or work < FUEL * appended):
+        merge = min(manifest.merges, key=lambda merge: sum(run.rows for run in _inputs(manifest, merge)))
+        work += _merge_portion(manifest, merge, segment_store, expired_until, replaces=replaces)
+    return work
+
+
+def _start(manifest: Manifest, read_in_vain: int = 0) -> None:
+    """Begin every merge that is due."""
+    busy = {number for merge in manifest.merges for number in merge.inputs}
+    classes: dict[int, list[int]] = {}
+    for run in manifest.runs:
+        if run.number not in busy:
+            classes.setdefault(_size_class(run.rows), []).append(run.number)
+    everything = len(manifest.runs)
+    manifest.merges += [
+        Merge(numbers, whole=len(numbers) == everything) for numbers in classes.values() if len(numbers) >= FACTOR
+    ]
+    stored = sum(run.rows for run in manifest.runs)
+    wasteful = stored > MOST_GARBAGE * manifest.weight + SEGMENT_ROWS or read_in_vain > MOST_IN_VAIN
+    if not manifest.merges and len(manifest.runs) > 1 and wasteful:
+        manifest.merges.append(Merge([run.number for run in manifest.runs], whole=True))
+
+
+def _size_class(rows: int) -> int:
+    size, number = SMALL_RUN, 0
+    while size < rows:
+        size, number = size * FACTOR, number + 1
+    return number
+
+
+def _inputs(manifest: Manifest, merge: Merge) -> list[Run]:
+    return [run for run in manifest.runs if run.number in merge.inputs]
+
+
+def _merge_portion(
+    manifest: Manifest, merge: Merge, segment_store: SegmentStore, expired_until: int | None, *, replaces: bool
+) -> int:
+    """Take the merge forward by one portion, and complete it if that was the last; returns how many rows it read."""
+    inputs = _inputs(manifest, merge)
+    size, rows = sum(run.bytes for run in inputs), sum(run.rows for run in inputs)
+    limit = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES * rows // max(1, size)))
+    windows, end = _windows(inputs, merge.cursor, segment_store, limit)
+    read = [window.up_to(end) for window in windows]
+    entries = consolidate(Entries.concat(list(itertools.chain.from_iterable(read))))
+    if replaces:
+        entries = last_write.latest(entries)
+        if merge.whole:
+            entries = entries.filter(~last_write.is_needless(entries, merge.cursor and merge.cursor[0]))
+    if expired_until is not None:
+        entries = entries.filter(entries.written_at > expired_until)
+    merge.done += segment_store.write(entries)
+    merge.weight += int(entries.weight[entries.weight > 0].sum()) if replaces else int(entries.weight.sum())
+    merge.cursor = end
+    if end is None:
+        manifest.runs = [run for run in manifest.runs if run.number not in merge.inputs]
+        manifest.merges.remove(merge)
+        if not manifest.runs:
+            manifest.weight = min(manifest.weight, merge.weight)
+        manifest.add_run(merge.done)
+        _start(manifest)
+    return sum(len(piece) for pieces in read for piece in pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The next rows of one input: pieces of its segments, and their places and seqs in one."""
+
+    pieces: list[Entries]
+    place: Uint64s
+    seq: Int64s
+    whole: bool
+
+    @classmethod
+    def of(cls, run: Run, cursor: tuple[int, int] | None, segment_store: SegmentStore, limit: int) -> _Window:
+        """The rows after `cursor`, at least `limit` + 1 of them if the run has so many."""
+        pieces: list[Entries] = []
+        missing, whole = limit + 1, True
+        for info in run.segments:
+            if cursor is not None and info.last < cursor[0]:
+                continue
+            if missing <= 0:
+                whole = False
+                break
+            segment = segment_store.open(info)
+            first = segment.after(*cursor) if cursor is not None and info.first <= cursor[0] else 0
+            stop = min(info.rows, first + missing)
+            pieces.append(segment.entries.slice(first, stop))
+            missing -= stop - first
+            whole = stop == info.rows
+        places = [piece.place for piece in pieces] or [np.empty(0, np.uint64)]
+        seqs = [piece.seq for piece in pieces] or [np.empty(0, np.int64)]
+        return cls(pieces, np.concatenate(places), np.concatenate(seqs), whole)
+
+    def count(self, place: int, seq: int = LAST_SEQ) -> int:
+        """How many rows come up to and including (place, seq)."""
+        stop = int(np.searchsorted(self.place, np.uint64(place), side="right"))
+        if seq == LAST_SEQ:
+            return stop
+        first = int(np.searchsorted(self.place, np.uint64(place)))
+        return first + int(np.searchsorted(self.seq[first:stop], seq, side="right"))
+
+    def up_to(self, end: tuple[int, int] | None) -> list[Entries]:
+        """The rows up to and including `end`, all of them where it is None."""
+        if end is None:
+            return self.pieces
+        missing, result = self.count(*end), []
+        for piece in self.pieces:
+            result.append(piece.slice(0, min(len(piece), missing)))
+            missing -= len(result[-1])
+        return result
+
+
+def _windows(
+    inputs: Sequence[Run], cursor: tuple[int, int] | None, segment_store: SegmentStore, limit: int
+) -> tuple[list[_Window], tuple[int, int] | None]:
+    """The next rows of the inputs, and up to where they make one portion; None where that is the end of all."""
+    windows = [_Window.of(run, cursor, segment_store, limit) for run in inputs]
+    if all(window.whole for window in windows) and sum(len(window.place) for window in windows) <= limit:
+        return windows, None
+    windows_with_rows = [window for window in windows if len(window.place)]
+    place = min(int(window.place[0]) for window in windows_with_rows)
+    if sum(window.count(place) for window in windows) <= limit:
+        last = max(int(window.place[-1]) for window in windows_with_rows)
+        place = _largest(place, last, lambda at: sum(window.count(at) for window in windows) <= limit)
+        return windows, (place, LAST_SEQ)
+    # A place with more rows than a segment: many equal rows of one key. It is divided by seq.
+    seqs = [window.seq[: window.count(place)] for window in windows if window.count(place)]
+    seq = min(int(of_window[0]) for of_window in seqs)
+    if sum(window.count(place, seq) for window in windows) > limit:
+        return _windows(inputs, cursor, segment_store, 2 * limit)
+    last = max(int(of_window[-1]) for of_window in seqs)
+    return windows, (
+        place,
+        _largest(seq, last, lambda at: sum(window.count(place, at) for window in windows) <= limit),
+    )
+
+
+def _largest(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """The largest number from `low` to `high` for which it holds, given that it holds for `low` and then stops."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low

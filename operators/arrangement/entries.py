@@ -1,0 +1,195 @@
+"""Entries: the rows of an arrangement, as columns.
+
+An entry says that a row was there `weight` times, or with a negative weight that it went. What is live is the sum:
+entries that agree in everything but the weight are the same entry, and an entry whose weights sum to zero is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Uint64s, binary, concat_binary
+from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.hashing import mix
+
+UPPER = np.uint64(0xFFFFFFFF00000000)
+"""The half of a place that is of the hash."""
+
+COLUMNS: dict[str, np.dtype[Any] | None] = {
+    "place": np.dtype("<u8"),
+    "hash": np.dtype("<u8"),
+    "key": None,
+    "sub_key": None,
+    "payload": None,
+    "weight": np.dtype("<i8"),
+    "written_at": np.dtype("<i8"),
+    "seq": np.dtype("<i8"),
+    "mark": np.dtype("i1"),
+}
+"""The columns of a segment on disk, None for bytes; another order or type is another format version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Rows of an arrangement with their weights.
+
+    - `place` orders entries: the upper half of the hash, then 32 bits that tell the rows of one key apart.
+    - `hash`, `key`, `sub_key`, `seq`, `payload` are those of the change that brought the row.
+    - `weight` is how often the row came, less how often it went.
+    - `written_at` is the time of the batch that wrote the row, in ms since the epoch.
+    - `mark` is a small number for the operator's own use.
+    """
+
+    place: Uint64s
+    hash: Uint64s
+    key: pa.BinaryArray
+    sub_key: pa.BinaryArray
+    payload: pa.BinaryArray
+    weight: Int64s
+    written_at: Int64s
+    seq: Int64s
+    mark: Int8s
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all columns."""
+        return sum(column.nbytes for column in self.columns)
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The columns in the order of `COLUMNS`."""
+        return (
+            self.place,
+            self.hash,
+            self.key,
+            self.sub_key,
+            self.payload,
+            self.weight,
+            self.written_at,
+            self.seq,
+            self.mark,
+        )
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No entries."""
+        hashes, numbers, none = np.empty(0, np.uint64), np.empty(0, np.int64), binary(())
+        return cls(hashes, hashes, none, none, none, numbers, numbers, numbers, np.empty(0, np.int8))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All parts, one after the other."""
+        parts = [part for part in parts if len(part)]
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.empty()
+        return cls(*(_concat(columns) for columns in zip(*(part.columns for part in parts), strict=True)))
+
+    def take(self, indices: Indices) -> Self:
+        """The entries at `indices`, in that order."""
+        at = pa.array(indices)
+        return type(self)(
+            *(column[indices] if isinstance(column, np.ndarray) else column.take(at) for column in self.columns)
+        )
+
+    def filter(self, mask: Mask) -> Self:
+        """The entries where `mask` is true, in their order."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, first: int, stop: int) -> Self:
+        """The entries from `first` to before `stop`, as views."""
+        return type(self)(
+            *(
+                column[first:stop] if isinstance(column, np.ndarray) else column.slice(first, stop - first)
+                for column in self.columns
+            )
+        )
+
+    def __neg__(self) -> Self:
+        """The entries that cancel these."""
+        return self.relabel(weight=-self.weight)
+
+    @property
+    def units(self) -> Self:
+        """Each of these rows as often as it is there, with weight 1; all weights must be positive."""
+        if (self.weight == 1).all():
+            return self
+        rows = self.take(np.repeat(np.arange(len(self)), self.weight))
+        return rows.relabel(weight=np.ones(len(rows), np.int64))
+
+    def relabel(self, *, weight: Int64s | None = None, mark: Int8s | None = None) -> Self:
+        """The same rows with other weights or marks."""
+        return replace(self, weight=self.weight if weight is None else weight, mark=self.mark if mark is None else mark)
+
+
+def _concat(columns: Sequence[Any]) -> Any:
+    return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else concat_binary(columns)
+
+
+def consolidate(entries: Entries) -> Entries:
+    """The same entries in order of (place, seq), each once, those of weight zero left out."""
+    if _is_in_order(entries.place, entries.seq):
+        return entries.filter(entries.weight != 0)
+    order = in_order(entries.place, entries.seq)
+    place, seq = entries.place[order], entries.seq[order]
+    follows = (place[1:] == place[:-1]) & (seq[1:] == seq[:-1])
+    if not follows.any():
+        return entries.take(order).filter(entries.weight[order] != 0)
+    weight, keep = _sum_equal(entries, order, follows)
+    return entries.take(order[keep]).relabel(weight=weight[keep])
+
+
+def _is_in_order(place: Uint64s, seq: Int64s) -> bool:
+    """Whether each row comes after the one before by (place, seq), so that none are equal."""
+    ties = np.flatnonzero(place[1:] <= place[:-1])
+    return bool((place[ties + 1] == place[ties]).all() and (seq[ties + 1] > seq[ties]).all())
+
+
+def in_order(place: Uint64s, seq: Int64s) -> Indices:
+    """The order by (place, seq): one fast sort of the places, and a slow one of the rows that share a place."""
+    order = np.argsort(place)
+    ordered = place[order]
+    ties = ordered[1:] == ordered[:-1]
+    if ties.any():
+        tied = np.concatenate((ties, [False])) | np.concatenate(([False], ties))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((seq[rows], ordered[tied]))]
+    return order
+
+
+def _sum_equal(entries: Entries, order: Indices, follows: Mask) -> tuple[Int64s, Mask]:
+    """In `order`: the weight of each first of equal entries, the sum of all of them, and which ones to keep."""
+    tied = np.concatenate((follows, [False])) | np.concatenate(([False], follows))
+    rows = order[tied]
+    codes = np.cumsum(~np.concatenate(([False], follows)))[tied].astype(np.uint64)
+    numbers = (entries.written_at[rows], entries.mark[rows])
+    for number in numbers:
+        codes = mix(codes, number.astype(np.uint64))
+    at = pa.array(rows)
+    groups = group(
+        codes,
+        (
+            *numbers,
+            entries.place[rows],
+            entries.seq[rows],
+            *(column.take(at) for column in (entries.key, entries.sub_key, entries.payload)),
+        ),
+    )
+    firsts = np.full(groups.count, -1)
+    firsts[groups.ids[::-1]] = np.arange(len(rows))[::-1]
+    sums = np.zeros(groups.count, np.int64)
+    np.add.at(sums, groups.ids, entries.weight[rows])
+    weight = entries.weight[order]
+    summed = np.zeros(len(rows), np.int64)
+    summed[firsts] = sums
+    weight[tied] = summed
+    return weight, weight != 0

@@ -1,0 +1,79 @@
+"""Replacing: the layout in which an entry says all there is to say of its key, and replaces what was said before.
+
+An update is one entry and not two: the old row need not be written again to go. The upper half of a place is that of
+the key's hash, the lower half the number of the batch, so that the entries of a key stand in the order in which they
+were written, whichever runs they come from. The last one counts: with a positive weight it is the key's row, with a
+negative one it says that there is none any more. That is forgotten too once everything before it has been merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.arrangement.entries import UPPER, Entries
+from rowkind.operators.arrangement.segment import Segment
+from rowkind.operators.columns.changes import Indices, Mask, Uint64s, concat_binary
+from rowkind.operators.columns.grouping import distinct, equal_bytes, group, is_in
+
+
+def of_batch(entries: Entries, number: int) -> Entries:
+    """The entries as the batch with this number writes them."""
+    assert number <= int(~UPPER), "the number of a batch has 32 bits"
+    return replace(entries, place=(entries.place & UPPER) | np.uint64(number))
+
+
+def are_last(place: Uint64s, hashes: Uint64s, key: pa.BinaryArray) -> Mask:
+    """Which entries, in any order, are the last of their key."""
+    order = np.argsort(place)
+    key_place = place[order] & UPPER
+    together = np.flatnonzero(key_place[1:] == key_place[:-1])
+    before, after = order[together], order[together + 1]
+    same = (hashes[before] == hashes[after]) & equal_bytes(key.take(pa.array(before)), key.take(pa.array(after)))
+    result = np.ones(len(place), np.bool_)
+    result[before[same]] = False
+    if not same.all():
+        # Entries of keys that share a place stand mixed, so that the next one of a key need not be its neighbour.
+        rows = order[is_in(key_place, distinct(key_place[together[~same]]))]
+        groups = group(hashes[rows], [key.take(pa.array(rows))])
+        last = np.zeros(groups.count, np.int64)
+        last[groups.ids] = rows
+        result[rows] = False
+        result[last] = True
+    return result
+
+
+def latest(entries: Entries) -> Entries:
+    """The last entry of each key, in the order in which they stand."""
+    return entries.filter(are_last(entries.place, entries.hash, entries.key))
+
+
+def rows_at(found: Sequence[tuple[Segment, Indices]]) -> Entries:
+    """The row of each key that has one, of entries found in segments; nothing but these rows is read as a whole."""
+    if not found:
+        return Entries.empty()
+    parts = [(segment.entries, rows) for segment, rows in found]
+    place, hashes, weight = (
+        np.concatenate([getattr(entries, name)[rows] for entries, rows in parts])
+        for name in ("place", "hash", "weight")
+    )
+    key = concat_binary([entries.key.take(pa.array(rows)) for entries, rows in parts])
+    wanted = are_last(place, hashes, key) & (weight > 0)
+    ends = np.cumsum([len(rows) for _, rows in parts])[:-1]
+    of_parts = zip(parts, np.split(wanted, ends), strict=True)
+    result = Entries.concat([entries.take(rows[mask]) for (entries, rows), mask in of_parts])
+    return replace(result, place=result.place & UPPER)
+
+
+def is_needless(entries: Entries, before: int | None) -> Mask:
+    """Which entries say that there is no row where nothing else says that there was one: those before are all merged.
+
+    `before` is the place up to which they have been merged already, None for nowhere: there a key may be half done.
+    """
+    needless: Mask = entries.weight < 0
+    if before is not None:
+        needless &= (entries.place & UPPER) != (np.uint64(before) & UPPER)
+    return needless

@@ -1,0 +1,128 @@
+"""The manifest of an arrangement: which segments its runs are made of, and how far its merges have come.
+
+It is the one blob that is replaced with every batch: a header line with the format and its version, then JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
+
+from rowkind.operators.arrangement.store import MANIFEST
+from rowkind.operators.errors import StateCorrupted, StateFormatUnknown
+
+FORMAT = b"rowkind manifest 1\n"
+
+
+class SegmentInfo(NamedTuple):
+    """What is known of a segment without reading it.
+
+    `first` and `last` are the places of its first and last row; `newest` is the latest written_at of its rows.
+    """
+
+    name: str
+    rows: int
+    bytes: int
+    first: int
+    last: int
+    newest: int
+
+
+@dataclass(slots=True)
+class Run:
+    """Segments that follow one another in order of (place, seq)."""
+
+    number: int
+    segments: list[SegmentInfo]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all segments."""
+        return sum(segment.rows for segment in self.segments)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.bytes for segment in self.segments)
+
+
+@dataclass(slots=True)
+class Merge:
+    """A merge under way: the runs that it reads, by number, and the segments it has written so far.
+
+    Everything up to and including `cursor`, a (place, seq), has been merged; `weight` is the sum of the weights
+    written. The inputs stay what lookups read until the merge is complete. `whole` says that they were all there was
+    when it began.
+    """
+
+    inputs: list[int]
+    cursor: tuple[int, int] | None = None
+    weight: int = 0
+    done: list[SegmentInfo] = field(default_factory=list)
+    whole: bool = False
+
+
+@dataclass(slots=True)
+class Manifest:
+    """The state of an arrangement, apart from the rows.
+
+    `weight` is the sum of the weights of all entries ever appended, as far as they are not known to be gone: zero says
+    that nothing is live, because no entry's own sum is ever negative.
+    """
+
+    weight: int = 0
+    next_run: int = 0
+    runs: list[Run] = field(default_factory=list)
+    merges: list[Merge] = field(default_factory=list)
+
+    @property
+    def segments(self) -> Iterator[SegmentInfo]:
+        """All segments, those that merges have written included."""
+        for run in self.runs:
+            yield from run.segments
+        for merge in self.merges:
+            yield from merge.done
+
+    def add_run(self, segments: list[SegmentInfo]) -> None:
+        """A new run of these segments, unless there are none."""
+        if segments:
+            self.runs.append(Run(self.next_run, segments))
+            self.next_run += 1
+
+    def to_blob(self) -> pa.Buffer:
+        """This manifest as a blob."""
+        value = {
+            "weight": self.weight,
+            "next_run": self.next_run,
+            "runs": [[run.number, run.segments] for run in self.runs],
+            "merges": [[merge.inputs, merge.cursor, merge.weight, merge.done, merge.whole] for merge in self.merges],
+        }
+        return pa.py_buffer(FORMAT + json.dumps(value, separators=(",", ":")).encode())
+
+    @classmethod
+    def from_blob(cls, blob: pa.Buffer, arrangement: str) -> Self:
+        """The manifest in `blob`. Raises `StateFormatUnknown` and `StateCorrupted`."""
+        header, newline, text = blob.to_pybytes().partition(b"\n")
+        if header + newline != FORMAT:
+            raise StateFormatUnknown(arrangement, MANIFEST, header[:64].decode("ascii", "replace"), FORMAT.decode())
+        try:
+            value: dict[str, Any] = json.loads(text)
+            return cls(
+                value["weight"],
+                value["next_run"],
+                [Run(number, _infos(segments)) for number, segments in value["runs"]],
+                [
+                    Merge(inputs, cursor and tuple(cursor), weight, _infos(done), whole)
+                    for inputs, cursor, weight, done, whole in value["merges"]
+                ],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateCorrupted(arrangement, MANIFEST, repr(error)) from error
+
+
+def _infos(values: list[list[Any]]) -> list[SegmentInfo]:
+    return [SegmentInfo(*value) for value in values]

@@ -1,0 +1,256 @@
+"""Resolving: raw changes of one operator input become the exact entries that they add to its arrangement.
+
+A retraction is resolved, when it arrives, to a row that is there: of equal rows to the oldest by (written_at, seq). It
+takes over that row's written_at, seq and mark, so that the two cancel exactly and expire together. One that finds no
+row changes nothing and is unmatched.
+
+Layouts *multiset*, *ordered* and *last write*: a retraction takes away a row with the same key and payload, in layout
+*ordered* also with the same sub-key. Layouts *one row per key* and *unique key*: rows are identified by (key, sub-key).
+The last change of a row in the batch decides, an insertion replaces whatever is there, and what is taken away is always
+the stored row, whatever payload the retraction carries. Rows whose key is NULL and that have no sub-key have no
+identity, whichever the layout; they are treated as a multiset.
+
+The order of changes is (seq, retraction before insertion) where the input is ordered by seq. Elsewhere the batch is a
+set of signed rows without order: retractions may then take away rows that the same batch brings, so in a multiset
+insertions count first and in the other layouts retractions do.
+
+Where an operator keeps rows in layout *ordered* and has read those of the touched keys anyway, `replace_among` treats
+them as identified by something else than their sub-key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.arrangement.arrangement import Arrangement, places
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
+from rowkind.operators.columns.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
+from rowkind.operators.columns.hashing import hash64, mix
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What the changes of one input do to its arrangement.
+
+    - `added` and `removed` are the rows that come and go, with positive weights; the marks of those added are 0.
+    - `refreshed` are entries, to be appended as they are, by which rows go and equal ones with the same identity come:
+      that rewrites written_at, seq and nothing else. A row that comes inherits the mark of the one that goes.
+    - `unmatched` are the indices of the retractions that found no row.
+    """
+
+    added: Entries
+    removed: Entries
+    refreshed: Entries
+    unmatched: Indices
+
+
+def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
+    """What `changes` (kinds 0 to 3, all of one input) do to the arrangement; nothing is appended to it yet."""
+    if arrangement.layout in ("multiset", "ordered", "last write"):
+        return _resolve_multiset(arrangement, changes, by_seq=by_seq)
+    anonymous = _null(changes.key) & (lengths(changes.sub_key) == 0)
+    if not anonymous.any():
+        return _resolve_identified(arrangement, changes, by_seq=by_seq)
+    parts = np.flatnonzero(~anonymous), np.flatnonzero(anonymous)
+    identified = _resolve_identified(arrangement, changes.take(parts[0]), by_seq=by_seq)
+    others = _resolve_multiset(arrangement, changes.take(parts[1]), by_seq=by_seq)
+    return Resolved(
+        Entries.concat([identified.added, others.added]),
+        Entries.concat([identified.removed, others.removed]),
+        Entries.concat([identified.refreshed, others.refreshed]),
+        np.concatenate([parts[0][identified.unmatched], parts[1][others.unmatched]]),
+    )
+
+
+def replace_among(
+    arrangement: Arrangement,
+    changes: Changes,
+    stored: Entries,
+    identities: tuple[pa.BinaryArray, pa.BinaryArray],
+    *,
+    by_seq: bool,
+) -> Resolved:
+    """What `changes` do to the arrangement where (key, identity) identifies rows.
+
+    `stored` are all rows of the changes' keys, and maybe of others; `identities` are those of changes and stored rows.
+    """
+    identity = concat_binary(identities)
+    codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(identity))
+    groups = group(codes, [concat_binary([changes.key, stored.key]), identity])
+    place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
+    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+
+
+def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
+    place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
+    retraction = changes.weight < 0
+    if not retraction.any():
+        return _nothing_but_new(arrangement, changes, place)
+    concerned = is_in(place, distinct(place[retraction]))
+    plain = _new_entries(arrangement, changes, place).filter(~concerned)
+    rows = np.flatnonzero(concerned)
+    changes, place, retraction = changes.take(rows), place[rows], retraction[rows]
+    ties = arrangement.layout == "ordered"
+    stored = arrangement.at(place, changes.payload if ties else None)
+    pairs = (changes.key, stored.key), (changes.payload, stored.payload)
+    groups = _group_ties(changes, stored, *pairs) if ties else _group(changes, place, stored, *pairs)
+    of_change, of_stored = groups.ids[: len(rows)], groups.ids[len(rows) :]
+
+    there = np.zeros(groups.count, np.int64)
+    np.add.at(there, of_stored, stored.weight)
+    order = np.lexsort((~retraction, changes.seq, of_change) if by_seq else (changes.seq, retraction, of_change))
+    unmatched = np.zeros(len(rows), np.bool_)
+    unmatched[order] = _below_zero(of_change[order], np.where(retraction, -1, 1)[order], there)
+    taken = np.bincount(of_change[retraction & ~unmatched], minlength=groups.count)
+
+    # The queue of each group, oldest first, one element per row: the retractions take from its head.
+    new = _new_entries(arrangement, changes, place).filter(~retraction)
+    units = Entries.concat([stored.units, new])
+    is_new = np.repeat([False, True], [len(units) - len(new), len(new)])
+    owner = np.concatenate([np.repeat(of_stored, stored.weight), of_change[~retraction]])
+    queue = np.lexsort((units.seq, units.written_at, owner))
+    units, is_new, owner = units.take(queue), is_new[queue], owner[queue]
+    head = members(np.bincount(owner, minlength=groups.count))[1] < taken[owner]
+    gone, come = np.flatnonzero(head & ~is_new), np.flatnonzero(~head & is_new)
+
+    # As many as both go and come of a group are a refresh, paired in the order of the queue.
+    both = np.minimum(*(np.bincount(owner[part], minlength=groups.count) for part in (gone, come)))
+    gone_moved, come_moved = (
+        members(np.bincount(owner[part], minlength=groups.count))[1] >= both[owner[part]] for part in (gone, come)
+    )
+    old, new = units.take(gone[~gone_moved]), units.take(come[~come_moved])
+    return Resolved(
+        Entries.concat([plain, units.take(come[come_moved])]),
+        units.take(gone[gone_moved]),
+        _refresh(old, new),
+        rows[unmatched],
+    )
+
+
+def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
+    """Of walks one after the other, each from its owner's start: the steps that would lead below zero.
+
+    They are not taken; so one is left out exactly where the plain sum of steps reaches a new low below zero.
+    """
+    first = np.concatenate(([True], owner[1:] != owner[:-1]))
+    total = np.cumsum(steps)
+    before = (total - steps)[first][np.cumsum(first) - 1]
+    level = start[owner] + total - before
+    # Each walk is sunk far below the one before, so that one running minimum serves all of them.
+    depth = np.cumsum(first) * (2 * len(steps) + 2)
+    lowest = np.minimum.accumulate(np.minimum(level, 0) - depth)
+    entered = np.concatenate(([0], lowest[:-1]))
+    entered[first] = -depth[first]
+    return (steps < 0) & (lowest < entered)
+
+
+def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
+    place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
+    stored = arrangement.at(place)
+    if len(stored) == 0 and not (changes.weight < 0).any() and len(distinct(place)) == len(place):
+        return _nothing_but_new(arrangement, changes, place)
+    groups = _group(changes, place, stored, (changes.key, stored.key), (changes.sub_key, stored.sub_key))
+    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+
+
+def _replace(
+    arrangement: Arrangement, changes: Changes, place: Uint64s, stored: Entries, groups: Groups, *, by_seq: bool
+) -> Resolved:
+    """What the changes do, given the groups of rows with one identity over changes and, after them, stored rows."""
+    of_change, of_stored = groups.ids[: len(changes)], groups.ids[len(changes) :]
+    there = np.zeros(groups.count, np.bool_)
+    there[of_stored] = True
+
+    insertion = changes.weight > 0
+    # Only the changes of rows that change more than once must be put in order.
+    alone = np.bincount(of_change, minlength=groups.count)[of_change] == 1
+    order = np.flatnonzero(~alone)
+    minor, major = (insertion, changes.seq) if by_seq else (changes.seq, insertion)
+    order = order[np.lexsort((minor[order], major[order], of_change[order]))]
+    order = np.concatenate([np.flatnonzero(alone), order])
+    owner = of_change[order]
+    first = np.concatenate(([True], owner[1:] != owner[:-1]))[: len(owner)]
+    present = np.where(first, there[owner], np.concatenate(([False], insertion[order][:-1]))[: len(owner)])
+    unmatched = np.sort(order[~insertion[order] & ~present])
+    last = order[np.concatenate((first[1:], [True]))[: len(order)]]
+
+    touched = np.zeros(groups.count, np.bool_)
+    touched[of_change] = True
+    gone, of_gone = stored.filter(touched[of_stored]), of_stored[touched[of_stored]]
+    new = last[insertion[last]]
+    come = _new_entries(arrangement, changes, place).take(new)
+    old, new = _equal_rows(gone, of_gone, come, of_change[new], groups.count)
+    stays, goes = np.ones(len(come), np.bool_), np.ones(len(gone), np.bool_)
+    stays[new], goes[old] = False, False
+    return Resolved(come.filter(stays), gone.filter(goes).units, _refresh(gone.take(old), come.take(new)), unmatched)
+
+
+def _equal_rows(
+    gone: Entries, of_gone: Indices, come: Entries, of_come: Indices, groups: int
+) -> tuple[Indices, Indices]:
+    """The rows of `gone` and of `come` that are in the same group and have the same payload, in pairs."""
+    single = np.flatnonzero(gone.weight == 1)
+    predecessor = np.full(groups, -1)
+    predecessor[of_gone[single]] = single
+    old = predecessor[of_come]
+    new = np.flatnonzero(old >= 0)
+    old = old[new]
+    same = equal_bytes(gone.payload.take(pa.array(old)), come.payload.take(pa.array(new)))
+    return old[same], new[same]
+
+
+def _refresh(old: Entries, new: Entries) -> Entries:
+    """The entries by which each of `new` takes the place of its `old`."""
+    if len(old) == 0:
+        return old
+    return Entries.concat([old.relabel(weight=np.full(len(old), -1)), new.relabel(mark=old.mark)])
+
+
+def _group(
+    changes: Changes,
+    place: Uint64s,
+    stored: Entries,
+    *columns: tuple[pa.BinaryArray, pa.BinaryArray],
+) -> Groups:
+    """Groups of equal columns over the changes and, after them, the stored rows."""
+    codes = mix(np.concatenate([changes.hash, stored.hash]), np.concatenate([place, stored.place]))
+    return group(codes, [concat_binary(pair) for pair in columns])
+
+
+def _group_ties(changes: Changes, stored: Entries, *columns: tuple[pa.BinaryArray, pa.BinaryArray]) -> Groups:
+    """As `_group`, with equal sub-keys too, where very many rows may share a place."""
+    payload, sub_key = (
+        concat_binary((changes.payload, stored.payload)),
+        concat_binary((changes.sub_key, stored.sub_key)),
+    )
+    codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(payload))
+    return group(codes, [*(concat_binary(pair) for pair in columns), sub_key])
+
+
+def _new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Entries:
+    rows = len(changes)
+    return Entries(
+        place,
+        changes.hash,
+        changes.key,
+        changes.sub_key,
+        changes.payload,
+        np.ones(rows, np.int64),
+        np.full(rows, arrangement.now, np.int64),
+        changes.seq,
+        np.zeros(rows, np.int8),
+    )
+
+
+def _nothing_but_new(arrangement: Arrangement, changes: Changes, place: Uint64s) -> Resolved:
+    none = Entries.empty()
+    return Resolved(_new_entries(arrangement, changes, place), none, none, np.empty(0, np.int64))
+
+
+def _null(values: pa.BinaryArray) -> Mask:
+    return to_mask(pc.is_null(values)) if values.null_count else np.zeros(len(values), np.bool_)

@@ -1,0 +1,147 @@
+"""A segment: one immutable blob of entries in order of (place, seq), named by its digest.
+
+Reading a blob costs no copy: the columns are views of it (`operators.arrangement.segment_format`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.segment_format import FORMAT, from_blob, to_blob
+from rowkind.operators.arrangement.store import digest
+from rowkind.operators.columns.changes import Indices, Int64s, Uint64s
+from rowkind.operators.columns.grouping import equal_bytes, members
+from rowkind.operators.errors import StateCorrupted, StateFormatUnknown
+
+LAST_SEQ = (1 << 63) - 1
+"""Comes after every other seq."""
+
+SEGMENT_ROWS = 1 << 16
+"""No segment holds more rows."""
+
+SEGMENT_BYTES = 4 << 20
+"""No segment holds more bytes of columns, unless in a single row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An open segment."""
+
+    entries: Entries
+
+    @classmethod
+    def open(cls, blob: pa.Buffer, name: str, arrangement: str) -> Self:
+        """The segment in `blob`; `name` and `arrangement` are for errors.
+
+        Raises `StateFormatUnknown` and `StateCorrupted`.
+        """
+        header = blob.slice(0, min(len(FORMAT), blob.size)).to_pybytes()
+        if header != FORMAT:
+            raise StateFormatUnknown(arrangement, name, header.decode("ascii", "replace"), FORMAT.decode())
+        try:
+            return cls(from_blob(blob))
+        except (ValueError, TypeError) as error:
+            raise StateCorrupted(arrangement, name, str(error)) from error
+
+    def find(self, low: Uint64s, high: Uint64s) -> Indices:
+        """The rows whose place lies in any of the closed intervals, which must be disjoint and ascending."""
+        places = self.entries.place
+        if len(places) <= len(low):
+            interval = np.searchsorted(low, places, side="right") - 1
+            return np.flatnonzero((interval >= 0) & (places <= high[np.maximum(interval, 0)]))
+        first = np.searchsorted(places, low)
+        hits = np.flatnonzero(places[np.minimum(first, len(places) - 1)] <= high)
+        first = first[hits]
+        counts = np.searchsorted(places, high[hits], side="right") - first
+        owner, rank = members(counts)
+        return first[owner] + rank
+
+    def find_nth(self, low: Uint64s, high: Uint64s, numbers: Int64s) -> tuple[Indices, Int64s]:
+        """Where the row with this number, from 1, is in each of the closed intervals, which are disjoint and ascending.
+
+        It is -1 where the interval has fewer rows. Also returned: by how much the number exceeds those.
+        """
+        places = self.entries.place
+        first = np.searchsorted(places, low)
+        counts = np.searchsorted(places, high, side="right") - first
+        return np.where(counts >= numbers, first + numbers - 1, -1), numbers - counts
+
+    def find_up_to(self, low: Uint64s, place: Uint64s, seq: Int64s) -> Indices:
+        """The rows from each of the places `low` on up to and including (`place`, `seq`); nothing overlaps."""
+        places = self.entries.place
+        first, stop = np.searchsorted(places, low), np.searchsorted(places, place, side="right")
+        for at in np.flatnonzero((seq != LAST_SEQ) & (stop > first)):
+            stop[at] = self.after(int(place[at]), int(seq[at]))
+        owner, rank = members(stop - first)
+        return first[owner] + rank
+
+    def subs_at(self, place: int) -> set[bytes | None]:
+        """The sub-keys of the rows at this place: none, the only one, or None for different ones."""
+        places = self.entries.place
+        first, stop = (int(np.searchsorted(places, np.uint64(place), side=side)) for side in ("left", "right"))
+        if first == stop:
+            return set()
+        sub_key = self.entries.sub_key
+        offsets = np.frombuffer(sub_key.buffers()[1], np.int32, stop - first + 1, (sub_key.offset + first) * 4)
+        width = int(offsets[1] - offsets[0])
+        if (np.diff(offsets) != width).any():
+            return {None}
+        octets = np.frombuffer(sub_key.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+        return {None} if (octets[width:] != octets[: len(octets) - width]).any() else {octets[:width].tobytes()}
+
+    def weigh(self, low: Uint64s, high: Uint64s, keys: pa.BinaryArray, expired_until: int | None) -> Int64s:
+        """The sum of the unexpired weights of each key, whose rows lie in these closed intervals of places.
+
+        Where many rows are concerned they are summed as stretches, whose rows all have one key as a rule.
+        """
+        entries = self.entries
+        weight = entries.weight
+        if expired_until is not None:
+            weight = np.where(entries.written_at > expired_until, weight, 0)
+        first = np.searchsorted(entries.place, low)
+        stop = np.searchsorted(entries.place, high, side="right")
+        result = np.zeros(len(low), np.int64)
+        severally = np.flatnonzero(stop > first)
+        if int((stop - first).sum()) > len(entries) // 4:
+            new_key = ~equal_bytes(entries.key[1:], entries.key[:-1])
+            number, total = (np.concatenate(([0], np.cumsum(steps))) for steps in (new_key, weight))
+            of_one_key = number[first[severally]] == number[stop[severally] - 1]
+            whole, severally = severally[of_one_key], severally[~of_one_key]
+            whole = whole[equal_bytes(entries.key.take(pa.array(first[whole])), keys.take(pa.array(whole)))]
+            result[whole] = total[stop[whole]] - total[first[whole]]
+        owner, rank = members((stop - first)[severally])
+        of_key, row = severally[owner], first[severally][owner] + rank
+        same = equal_bytes(entries.key.take(pa.array(row)), keys.take(pa.array(of_key)))
+        np.add.at(result, of_key[same], weight[row[same]])
+        return result
+
+    def after(self, place: int, seq: int) -> int:
+        """The first row that comes after (place, seq)."""
+        places = self.entries.place
+        first = int(np.searchsorted(places, np.uint64(place)))
+        stop = int(np.searchsorted(places, np.uint64(place), side="right"))
+        return first + int(np.searchsorted(self.entries.seq[first:stop], seq, side="right"))
+
+
+def encode(entries: Entries) -> tuple[str, pa.Buffer]:
+    """The blob of these entries, which must be in order, and its name."""
+    blob = to_blob(entries)
+    return digest(blob), blob
+
+
+def cut(entries: Entries) -> Iterator[Entries]:
+    """The entries in pieces that are small enough for a segment each."""
+    average = max(1, entries.size // max(1, len(entries)))
+    rows = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES // average))
+    for first in range(0, len(entries), rows):
+        piece = entries.slice(first, min(first + rows, len(entries)))
+        if len(piece) > 1 and piece.size > 2 * SEGMENT_BYTES:
+            yield from cut(piece)
+        else:
+            yield piece

@@ -1,0 +1,119 @@
+"""The bytes of a segment: a header, then the columns one after the other, each in the least form that is read as it is.
+
+The header is a line that names the format and its version, and a line of JSON: the number of rows and for each column
+of `entries.COLUMNS` how it is written and how many bytes each of its parts has. Parts begin at multiples of `_ALIGN`.
+
+    numbers      ["same", value]        nothing: all rows have this value
+                 ["each"]               the array, little-endian
+    byte strings ["width", bytes]       the bytes of all values, which are equally long
+                 ["offsets"]            the 32-bit offsets of the values, and their bytes
+                 either with a third part before these, a bit per row, where there are nulls
+
+Read back, a column is a view of the blob: of a single value by a stride of zero, of equally long values with offsets
+that all segments share.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.arrangement.entries import COLUMNS, Entries
+from rowkind.operators.columns.grouping import to_mask
+
+FORMAT = b"rowkind segment 2\n"
+_ALIGN = 64
+_OFFSETS_AT_LEAST = 1 << 16
+
+SegmentPart = np.ndarray[Any, np.dtype[Any]]
+
+
+def to_blob(entries: Entries) -> pa.Buffer:
+    """The blob of these entries."""
+    forms, parts = [], []
+    for column in entries.columns:
+        form, of_column = _of_numbers(column) if isinstance(column, np.ndarray) else _of_bytes(column)
+        forms.append([form, [part.nbytes for part in of_column]])
+        parts += of_column
+    header = FORMAT + json.dumps([len(entries), forms], separators=(",", ":")).encode() + b"\n"
+    places = [*_places(len(header), [part.nbytes for part in parts])]
+    size = places[-1] + parts[-1].nbytes if parts else len(header)
+    blob = pa.allocate_buffer(size)
+    octets = np.frombuffer(blob, np.uint8)
+    octets[: len(header)] = np.frombuffer(header, np.uint8)
+    end = len(header)
+    for place, part in zip(places, parts, strict=True):
+        octets[end:place] = 0
+        end = place + part.nbytes
+        octets[place:end] = part.view(np.uint8)
+    return blob
+
+
+def from_blob(blob: pa.Buffer) -> Entries:
+    """The entries in a blob that begins with `FORMAT`, as views of it. Raises `ValueError` where it is damaged."""
+    octets = np.frombuffer(blob, np.uint8)
+    text, newline, _ = blob.slice(len(FORMAT), min(blob.size - len(FORMAT), 4096)).to_pybytes().partition(b"\n")
+    if not newline:
+        raise ValueError("the header has no end")
+    rows, forms = json.loads(text)
+    places = _places(len(FORMAT) + len(text) + 1, [size for _, sizes in forms for size in sizes])
+    columns = []
+    for dtype, (form, sizes) in zip(COLUMNS.values(), forms, strict=True):
+        parts = []
+        for size in sizes:
+            place = next(places)
+            if place + size > blob.size:
+                raise ValueError(f"{blob.size} bytes, where there should be {place + size} at least")
+            parts.append(blob.slice(place, size) if dtype is None else octets[place : place + size])
+        columns.append(_to_bytes(rows, form, parts) if dtype is None else _to_numbers(rows, form, parts, dtype))
+    return Entries(*columns)
+
+
+def _places(start: int, sizes: list[int]) -> Iterator[int]:
+    """Where parts of these sizes begin."""
+    for size in sizes:
+        start += -start % _ALIGN
+        yield start
+        start += size
+
+
+def _of_numbers(column: SegmentPart) -> tuple[list[Any], list[SegmentPart]]:
+    if len(column) and (column == column[0]).all():
+        return ["same", int(column[0])], []
+    return ["each"], [np.ascontiguousarray(column)]
+
+
+def _to_numbers(rows: int, form: list[Any], parts: list[SegmentPart], dtype: np.dtype[Any]) -> SegmentPart:
+    if form[0] == "same":
+        return np.broadcast_to(np.array(form[1], dtype), rows)
+    return parts[0].view(dtype)
+
+
+def _of_bytes(column: pa.BinaryArray) -> tuple[list[Any], list[SegmentPart]]:
+    rows = len(column)
+    _, offsets_buffer, data = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, rows + 1, column.offset * 4)
+    octets = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
+    nulls = [np.packbits(to_mask(pc.is_valid(column)), bitorder="little")] if column.null_count else []
+    width = len(octets) // max(1, rows)
+    if rows and (np.diff(offsets) == width).all():
+        return ["width", width], [*nulls, octets]
+    return ["offsets"], [*nulls, offsets - offsets[0], octets]
+
+
+def _to_bytes(rows: int, form: list[Any], parts: list[pa.Buffer]) -> pa.BinaryArray:
+    *others, data = parts
+    offsets = _offsets_of(form[1], max(rows, _OFFSETS_AT_LEAST)) if form[0] == "width" else others.pop()
+    return pa.Array.from_buffers(pa.binary(), rows, [others[0] if others else None, offsets, data])
+
+
+@lru_cache(maxsize=64)
+def _offsets_of(width: int, rows: int) -> pa.Buffer:
+    """The offsets of so many values of this width; shared by all columns that have no more of them."""
+    return pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))

@@ -1,0 +1,263 @@
+"""Changes as columns: what moves between operators, and between the tasks of a query.
+
+Two shapes alternate along every query. An operator (or a scan) emits `Rows`: a row kind, an arrival number and a
+packed row each. The calc at its exit filters and projects them and works out where they go next, which makes them
+`Changes`: the same with a side, a hash, a key and a sub-key for the consumer. The consumer takes `Changes` and puts
+out `Rows` again.
+
+A block is `Changes` for one shard as an Arrow IPC stream of one record batch, with the counters that ride along in
+the schema's metadata. Blocks are all that Spark ever sees of the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int8s = npt.NDArray[np.int8]
+Int64s = npt.NDArray[np.int64]
+Uint64s = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.int64]
+
+Counters = Mapping[str, float]
+"""Samples that ride along with a block to the writer, by name in the exposition format, e.g.
+`rowkind_rows_in_total{table="orders",kind="+I"}`. Counters add up; names that end in no `_total` are gauges of one
+shard each and replace."""
+
+_COUNTERS = b"rowkind.counters"
+
+
+class RowKind(IntEnum):
+    """What a change does to its row; the ordinals are Flink's, plus the dead letter that only rides along."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+    DEAD_LETTER = 4
+
+    @property
+    def symbol(self) -> str:
+        """`+I`, `-U`, `+U` or `-D`; a dead letter shows as `!`."""
+        return SYMBOLS[self]
+
+
+SYMBOLS = ("+I", "-U", "+U", "-D", "!")
+
+WEIGHTS = np.array([1, -1, 1, -1, 0], dtype=np.int64)
+"""The sign with which each row kind counts in a multiset, indexed by its ordinal."""
+
+
+def binary(values: Iterable[bytes | None]) -> pa.BinaryArray:
+    """An Arrow array of bytes from Python values, for tests and slow paths."""
+    return pa.array(list(values), pa.binary())
+
+
+def constant(value: bytes, length: int) -> pa.BinaryArray:
+    """The same bytes `length` times."""
+    offsets = pa.py_buffer(np.arange(length + 1, dtype=np.int32) * np.int32(len(value)))
+    return pa.Array.from_buffers(pa.binary(), length, [None, offsets, pa.py_buffer(value * length)])
+
+
+def concat_binary(arrays: Sequence[pa.BinaryArray]) -> pa.BinaryArray:
+    """All arrays, one after the other, as a single array."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.concat_arrays(arrays) if arrays else binary(())
+
+
+def lengths(values: pa.BinaryArray) -> Int64s:
+    """The number of bytes of each value, none of which is null."""
+    result: Int64s = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Changes without a destination yet: columns kind int8, seq int64, payload binary (Avro under the edge's schema).
+
+    `seq` is the arrival number of the change within its table; of a joined row, the larger of its two parents'.
+    Where kind is DEAD_LETTER the payload is the dead letter's own record, and nobody but the writer looks inside.
+    """
+
+    kind: Int8s
+    seq: Int64s
+    payload: pa.BinaryArray
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No rows."""
+        return cls(np.empty(0, np.int8), np.empty(0, np.int64), binary(()))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All parts, one after the other."""
+        if not parts:
+            return cls.empty()
+        return cls(
+            np.concatenate([part.kind for part in parts]),
+            np.concatenate([part.seq for part in parts]),
+            concat_binary([part.payload for part in parts]),
+        )
+
+    def take(self, indices: Indices) -> Self:
+        """The rows at `indices`, in that order."""
+        return type(self)(self.kind[indices], self.seq[indices], self.payload.take(pa.array(indices)))
+
+    def filter(self, mask: Mask) -> Self:
+        """The rows where `mask` is true, in their order."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes on their way to a consumer: `Rows` with side int8, hash uint64, key binary (nullable), sub_key binary.
+
+    - `hash` is `hashing.hash64` of the key, except that rows whose key is NULL carry another hash, to spread them.
+    - `key` holds canonical bytes that are equal exactly where SQL says the keys are equal. It is null where a key
+      column that must not match NULL is NULL: such a row matches nothing.
+    - `sub_key` is never null; it is empty where the consumer's arrangement has no sub-key.
+    """
+
+    side: Int8s
+    kind: Int8s
+    hash: Uint64s
+    key: pa.BinaryArray
+    sub_key: pa.BinaryArray
+    seq: Int64s
+    payload: pa.BinaryArray
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No changes."""
+        return cls(
+            np.empty(0, np.int8),
+            np.empty(0, np.int8),
+            np.empty(0, np.uint64),
+            binary(()),
+            binary(()),
+            np.empty(0, np.int64),
+            binary(()),
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.empty()
+        return cls(
+            np.concatenate([part.side for part in parts]),
+            np.concatenate([part.kind for part in parts]),
+            np.concatenate([part.hash for part in parts]),
+            concat_binary([part.key for part in parts]),
+            concat_binary([part.sub_key for part in parts]),
+            np.concatenate([part.seq for part in parts]),
+            concat_binary([part.payload for part in parts]),
+        )
+
+    @property
+    def weight(self) -> Int64s:
+        """The sign of each change: +1 for +I and +U, -1 for -U and -D, 0 for a dead letter."""
+        return WEIGHTS[self.kind]
+
+    @property
+    def rows(self) -> Rows:
+        """The same changes without their destination."""
+        return Rows(self.kind, self.seq, self.payload)
+
+    def take(self, indices: Indices) -> Self:
+        """The changes at `indices`, in that order."""
+        at = pa.array(indices)
+        return type(self)(
+            self.side[indices],
+            self.kind[indices],
+            self.hash[indices],
+            self.key.take(at),
+            self.sub_key.take(at),
+            self.seq[indices],
+            self.payload.take(at),
+        )
+
+    def filter(self, mask: Mask) -> Self:
+        """The changes where `mask` is true, in their order."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def split(self, shards: int) -> list[Self]:
+        """One element per shard, `hash mod shards`, each with its changes in their order."""
+        if shards == 1:
+            return [self]
+        shard = (self.hash % np.uint64(shards)).astype(np.int64)
+        order = np.argsort(shard, kind="stable")
+        bounds = np.searchsorted(shard[order], np.arange(shards + 1))
+        return [self.take(order[bounds[i] : bounds[i + 1]]) for i in range(shards)]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Changes for one shard and the counters that ride along, as they cross Spark."""
+
+    changes: Changes
+    counters: Counters = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """This block as an Arrow IPC stream."""
+        changes = self.changes
+        metadata = {_COUNTERS: json.dumps(self.counters)} if self.counters else None
+        batch = pa.RecordBatch.from_arrays(
+            [
+                pa.array(changes.side),
+                pa.array(changes.kind),
+                pa.array(changes.hash),
+                changes.key,
+                changes.sub_key,
+                pa.array(changes.seq),
+                changes.payload,
+            ],
+            schema=_SCHEMA.with_metadata(metadata),
+        )
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_bytes(cls, data: bytes | pa.Buffer) -> Self:
+        """The block that `to_bytes` wrote; the columns are views of `data` where Arrow allows it."""
+        with pa.ipc.open_stream(data) as stream:
+            batch: Any = stream.read_next_batch()
+        side, kind, hashes, key, sub_key, seq, payload = batch.columns
+        metadata = batch.schema.metadata or {}
+        return cls(
+            Changes(side.to_numpy(), kind.to_numpy(), hashes.to_numpy(), key, sub_key, seq.to_numpy(), payload),
+            json.loads(metadata[_COUNTERS]) if _COUNTERS in metadata else {},
+        )
+
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("side", pa.int8(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("sub_key", pa.binary(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)

@@ -1,0 +1,116 @@
+"""Exact grouping and matching of rows by bytes, with 64-bit codes as the fast path.
+
+A code is any function of the columns that decide. Rows are grouped by code with one sort; the bytes are then compared
+between neighbours, which proves nearly every group right. Groups in which two values share a code are told apart one
+row at a time, so a collision costs time and never a wrong result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.columns.changes import Indices, Mask, Uint64s
+
+KeyColumn = Any
+"""A NumPy array of numbers or an Arrow array of bytes; nulls are equal to each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The group number of each row, from 0 to `count` - 1."""
+
+    ids: Indices
+    count: int
+
+
+def group(codes: Uint64s, columns: Sequence[KeyColumn]) -> Groups:
+    """Rows are in one group exactly where all columns are equal; equal rows must have equal codes."""
+    if len(codes) == 0:
+        return Groups(np.empty(0, np.int64), 0)
+    order = np.argsort(codes)
+    ordered = codes[order]
+    new = ordered[1:] != ordered[:-1]
+    numbers = np.concatenate(([0], np.cumsum(new)))
+    count = int(numbers[-1]) + 1
+    ids = np.empty(len(codes), np.int64)
+    ids[order] = numbers
+    tied = np.flatnonzero(~new)
+    if len(tied) == 0:
+        return Groups(ids, count)
+    same = equal(columns, order[tied], order[tied + 1])
+    if same.all():
+        return Groups(ids, count)
+    suspect = np.zeros(count, np.bool_)
+    suspect[numbers[tied[~same]]] = True
+    return _tell_apart(ids, count, np.flatnonzero(suspect[ids]), columns)
+
+
+def equal(columns: Sequence[KeyColumn], left: Indices, right: Indices) -> Mask:
+    """Whether row `left[i]` equals row `right[i]` in all columns."""
+    result = np.ones(len(left), np.bool_)
+    for column in columns:
+        if isinstance(column, np.ndarray):
+            result &= column[left] == column[right]
+        else:
+            result &= equal_bytes(column.take(pa.array(left)), column.take(pa.array(right)))
+    return result
+
+
+def equal_bytes(left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
+    """Whether each value equals the other array's value at its place; null equals null."""
+    same = pc.equal(left, right)
+    if same.null_count == 0:
+        return to_mask(same)
+    return to_mask(pc.if_else(pc.is_valid(same), same, pc.and_(pc.is_null(left), pc.is_null(right))))
+
+
+def to_mask(booleans: pa.BooleanArray) -> Mask:
+    """An Arrow array of booleans without nulls as a NumPy mask."""
+    result: Mask = booleans.to_numpy(zero_copy_only=False)
+    return result
+
+
+def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[KeyColumn]) -> Groups:
+    values = [
+        column[suspects].tolist() if isinstance(column, np.ndarray) else column.take(pa.array(suspects)).to_pylist()
+        for column in columns
+    ]
+    found: dict[tuple[Any, ...], int] = {}
+    kept: set[int] = set()
+    for row, value in zip(suspects.tolist(), zip(*values, strict=True), strict=True):
+        number = int(ids[row])
+        identity = (number, *value)
+        if identity not in found:
+            found[identity] = count if number in kept else number
+            count += number in kept
+            kept.add(number)
+        ids[row] = found[identity]
+    return Groups(ids, count)
+
+
+def distinct(values: Uint64s) -> Uint64s:
+    """The different values, ascending; many times as fast as NumPy's own, which goes through a hash table."""
+    ascending = np.sort(values)
+    result: Uint64s = ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(values)]]
+    return result
+
+
+def is_in(values: Uint64s, ascending: Uint64s) -> Mask:
+    """Which of the values are among `ascending`; fast where long stretches of `values` ascend too."""
+    if len(ascending) == 0:
+        return np.zeros(len(values), np.bool_)
+    result: Mask = ascending[np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)] == values
+    return result
+
+
+def members(counts: Indices) -> tuple[Indices, Indices]:
+    """For groups of `counts` elements, one group after the other: each element's group and its rank in the group."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    starts = np.cumsum(counts) - counts
+    return owner, np.arange(len(owner)) - starts[owner]

@@ -1,0 +1,153 @@
+"""The 64-bit hash of keys: what puts a row into its shard and orders it in an arrangement.
+
+It is XXH64 with seed 0 (Yann Collet's xxHash, published specification), computed for all rows at once, so that
+anybody can recompute a shard number with a stock library. Values longer than `LONGEST` bytes are replaced by their
+32-byte BLAKE2b digest first, because work here goes by the longest value of a batch.
+
+State on disk and shard numbers are made of these hashes: the function may never change. A test holds golden values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rowkind.operators.columns.changes import Indices, Uint64s, binary
+
+LONGEST = 1024
+"""Values of more bytes than this are hashed by their digest."""
+
+_CHUNK = 1 << 14
+"""Rows hashed at a time, so that the intermediate columns stay in the processor's cache."""
+
+_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
+_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_PRIME_3 = np.uint64(0x165667B19E3779F9)
+_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
+_PRIME_5 = np.uint64(0x27D4EB2F165667C5)
+_LANES = np.array([0x60EA27EEADC0B5D6, 0xC2B2AE3D27D4EB4F, 0, 0x61C8864E7A143579], dtype=np.uint64)
+_STRIPE = 32
+
+
+def hash64(values: pa.BinaryArray) -> Uint64s:
+    """XXH64 of each value; a null counts as the empty value."""
+    values = _with_long_values_digested(values)
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    data = values.buffers()[2]
+    if len(values) == 0 or data is None:
+        data = pa.py_buffer(b"")
+    result = np.empty(len(values), dtype=np.uint64)
+    lengths = np.diff(offsets)
+    uniform = len(lengths) == 0 or bool((lengths == lengths[0]).all())
+    order = None if uniform else np.argsort(lengths, kind="stable")
+    for first in range(0, len(values), _CHUNK):
+        rows: Any = slice(first, first + _CHUNK) if order is None else order[first : first + _CHUNK]
+        result[rows] = _hash_ascending(data, offsets[:-1][rows], lengths[rows])
+    return result
+
+
+def mix(first: Uint64s, second: Uint64s) -> Uint64s:
+    """One hash out of two, order-sensitive; for grouping within a batch only, never stored."""
+    return _avalanche((_rotate(first, 31) * _PRIME_1) ^ (second * _PRIME_2))
+
+
+def sketch64(values: pa.BinaryArray) -> Uint64s:
+    """A code that equal values share, from their length and 24 of their bytes; for use within a batch, never stored.
+
+    It costs a quarter of a hash. Values that differ elsewhere share it too, so what it finds must be looked at again.
+    """
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    codes = lengths.astype(np.uint64) * _PRIME_5
+    rows = _where(lengths >= 8)
+    if rows is None:
+        return codes
+    words = _at_every_byte(values.buffers()[2], "<u8")
+    room = lengths[rows] - 8
+    for place in (starts[rows], starts[rows] + room // 2, starts[rows] + room):
+        codes[rows] = _round(codes[rows], words[place])
+    return codes
+
+
+def _with_long_values_digested(values: pa.BinaryArray) -> pa.BinaryArray:
+    if values.nbytes <= LONGEST or len(values) == 0:
+        return values
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
+    if int(np.diff(offsets).max()) <= LONGEST:
+        return values
+    return binary(
+        hashlib.blake2b(value, digest_size=_STRIPE).digest() if value is not None and len(value) > LONGEST else value
+        for value in values.to_pylist()
+    )
+
+
+def _hash_ascending(data: pa.Buffer, starts: Indices, lengths: npt.NDArray[np.int64]) -> Uint64s:
+    """XXH64 of the spans of `data`; `lengths` must not descend, so that each round works on a tail of the rows."""
+    words, halves, octets = (_at_every_byte(data, kind) for kind in ("<u8", "<u4", "u1"))
+    hashes = np.full(len(starts), _PRIME_5, dtype=np.uint64)
+    long = int(np.searchsorted(lengths, _STRIPE))
+    if long < len(starts):
+        lanes = np.repeat(_LANES[:, None], len(starts) - long, axis=1)
+        for stripe in range(int(lengths[-1]) // _STRIPE):
+            active = int(np.searchsorted(lengths, _STRIPE * (stripe + 1)))
+            for lane in range(4):
+                word = words[starts[active:] + (_STRIPE * stripe + 8 * lane)]
+                lanes[lane, active - long :] = _round(lanes[lane, active - long :], word)
+        merged = _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
+        for lane in range(4):
+            merged = (merged ^ _round(np.uint64(0), lanes[lane])) * _PRIME_1 + _PRIME_4
+        hashes[long:] = merged
+    hashes += lengths.astype(np.uint64)
+
+    position = starts + (lengths & ~(_STRIPE - 1))
+    remaining = lengths & (_STRIPE - 1)
+    for nth in range(3):
+        rows = _where(remaining >= 8 * (nth + 1))
+        if rows is not None:
+            word = words[position[rows] + 8 * nth]
+            hashes[rows] = _rotate(hashes[rows] ^ _round(np.uint64(0), word), 27) * _PRIME_1 + _PRIME_4
+    position += remaining & ~7
+    remaining = remaining & 7
+    rows = _where(remaining >= 4)
+    if rows is not None:
+        half = halves[position[rows]].astype(np.uint64)
+        hashes[rows] = _rotate(hashes[rows] ^ (half * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
+    position += remaining & 4
+    remaining = remaining & 3
+    for nth in range(3):
+        rows = _where(remaining > nth)
+        if rows is not None:
+            octet = octets[position[rows] + nth].astype(np.uint64)
+            hashes[rows] = _rotate(hashes[rows] ^ (octet * _PRIME_5), 11) * _PRIME_1
+    return _avalanche(hashes)
+
+
+def _at_every_byte(data: pa.Buffer, kind: str) -> npt.NDArray[Any]:
+    """An array whose element i is the little-endian number that begins at byte i of `data`."""
+    return np.ndarray(max(data.size - np.dtype(kind).itemsize + 1, 0), kind, data, strides=(1,))
+
+
+def _where(mask: npt.NDArray[np.bool_]) -> Any:
+    """An index for the rows where the mask is true, the cheapest there is; None where there are none."""
+    if mask.all():
+        return slice(None)
+    return np.flatnonzero(mask) if mask.any() else None
+
+
+def _rotate(values: Uint64s, bits: int) -> Uint64s:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+
+
+def _round(accumulator: Any, word: Uint64s) -> Uint64s:
+    result: Uint64s = _rotate(accumulator + word * _PRIME_2, 31) * _PRIME_1
+    return result
+
+
+def _avalanche(hashes: Uint64s) -> Uint64s:
+    hashes = (hashes ^ (hashes >> np.uint64(33))) * _PRIME_2
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _PRIME_3
+    return hashes ^ (hashes >> np.uint64(32))

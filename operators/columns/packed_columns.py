@@ -1,0 +1,154 @@
+"""Packed columns: columns of numbers and of bytes as one column of bytes, and back; the form of what a row of state is.
+
+A row is one number per column, then the bytes of its byte strings. The number is that of the column itself; of a double
+its bits, most significant byte first, so that what is zero at its end costs nothing; of a byte string its length plus
+one, or zero where it is null. A number below `_SMALL` takes one byte, any other one byte that says how many follow.
+(A prefix varint, as in SQLite, which unlike LEB128 is read and written a whole column at a time.) Signed numbers are
+zigzagged, everything is little-endian. Which columns there are is known to the reader; a state format change is a
+change of them. The first columns may be read without knowing those behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.columns.changes import Indices, Int64s, Uint64s, binary
+
+Column = Any
+"""A NumPy array of 64-bit integers or of doubles, or an Arrow array of bytes."""
+
+_Octets = npt.NDArray[np.uint8]
+
+_SMALL = 248
+"""Numbers from here on are written in 1 to 8 bytes behind a byte that says in how many."""
+
+_MASKS = np.array([(1 << (8 * width)) - 1 for width in range(9)], np.uint64)
+"""What is left of a word of which so many bytes count."""
+
+
+def pack(columns: Sequence[Column]) -> pa.BinaryArray:
+    """One value per row; at least one column."""
+    numbers = _written([_words(column) for column in columns])
+    texts = [column.fill_null(b"") for column in columns if not isinstance(column, np.ndarray)]
+    return pc.binary_join_element_wise(numbers, *texts, b"") if texts else numbers
+
+
+def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
+    """The columns that were packed; `kinds` has a letter for each: n for integers, f for doubles and b for bytes."""
+    at = _starts(values)
+    end = int(at[-1]) if len(at) else 0
+    at = at[:-1]
+    # A word may be read where the last bytes are.
+    data = np.append(np.frombuffer(values.buffers()[2] or b"", np.uint8)[:end], np.zeros(8, np.uint8))
+    words = []
+    for _ in kinds:
+        word, at = _read(data, at)
+        words.append(word)
+    columns: list[Column] = []
+    for kind, word in zip(kinds, words, strict=True):
+        match kind:
+            case "n":
+                columns.append((word >> np.uint64(1)).view(np.int64) ^ -(word & np.uint64(1)).view(np.int64))
+            case "f":
+                columns.append(word.byteswap().view(np.float64))
+            case _:
+                there = word > 0
+                lengths = word.view(np.int64) - there
+                columns.append(_spans(data, at, lengths, None if there.all() else ~there))
+                at = at + lengths
+    return columns
+
+
+def fixed_width(data: object, width: int, count: int) -> pa.BinaryArray:
+    """A column of `count` values of `width` bytes each, which stand in `data` one after the other."""
+    assert width * count < 1 << 31, "one batch of one shard touches more groups than one Arrow array can hold"
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def without_first(values: pa.BinaryArray, count: int) -> pa.BinaryArray:
+    """Each value without its first `count` bytes; none is shorter."""
+    starts = _starts(values)
+    return _spans(np.frombuffer(values.buffers()[2] or b"", np.uint8), starts[:-1] + count, np.diff(starts) - count)
+
+
+def _words(column: Column) -> Uint64s:
+    """The number of each row."""
+    if not isinstance(column, np.ndarray):
+        lengths: Uint64s = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+        return lengths.view(np.uint64)
+    if column.dtype == np.float64:
+        return np.ascontiguousarray(column).view(np.uint64).byteswap()
+    return ((column << 1) ^ (column >> 63)).view(np.uint64)
+
+
+def _written(columns: Sequence[Uint64s]) -> pa.BinaryArray:
+    """These numbers, row by row.
+
+    First all bytes that any row needs, of which then only those are kept that the row itself needs.
+    """
+    rows = len(columns[0])
+    widths = [_width(words) for words in columns]
+    widest = [int(width.max(initial=0)) for width in widths]
+    octets = np.empty((rows, len(columns) + sum(widest)), np.uint8)
+    needed = np.ones(octets.shape, np.bool_) if any(widest) else None
+    lengths = np.full(rows, len(columns), np.int64)
+    at = 0
+    for words, width, most in zip(columns, widths, widest, strict=True):
+        if most == 0:
+            octets[:, at] = words
+        else:
+            assert needed is not None
+            octets[:, at] = np.where(width > 0, _SMALL - 1 + width, words)
+            octets[:, at + 1 : at + 1 + most] = words.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)[:, :most]
+            needed[:, at + 1 : at + 1 + most] = np.arange(most, dtype=np.uint8) < width[:, None]
+            lengths += width
+        at += 1 + most
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    assert offsets[-1] < 1 << 31, "one batch of one shard touches more groups than one Arrow array can hold"
+    data = octets if offsets[-1] == octets.size else octets[needed]
+    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)])
+
+
+def _width(words: Uint64s) -> _Octets:
+    """How many bytes each number takes behind its first one."""
+    width = (words >= _SMALL).astype(np.uint8)
+    for number in range(1, (int(words.max(initial=0)).bit_length() + 7) // 8):
+        width += words >= np.uint64(1 << (8 * number))
+    return width
+
+
+def _read(data: _Octets, at: Indices) -> tuple[Uint64s, Indices]:
+    """The number that is written at each of these places, and where it ends; eight more bytes are there to be read."""
+    first = data[at]
+    at = at + 1
+    if first.max(initial=0) < _SMALL:
+        return first.astype(np.uint64), at
+    width = np.maximum(first, _SMALL - 1) - np.uint8(_SMALL - 1)
+    every = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))
+    return np.where(width > 0, every[at] & _MASKS[width], first), at + width
+
+
+def _starts(values: pa.BinaryArray) -> Int64s:
+    """Where each value begins, and where the last one ends."""
+    offsets = np.frombuffer(values.buffers()[1] or b"\0\0\0\0", np.int32, len(values) + 1, values.offset * 4)
+    return offsets.astype(np.int64)
+
+
+def _spans(
+    data: _Octets, begins: Indices, lengths: Int64s, null: npt.NDArray[np.bool_] | None = None
+) -> pa.BinaryArray:
+    """The bytes from each place on, which ascend and do not overlap; null where `null`."""
+    count = len(begins)
+    if count == 0:
+        return binary(())
+    # As values of an array in which what lies between them is a value too.
+    bounds = np.stack([begins, begins + lengths], axis=1).astype(np.int32)
+    spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    return spans.take(pa.array(2 * np.arange(count), mask=null))

@@ -1,0 +1,116 @@
+"""Single values as bytes and back, and the order of values: what MIN, MAX and DISTINCT keep and compare.
+
+Two values are equal as SQL has it exactly where their bytes are: -0.0 is written as 0.0 and every NaN as one. The
+order is Spark SQL's: NaN is the greatest double, false is less than true, text compares by its bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.columns.changes import Int64s, Uint64s
+from rowkind.operators.columns.packed_columns import fixed_width
+
+_SIGN = np.int64(-(1 << 63))
+
+
+def to_bytes(column: pa.Array) -> pa.BinaryArray:
+    """Each value as bytes; the column has no NULLs, and a type that `from_bytes` knows."""
+    type_ = column.type
+    if _has_any_length(type_):
+        return column.cast(pa.binary())
+    if pa.types.is_boolean(type_):
+        column = column.cast(pa.int8())
+    width = column.type.bit_width // 8
+    if pa.types.is_floating(type_):
+        return fixed_width(_canonical(column.to_numpy(zero_copy_only=False)), width, len(column))
+    return fixed_width(column.buffers()[1][column.offset * width :][: len(column) * width], width, len(column))
+
+
+def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
+    """The values that `to_bytes` wrote of a column of this type; none is null."""
+    if _has_any_length(type_):
+        return values.cast(type_)
+    stored = pa.int8() if pa.types.is_boolean(type_) else type_
+    if len(values) == 0:
+        return pa.array([], type_)
+    width = stored.bit_width // 8
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
+    assert int(offsets[-1] - offsets[0]) == width * len(values), "values of another type are in the state"
+    data = values.buffers()[2][int(offsets[0]) : int(offsets[-1])]
+    # Arrow wants values at addresses that are multiples of their width.
+    column = pa.Array.from_buffers(stored, len(values), [None, pa.py_buffer(np.frombuffer(data, np.uint8).copy())])
+    return column.cast(type_)
+
+
+def ranks(column: pa.Array) -> Int64s:
+    """A number per value, of no meaning but that they compare as the values do; the column has no NULLs."""
+    type_ = column.type
+    if pa.types.is_floating(type_):
+        bits = _canonical(column.cast(pa.float64()).to_numpy(zero_copy_only=False)).view(np.int64)
+        ordered: Int64s = np.where(bits < 0, ~bits ^ _SIGN, bits)
+        return ordered
+    if pa.types.is_boolean(type_):
+        column = column.cast(pa.int8())
+    elif pa.types.is_decimal(type_) or _has_any_length(type_) or pa.types.is_fixed_size_binary(type_):
+        result: Int64s = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64)
+        return result
+    return _integers(column)
+
+
+def order_codes(column: pa.Array) -> Uint64s:
+    """32 bits per value that never descend where the values ascend: about what a float or four letters can tell."""
+    type_ = column.type
+    if _has_any_length(type_) or pa.types.is_fixed_size_binary(type_):
+        return _first_letters(to_bytes(column))
+    if pa.types.is_boolean(type_):
+        column = column.cast(pa.int8())
+    if pa.types.is_decimal(type_):
+        numbers = _rough_decimals(column)
+    elif pa.types.is_floating(type_):
+        numbers = _canonical(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    else:
+        numbers = _integers(column).astype(np.float64)
+    with np.errstate(over="ignore"):
+        bits = numbers.astype(np.float32).view(np.uint32)
+    codes: Uint64s = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31)).astype(np.uint64)
+    return codes
+
+
+def _has_any_length(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
+
+
+def _canonical(values: Any) -> Any:
+    # Adding zero makes -0.0 positive.
+    return np.where(np.isnan(values), np.array(np.nan, values.dtype), values + np.array(0, values.dtype))
+
+
+def _integers(column: pa.Array) -> Int64s:
+    width = column.type.bit_width
+    result: Int64s = column.view(f"int{width}").to_numpy(zero_copy_only=False).astype(np.int64)
+    return result
+
+
+def _rough_decimals(column: pa.Array) -> Any:
+    """Doubles in the order of the decimals; by the upper word alone where it says enough."""
+    words = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), column.offset * 16).reshape(-1, 2)
+    lower, upper = words[:, 0].view(np.uint64), words[:, 1]
+    word = 2.0**64
+    rough = np.where(upper == -1, -(~lower).astype(np.float64) - 1.0, upper.astype(np.float64) * word)
+    return np.where(upper == 0, lower.astype(np.float64), rough)
+
+
+def _first_letters(values: pa.BinaryArray) -> Uint64s:
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    data = np.append(np.frombuffer(values.buffers()[2] or b"", np.uint8), np.zeros(4, np.uint8))
+    codes = np.zeros(len(values), np.uint64)
+    for number in range(4):
+        letter = data[np.minimum(offsets[:-1] + number, len(data) - 1)]
+        there = offsets[:-1] + number < offsets[1:]
+        codes = (codes << np.uint64(8)) | np.where(there, letter, 0).astype(np.uint64)
+    return codes

@@ -1,0 +1,90 @@
+"""How an operator's output becomes blocks, and the counters that ride along with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from rowkind.operators.columns.changes import SYMBOLS, Changes, Counters, Int8s, RowKind
+from rowkind.operators.operator import StateSize
+from rowkind.service.metrics import MetricName, add, sample
+
+BLOCK_BYTES = 4 << 20
+"""About how large a block may get before it is cut."""
+
+
+def cut(changes: Changes, limit: int = BLOCK_BYTES) -> Iterator[Changes]:
+    """The changes in slices of about `limit` bytes each; none if there are no changes."""
+    size = changes.key.nbytes + changes.sub_key.nbytes + changes.payload.nbytes + 18 * len(changes)
+    pieces = min(len(changes), -(-size // limit))
+    for piece in range(pieces):
+        start, end = (len(changes) * bound // pieces for bound in (piece, piece + 1))
+        yield changes if pieces == 1 else _slice(changes, start, end)
+
+
+def _slice(changes: Changes, start: int, end: int) -> Changes:
+    return Changes(
+        changes.side[start:end],
+        changes.kind[start:end],
+        changes.hash[start:end],
+        changes.key.slice(start, end - start),
+        changes.sub_key.slice(start, end - start),
+        changes.seq[start:end],
+        changes.payload.slice(start, end - start),
+    )
+
+
+def rows_by_kind(kind: Int8s) -> dict[str, int]:
+    """How many changes of each row kind there are, by its symbol, dead letters left out."""
+    counts = np.bincount(kind[kind != RowKind.DEAD_LETTER], minlength=RowKind.DEAD_LETTER)
+    return {SYMBOLS[ordinal]: int(count) for ordinal, count in enumerate(counts) if count}
+
+
+class Tally:
+    """The counters of one operator in one batch, together with those that came with its blocks."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._samples: dict[str, float] = {}
+
+    @property
+    def counters(self) -> Counters:
+        """All samples by name."""
+        return self._samples
+
+    def merge(self, counters: Counters) -> None:
+        """Take over what came with a block."""
+        add(self._samples, counters)
+
+    def add_rows_in(self, kind: Int8s) -> None:
+        """Count changes that reached the operator."""
+        for symbol, count in rows_by_kind(kind).items():
+            self._add("rowkind_operator_rows_in_total", count, kind=symbol)
+
+    def add_rows_out(self, kind: Int8s) -> None:
+        """Count changes that go to the consumer."""
+        for symbol, count in rows_by_kind(kind).items():
+            self._add("rowkind_operator_rows_out_total", count, kind=symbol)
+
+    def add_seconds(self, stage: Literal["state", "operator", "calc"], seconds: float) -> None:
+        """Count the time spent in a stage of the operator."""
+        self._add("rowkind_operator_seconds_total", seconds, stage=stage)
+
+    def add_unmatched(self, count: int) -> None:
+        """Count retractions that found no row."""
+        self._add("rowkind_unmatched_retractions_total", count)
+
+    def add_merged(self, rows: int) -> None:
+        """Count rows of state that were read to be merged."""
+        self._add("rowkind_state_merged_rows_total", rows)
+
+    def set_state(self, shard: int, size: StateSize) -> None:
+        """Say how much a shard keeps."""
+        self._add("rowkind_state_rows", size.rows, shard=shard)
+        self._add("rowkind_state_bytes", size.bytes, shard=shard)
+        self._add("rowkind_state_runs", size.runs, shard=shard)
+
+    def _add(self, name: MetricName, value: float, **labels: object) -> None:
+        add(self._samples, {sample(name, operator=self._node, **labels): value})

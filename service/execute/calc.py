@@ -1,0 +1,311 @@
+"""What happens to rows between two operators: filter, projection, and where each row goes next.
+
+A calc works on whole columns. It reads only the fields that an expression needs, once, evaluates all expressions over
+them in one go, and copies the packed bytes of every other column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.avro import codec
+from rowkind.avro.codec import Decoded
+from rowkind.avro.defaults import nothing
+from rowkind.avro.order import comparable, join_bytes
+from rowkind.avro.schema import Field, Record
+from rowkind.operators.columns.changes import Changes, Int64s, Mask, RowKind, Rows, constant
+from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.partial_aggregate import partial
+from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.expressions import evaluate, truth
+from rowkind.service.physical import Calc, Expression, Key, SubKeyPart
+
+_PARTITION = np.int64(0xFFFF)
+"""The bits of a seq that say from which partition of its topic a change came."""
+
+
+def run(calc: Calc, rows: Rows) -> Changes:
+    """The rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
+
+    Dead letters pass untouched, behind everything else. Where the halves of an update part, because a filter took one
+    or because they have different keys, what is left of them is -D and +I. A partial aggregate comes last, and where
+    it pays, adds up what is left. Raises ExpressionError.
+    """
+    dead = rows.kind == RowKind.DEAD_LETTER
+    if not dead.any():
+        return _summed(calc, _live(calc, rows))
+    live = _summed(calc, _live(calc, rows.filter(~dead)))
+    return Changes.concat([live, _dead_letters(calc.side, rows.filter(dead))])
+
+
+@dataclass(frozen=True)
+class JoinCondition:
+    """The further condition of a join, over pairs of payloads: true exactly where SQL says TRUE. It pickles."""
+
+    expression: Expression
+    left: Record
+    right: Record
+
+    def __call__(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
+        """Whether `left[i]` and `right[i]` match, for every i. Raises ExpressionError."""
+        columns: dict[str, pa.Array] = {}
+        for record, payloads in ((self.left, left), (self.right, right)):
+            if names := [name for name in self.expression.columns if name in record.names]:
+                decoded = _read(record, payloads)
+                columns |= {name: decoded.column(name) for name in names}
+        return truth(evaluate([self.expression], columns, len(left))[self.expression])
+
+
+def condition(expression: Expression, left: Record, right: Record) -> JoinCondition:
+    """The condition of a join whose rows come under the records `left` and `right`, which share no name."""
+    return JoinCondition(expression, left, right)
+
+
+def _live(calc: Calc, rows: Rows) -> Changes:
+    if not len(rows):
+        return Changes.empty()
+    update = _updates(rows)
+    alone = np.zeros(len(rows), np.bool_)
+    if calc.predicate is not None:
+        rows, update, alone = _filter(calc, calc.predicate, rows, update)
+    if calc.upsert:
+        alone = rows.kind == RowKind.DELETE
+    if not alone.any():
+        return _sent(calc, rows, update)
+    known = frozenset(calc.replaced_by)
+    return Changes.concat(
+        [_sent(calc, rows.filter(~alone), update[~alone]), _sent(calc, rows.filter(alone), update[alone], known)]
+    )
+
+
+def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None = None) -> Changes:
+    """The rows on their way; where only the columns `known` are, the others are NULL, or what comes nearest to it."""
+    if not len(rows):
+        return Changes.empty()
+    values = _Values(calc, rows.payload, known)
+    payload = values.payload()
+    sub_key = _sub_key(calc.sub_key, values) if calc.sub_key else constant(b"", len(rows))
+    key, null = _key(calc.key, values)
+    hashes = hash64(key) if calc.key.parts else np.full(len(rows), hash64(key[:1]), np.uint64)
+    if null.any():
+        at = np.flatnonzero(null)
+        hashes[at] = hash64((sub_key if calc.sub_key else payload).take(pa.array(at)))
+        key = pc.if_else(pa.array(null), pa.scalar(None, pa.binary()), key)
+    changes = Changes(np.full(len(rows), calc.side, np.int8), rows.kind, hashes, key, sub_key, rows.seq, payload)
+    if calc.key.drop_null and null.any():
+        changes, update = changes.filter(~null), update[~null]
+    if calc.nets:
+        kept = _survivors(changes)
+        changes, update = changes.filter(kept), update[kept]
+    return _with_parted_halves(changes, update)
+
+
+def _summed(calc: Calc, changes: Changes) -> Changes:
+    return partial(spec_of(calc.partial), changes) if calc.partial is not None and len(changes) else changes
+
+
+class _Values:
+    """The columns and expressions of one batch under a calc, decoded and evaluated once, and only if asked for."""
+
+    def __init__(self, calc: Calc, payloads: pa.BinaryArray, known: frozenset[str] | None) -> None:
+        self._calc = calc
+        self._payloads = payloads
+        self._known = known
+        self._same = _hands_on(calc)
+        expressions = (
+            *(() if self._same else calc.columns),
+            *calc.key.parts,
+            *(each.expression for each in calc.sub_key),
+        )
+        computed = [each for each in expressions if each.column is None and self._is_known(each)]
+        self._decoded = _read(calc.input, payloads) if expressions else None
+        self._computed = evaluate(computed, self._columns(computed), len(payloads)) if computed else {}
+
+    def payload(self) -> pa.BinaryArray:
+        """The rows under the calc's output."""
+        return self._payloads if self._same else self.packed(self._calc.output, self._calc.columns)
+
+    def packed(self, record: Record, expressions: Sequence[Expression]) -> pa.BinaryArray:
+        """The expressions as rows under `record`."""
+        if self._decoded is None:
+            return codec.encode(record, {}, len(self))
+        return self._decoded.assemble(
+            record, [self._source(*each) for each in zip(record.fields, expressions, strict=True)]
+        )
+
+    def _source(self, field: Field, expression: Expression) -> pa.Array | str | bytes:
+        if not self._is_known(expression):
+            return nothing(field.type)
+        return self._computed[expression] if expression.column is None else expression.column
+
+    def _is_known(self, expression: Expression) -> bool:
+        return self._known is None or self._known.issuperset(expression.columns)
+
+    def of(self, expression: Expression) -> pa.Array:
+        """The values of one expression."""
+        if expression.column is None:
+            return self._computed[expression]
+        assert self._decoded is not None, "an expression was not announced"
+        return self._decoded.column(expression.column)
+
+    def _columns(self, expressions: Sequence[Expression]) -> dict[str, pa.Array]:
+        assert self._decoded is not None, "an expression was not announced"
+        names = dict.fromkeys(name for expression in expressions for name in expression.columns)
+        return {name: self._decoded.column(name) for name in names}
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+
+def _read(record: Record, payloads: pa.BinaryArray) -> Decoded:
+    decoded = codec.read(record, payloads)
+    bad = np.flatnonzero(decoded.bad)
+    assert not len(bad), f"a row inside the query cannot be read: {decoded.reason(int(bad[0]))}"
+    return decoded
+
+
+def _hands_on(calc: Calc) -> bool:
+    """Whether the output is the input, byte for byte."""
+    return tuple(each.column for each in calc.columns) == calc.input.names and calc.output.same_rows(calc.input)
+
+
+def _key(key: Key, values: _Values) -> tuple[pa.BinaryArray, Mask]:
+    """The key of every row, and where it is NULL in a part that must not match NULL."""
+    null = np.zeros(len(values), np.bool_)
+    if not key.parts:
+        return constant(key.constant or b"", len(values)), null
+    for part, null_safe in zip(key.parts, key.null_safe, strict=True):
+        if not null_safe and (column := values.of(part)).null_count:
+            null |= column.is_null().to_numpy(zero_copy_only=False)
+    if key.record is not None:
+        return values.packed(key.record, key.parts), null
+    return _comparable(key.parts, values), null
+
+
+def _comparable(expressions: Sequence[Expression], values: _Values) -> pa.BinaryArray:
+    return join_bytes([comparable(values.of(expression)) for expression in expressions])
+
+
+def _sub_key(orders: Sequence[SubKeyPart], values: _Values) -> pa.BinaryArray:
+    return join_bytes(
+        [
+            comparable(values.of(each.expression), descending=each.descending, nulls_first=each.nulls_first)
+            for each in orders
+        ]
+    )
+
+
+def _updates(rows: Rows) -> Int64s:
+    """Per row the number of the update that it is one half of, -U with its +U directly behind; 0 for other rows."""
+    update = np.zeros(len(rows), np.int64)
+    first = np.flatnonzero(
+        (rows.kind[:-1] == RowKind.UPDATE_BEFORE)
+        & (rows.kind[1:] == RowKind.UPDATE_AFTER)
+        & ((rows.seq[:-1] ^ rows.seq[1:]) & _PARTITION == 0)
+    )
+    update[first] = update[first + 1] = first + 1
+    return update
+
+
+def _filter(calc: Calc, predicate: Expression, rows: Rows, update: Int64s) -> tuple[Rows, Int64s, Mask]:
+    """The rows that go on, and which of them stand for their key alone.
+
+    A row that replaces another one without taking it back first must not be swallowed, or the other one would stay:
+    in an upsert stream it becomes a delete; elsewhere it goes on together with its own delete, so that the consumer
+    neither keeps a row nor misses one.
+    """
+    passes = _passes(calc, predicate, rows)
+    none = np.zeros(len(rows), np.bool_)
+    if passes.all():
+        return rows, update, none
+    if calc.upsert:
+        return replace(rows, kind=np.where(passes, rows.kind, np.int8(RowKind.DELETE))), update, none
+    if calc.nets:
+        return rows.filter(passes), update[passes], none[passes]
+    replaces = ~passes & (rows.kind == RowKind.UPDATE_AFTER) & (update == 0) & bool(calc.replaced_by)
+    at = np.repeat(np.arange(len(rows)), passes + 2 * replaces)
+    again = np.zeros(len(at), np.bool_)
+    again[1:] = at[1:] == at[:-1]
+    chosen = rows.take(at)
+    return (
+        Rows(np.where(again, np.int8(RowKind.DELETE), chosen.kind), chosen.seq + again, chosen.payload),
+        update[at],
+        replaces[at],
+    )
+
+
+def _passes(calc: Calc, predicate: Expression, rows: Rows) -> Mask:
+    """For which rows the predicate is true; of a delete in an upsert stream there is nothing to ask."""
+    asked = np.ones(len(rows), np.bool_) if not calc.upsert else rows.kind != RowKind.DELETE
+    if not asked.all():
+        passes = np.zeros(len(rows), np.bool_)
+        passes[asked] = _passes(calc, predicate, rows.filter(asked)) if asked.any() else False
+        return passes
+    decoded = _read(calc.input, rows.payload)
+    columns = {name: decoded.column(name) for name in predicate.columns}
+    return truth(evaluate([predicate], columns, len(rows))[predicate])
+
+
+def _survivors(changes: Changes) -> Mask:
+    """What is left where equal rows of opposite sign cancel; of several equal ones, the latest by seq stay."""
+    positive = changes.weight > 0
+    kept = np.ones(len(changes), np.bool_)
+    if positive.all() or not positive.any():
+        return kept
+    likeness = mix(changes.hash, hash64(changes.payload))
+    rivals = np.flatnonzero(np.isin(likeness, np.intersect1d(likeness[positive], likeness[~positive])))
+    if not len(rivals):
+        return kept
+    among = changes.take(rivals)
+    positive = positive[rivals]
+    group = _codes(among.payload)
+    for column in (among.sub_key, among.key):
+        codes = _codes(column)
+        _, group = np.unique(group * (codes.max() + 1) + codes, return_inverse=True)
+    inserted = np.bincount(group[positive], minlength=len(rivals))
+    deleted = np.bincount(group[~positive], minlength=len(rivals))
+    ordered = np.lexsort((among.seq, positive, group))
+    segment = group[ordered] * 2 + positive[ordered]
+    starts = np.flatnonzero(np.append(True, segment[1:] != segment[:-1]))
+    nth = np.arange(len(rivals)) - np.repeat(starts, np.diff(np.append(starts, len(rivals))))
+    cancelled = nth < np.where(positive, deleted[group], inserted[group])[ordered]
+    kept[rivals[ordered[cancelled]]] = False
+    return kept
+
+
+def _codes(values: pa.BinaryArray) -> Int64s:
+    """A number per value, equal exactly where the values are; NULL equals NULL."""
+    codes: Int64s = pc.dictionary_encode(values, null_encoding="encode").indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _with_parted_halves(changes: Changes, update: Int64s) -> Changes:
+    """-D and +I for halves of updates that are not followed, or preceded, by the other half under the same key."""
+    if not update.any():
+        return changes
+    whole = np.zeros(len(changes), np.bool_)
+    first = np.flatnonzero((update[:-1] == update[1:]) & (update[1:] > 0) & (changes.hash[:-1] == changes.hash[1:]))
+    for column in (changes.key, changes.sub_key):
+        before, after = column.take(pa.array(first)), column.take(pa.array(first + 1))
+        first = first[pc.equal(before, after).fill_null(False).to_numpy(zero_copy_only=False)]
+    whole[first] = whole[first + 1] = True
+    parted = (update > 0) & ~whole
+    alone = np.where(changes.weight > 0, np.int8(RowKind.INSERT), np.int8(RowKind.DELETE))
+    return replace(changes, kind=np.where(parted, alone, changes.kind))
+
+
+def _dead_letters(side: int, rows: Rows) -> Changes:
+    return Changes(
+        side=np.full(len(rows), side, np.int8),
+        kind=rows.kind,
+        hash=hash64(rows.payload),
+        key=pa.nulls(len(rows), pa.binary()),
+        sub_key=constant(b"", len(rows)),
+        seq=rows.seq,
+        payload=rows.payload,
+    )

@@ -1,0 +1,103 @@
+"""Scalar expressions over the columns of a batch, evaluated by DuckDB in one statement.
+
+DuckDB runs in this process and reads Arrow columns where they are; each thread has one connection, made when needed.
+Expressions were checked and translated by the plan. What still cannot be evaluated on some row (an overflow) stops the
+query with `ExpressionError`: leaving the row out would give a wrong result.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.columns.changes import Mask
+from rowkind.service.execute.kernels import register
+from rowkind.service.physical import Expression
+
+_SETTINGS = (
+    "SET TimeZone = 'UTC'",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+)
+
+
+class ExpressionError(Exception):
+    """An expression failed on a row, as by an overflow. Give it a wider type, or a CASE that leaves such rows out."""
+
+
+def evaluate(
+    expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int
+) -> dict[Expression, pa.Array]:
+    """The value of each expression in every one of `length` rows, as its Arrow type. Raises ExpressionError."""
+    distinct = list(dict.fromkeys(expressions))
+    table = pa.table(dict(columns) or {"": pa.nulls(length, pa.int8())})
+    connection = _connection(os.getpid(), threading.get_ident())
+    connection.register("input", table)
+    try:
+        found = connection.sql(_statement(tuple(expression.sql for expression in distinct))).to_arrow_table()
+    except _data_errors() as error:
+        reason = _reason(str(error))
+        raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {reason}") from None
+    finally:
+        connection.unregister("input")
+    assert found.num_rows == length, "an expression gives one value per row"
+    try:
+        return {
+            expression: _one_array(column).cast(expression.type.arrow)
+            for expression, column in zip(distinct, found.columns, strict=True)
+        }
+    except pa.ArrowInvalid as error:
+        raise ExpressionError(str(error)) from None
+
+
+def truth(values: pa.BooleanArray) -> Mask:
+    """Where a condition is TRUE; neither FALSE nor NULL is."""
+    mask: Mask = values.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask if mask.dtype == np.bool_ else mask.astype(np.bool_)
+
+
+@lru_cache(maxsize=512)
+def _statement(expressions: tuple[str, ...]) -> str:
+    return f"SELECT {', '.join(f'{sql} AS c{number}' for number, sql in enumerate(expressions))} FROM input"  # noqa: S608 -- the plan's own SQL
+
+
+@lru_cache(maxsize=8)
+def _connection(process: int, thread: int) -> Any:  # noqa: ARG001 -- a forked worker must not use its parent's
+    import duckdb  # noqa: PLC0415 -- a job without expressions starts without it
+
+    connection = duckdb.connect(config={"threads": 1})
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    register(connection)
+    return connection
+
+
+def _reason(text: str) -> str:
+    """The one line of an error that says what was wrong with a value."""
+    lines = text.splitlines()
+    if "Python exception" in lines[0]:
+        lines = [line.partition(": ")[2] for line in reversed(lines) if "Error: " in line] or lines
+    return lines[0].removeprefix("Invalid Input Error: ")
+
+
+def _data_errors() -> tuple[type[Exception], ...]:
+    """What DuckDB raises for a value: a failed cast, an overflow; and for `error(…)` and failing kernels."""
+    import duckdb  # noqa: PLC0415 -- as above
+
+    return duckdb.DataError, duckdb.InvalidInputException
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else pa.array([], column.type)
+    )

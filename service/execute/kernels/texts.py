@@ -1,0 +1,219 @@
+"""Kernels of text and bytes: full case mapping, Java's way to write doubles, checksums and encodings."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+import zlib
+from collections.abc import Mapping
+from decimal import Decimal
+from urllib.parse import quote_plus, unquote_to_bytes
+
+from rowkind.service.execute.kernels.kernel import Kernel, each
+
+MACROS = (
+    (
+        "spark_double_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3 AND abs(x) < 1e7 THEN CAST(x AS VARCHAR) "
+        "ELSE spark_scientific(CAST(x AS VARCHAR)) END"
+    ),
+    (
+        "spark_float_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3::REAL AND abs(x) < 1e7::REAL "
+        "THEN CAST(x AS VARCHAR) ELSE spark_scientific(CAST(x AS VARCHAR)) END"
+    ),
+    "spark_count(n) AS CASE WHEN n < 0 THEN 0 ELSE n END",
+    "spark_slice(s, b, n) AS substring(s, spark_count(b) + 1, spark_count(b + n - spark_count(b)))",
+    (
+        "spark_substring(s, p, n) AS spark_slice(s, CAST(CASE WHEN p > 0 THEN p - 1 WHEN p < 0 THEN length(s) + p "
+        "WHEN p = 0 THEN 0 END AS BIGINT), CAST(n AS BIGINT))"
+    ),
+    # Letters outside of ASCII may become several letters.
+    "spark_upper(s) AS CASE WHEN strlen(s) = length(s) THEN upper(s) ELSE spark_full_upper(s) END",
+    "spark_lower(s) AS CASE WHEN strlen(s) = length(s) THEN lower(s) ELSE spark_full_lower(s) END",
+    # Where to start is a position of a letter, 1 for the first; an empty text is found at 1.
+    (
+        "spark_locate(t, s, p) AS CASE WHEN t IS NULL OR s IS NULL THEN NULL WHEN p < 1 THEN 0 WHEN t = '' THEN 1 "
+        "WHEN instr(substring(s, p), t) = 0 THEN 0 ELSE instr(substring(s, p), t) + p - 1 END"
+    ),
+    (
+        "spark_pad(n, p) AS CASE WHEN p IS NULL THEN NULL WHEN n <= 0 OR p = '' THEN '' "
+        "ELSE left(repeat(p, n // length(p) + 1), n) END"
+    ),
+)
+
+
+def _scientific(text: str) -> str:
+    """The text of a double that Java writes with an exponent: one digit before the point, at least one behind it."""
+    if text in ("nan", "inf", "-inf"):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text]
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int), "the number is finite"
+    plain = "".join(map(str, digits))
+    power = exponent + len(plain) - 1
+    fraction = plain[1:].rstrip("0") or "0"
+    return f"{'-' if sign else ''}{plain[0]}.{fraction}E{power}"
+
+
+def _capitals(text: str) -> str:
+    return " ".join(word[:1].title() + word[1:].lower() for word in text.split(" "))
+
+
+def _distance(left: str, right: str) -> int:
+    """Levenshtein's, over code points."""
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(right, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
+
+
+_SOUNDS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "01230127022455012623017202", strict=True))
+
+
+def _soundex(text: str) -> str:
+    """As Spark computes it: H and W (7) do not part equal sounds, what is no letter does."""
+    if not text or not (text[0].isascii() and text[0].isalpha()):
+        return text
+    code, last = text[0].upper(), _SOUNDS[text[0].upper()]
+    for letter in text[1:]:
+        sound = _SOUNDS.get(letter.upper()) if letter.isascii() else None
+        if sound is None:
+            last = "0"
+        elif sound != "7":
+            if sound not in ("0", last):
+                code += sound
+                if len(code) == 4:
+                    break
+            last = sound
+    return code.ljust(4, "0")
+
+
+def _part(text: str, delimiter: str, number: int) -> str:
+    if number == 0:
+        raise ValueError("SPLIT_PART counts from 1, or from -1 at the end")
+    parts = text.split(delimiter) if delimiter else [text]
+    place = number - 1 if number > 0 else len(parts) + number
+    return parts[place] if 0 <= place < len(parts) else ""
+
+
+def _until(text: str, delimiter: str, count: int) -> str:
+    """What stands before the delimiter for the n-th time, from the end and behind it if negative."""
+    if not delimiter or not count:
+        return ""
+    at = -1 if count > 0 else len(text) - len(delimiter) + 1
+    for _ in range(abs(count)):
+        at = text.find(delimiter, at + 1) if count > 0 else text.rfind(delimiter, 0, max(at - 1 + len(delimiter), 0))
+        if at < 0:
+            return text
+    return text[:at] if count > 0 else text[at + len(delimiter) :]
+
+
+def _place(text: str, listed: str) -> int:
+    return 0 if "," in text or text not in listed.split(",") else listed.split(",").index(text) + 1
+
+
+def _mask(text: str) -> str:
+    return "".join(
+        "X" if letter.isupper() else "x" if letter.islower() else "n" if letter.isdigit() else letter for letter in text
+    )
+
+
+def _unbase64(text: str) -> bytes:
+    letters = re.sub(r"[^A-Za-z0-9+/]", "", text.partition("=")[0])
+    if len(letters) % 4 == 1:
+        raise ValueError(f"{text!r} is not Base64")
+    return base64.b64decode(letters + "=" * (-len(letters) % 4))
+
+
+def _unhex(text: str) -> bytes | None:
+    if not re.fullmatch(r"[0-9A-Fa-f]*", text):
+        return None
+    return bytes.fromhex(text.rjust(len(text) + len(text) % 2, "0"))
+
+
+def _url_decode(text: str) -> str:
+    if re.search(r"%(?![0-9A-Fa-f]{2})", text):
+        raise ValueError(f"{text!r} is not an encoded URL")
+    return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "replace")
+
+
+_WHOLE = 1e17
+"""Doubles from here on are whole numbers, of more digits than they are written with."""
+
+
+def _grouped(number: float | Decimal, digits: int) -> str:
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "-∞" if number < 0 else "∞"
+    if abs(float(number)) >= _WHOLE:
+        # Behind the digits that are written of a double, Java puts zeros.
+        number = Decimal(str(number))
+    return format(number, f",.{digits}f")
+
+
+def _luhn(text: str) -> bool:
+    if not re.fullmatch(r"[0-9]+", text):
+        return False
+    digits = [int(digit) for digit in reversed(text)]
+    return sum(digits[::2] + [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]) % 10 == 0
+
+
+def _conv(text: str, source: int, target: int) -> str | None:
+    """A whole number in another base; unsigned 64 bits, what is no digit ends it, too large is all bits set."""
+    if not (2 <= source <= 36 and 2 <= abs(target) <= 36):
+        return None
+    text = text.strip(" ")
+    if not text:
+        return None
+    digits, negative = "0123456789abcdefghijklmnopqrstuvwxyz", text.startswith("-")
+    number = 0
+    for letter in text[negative:].lower():
+        if letter not in digits[:source]:
+            break
+        number = number * source + digits.index(letter)
+    if number >= 2**64:
+        raise OverflowError(f"{text} has more than 64 bits")
+    if negative:
+        number = -number % 2**64 if target > 0 else -number
+    elif target < 0 and number >= 2**63:
+        number -= 2**64
+    sign, number = ("-", -number) if number < 0 else ("", number)
+    found = ""
+    while number:
+        number, digit = divmod(number, abs(target))
+        found = digits[digit] + found
+    return sign + (found.upper() or "0")
+
+
+KERNELS: Mapping[str, Kernel] = {
+    "spark_scientific": each(_scientific, "VARCHAR", "VARCHAR"),
+    "spark_full_upper": each(lambda text: text.upper(), "VARCHAR", "VARCHAR"),
+    "spark_full_lower": each(lambda text: text.lower(), "VARCHAR", "VARCHAR"),
+    "spark_capitals": each(_capitals, "VARCHAR", "VARCHAR"),
+    "spark_distance": each(_distance, "VARCHAR", "VARCHAR", "INTEGER"),
+    "spark_part": each(_part, "VARCHAR", "VARCHAR", "INTEGER", "VARCHAR"),
+    "spark_until": each(_until, "VARCHAR", "VARCHAR", "INTEGER", "VARCHAR"),
+    "spark_place": each(_place, "VARCHAR", "VARCHAR", "INTEGER"),
+    "spark_mask": each(_mask, "VARCHAR", "VARCHAR"),
+    "spark_reverse": each(lambda text: text[::-1], "VARCHAR", "VARCHAR"),
+    "spark_soundex": each(_soundex, "VARCHAR", "VARCHAR"),
+    "spark_conv": each(_conv, "VARCHAR", "INTEGER", "INTEGER", "VARCHAR"),
+    "spark_grouped_double": each(_grouped, "DOUBLE", "INTEGER", "VARCHAR"),
+    "spark_grouped_decimal": each(
+        lambda text, digits: _grouped(Decimal(text), digits), "VARCHAR", "INTEGER", "VARCHAR"
+    ),
+    "spark_luhn": each(_luhn, "VARCHAR", "BOOLEAN"),
+    "spark_url_encode": each(lambda text: quote_plus(text, safe="*-._").replace("~", "%7E"), "VARCHAR", "VARCHAR"),
+    "spark_url_decode": each(_url_decode, "VARCHAR", "VARCHAR"),
+    "spark_decoded": each(lambda value: value.decode("utf-8", "replace"), "BLOB", "VARCHAR"),
+    "spark_crc32": each(zlib.crc32, "BLOB", "BIGINT"),
+    "spark_unbase64": each(_unbase64, "VARCHAR", "BLOB"),
+    "spark_unhex": each(_unhex, "VARCHAR", "BLOB"),
+    **{
+        f"spark_sha{bits}": each(
+            lambda value, bits=bits: hashlib.new(f"sha{bits}", value).hexdigest(), "BLOB", "VARCHAR"
+        )
+        for bits in (224, 384, 512)
+    },
+}

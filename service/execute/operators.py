@@ -1,0 +1,79 @@
+"""The operator of each stateful node of a plan, as every engine runs it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from rowkind.avro.codec import null_row
+from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.join import Join, JoinSpec, Side
+from rowkind.operators.normalize import Normalize
+from rowkind.operators.operator import Operator
+from rowkind.operators.rank import Rank, RankSpec
+from rowkind.operators.semi_join import SemiJoin, SemiJoinSpec
+from rowkind.service import physical
+from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.calc import condition
+from rowkind.service.execute.ranked_rows import Identity, Numbered
+from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
+
+
+def operator(node: physical.PhysicalOperator) -> Operator:
+    """What runs over the shards of `node`; it pickles."""
+    match node:
+        case physical.PhysicalJoin():
+            return _join(node)
+        case physical.PhysicalAggregate():
+            return Aggregate(spec_of(node.aggregation))
+        case physical.PhysicalRank():
+            return _rank(node)
+        case physical.PhysicalNormalize():
+            return Normalize(_side(node.input, node.state))
+        case _:
+            assert_never(node)
+
+
+def _join(node: physical.PhysicalJoin) -> Operator:
+    left, right = node.left.calc.output, node.right.calc.output
+    left_side, right_side = _side(node.left, node.left_input), _side(node.right, node.right_input)
+    matches = condition(node.condition, left, right) if node.condition else None
+    match node.kind:
+        case "semi" | "anti":
+            return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches))
+        case "not in":
+            return SemiJoin(SemiJoinSpec("null-aware anti", left_side, right_side, matches))
+        case "inner" | "left" | "right" | "full":
+            left_pad = null_row(left) if node.kind in {"right", "full"} else b""
+            right_pad = null_row(right) if node.kind in {"left", "full"} else b""
+            return Join(JoinSpec(node.kind, left_side, right_side, matches, left_pad, right_pad))
+        case _:
+            assert_never(node.kind)
+
+
+def _rank(node: physical.PhysicalRank) -> Operator:
+    row = node.input.calc.output
+    return Rank(
+        RankSpec(
+            function=node.function,
+            first=node.first,
+            last=node.last,
+            strategy=node.strategy,
+            numbered=Numbered(node.schema.select([node.number])) if node.number is not None else None,
+            identity=Identity(row, node.identity) if node.strategy == "improving" else None,
+            ties=node.ties,
+            ttl_ms=node.state.ttl_ms,
+            by_seq=node.state.by_seq,
+            counts_unmatched=not _is_upsert(node.input),
+        )
+    )
+
+
+def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
+    return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=not _is_upsert(node))
+
+
+def _is_upsert(node: physical.PhysicalNode) -> bool:
+    """Whether a delete of a row that was never there is nothing unusual, as in an upsert topic, and not counted."""
+    if isinstance(node, PhysicalUnion):
+        return any(_is_upsert(each) for each in node.inputs)
+    return isinstance(node, PhysicalScan) and node.mode == "upsert"

@@ -1,0 +1,86 @@
+"""The dead letters of retractions that found no row to take back, as the policy `unmatched: dead_letter` asks for them.
+
+The value is the row as JSON, with the columns that reached the operator. A row of a table has an origin, by which the
+record itself is to be found; a row that another operator made, or that comes from one of several inputs, has none.
+Where rows were added up on their way to an aggregate, only their group is known any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import Changes, RowKind, binary
+from rowkind.operators.partial_aggregate import PARTIAL, group_of_sums
+from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalNode, PhysicalOperator, PhysicalScan
+from rowkind.service.run.json_rows import decode
+
+
+@dataclass(frozen=True)
+class UnmatchedLetters:
+    """Makes the dead letters of one operator; it pickles."""
+
+    node: PhysicalOperator
+
+    def __call__(self, lost: Changes) -> pa.BinaryArray:
+        """The dead letter of each of these retractions that reached the operator."""
+        letters: list[bytes | None] = [None] * len(lost)
+        for side in np.unique(lost.side).tolist():
+            members = np.flatnonzero(lost.side == side)
+            source, record, payloads = _rows(self.node, side, lost.payload.take(pa.array(members)))
+            for at, row in zip(members.tolist(), decode(record, payloads), strict=True):
+                letter = _letter(self.node.node, source, RowKind(int(lost.kind[at])), row)
+                if isinstance(source, PhysicalScan):
+                    seq = int(lost.seq[at])
+                    letter = replace(letter, topic=source.topic, partition=seq & 0xFFFF, offset=seq >> 16)
+                letters[at] = letter.to_bytes()
+        return binary(letters)
+
+
+def sides(node: PhysicalOperator) -> tuple[str, ...]:
+    """What the sides of an operator are called: by the nodes that they come from."""
+    match node:
+        case PhysicalJoin():
+            return tuple(_name(each) for each in (node.left, node.right, *node.facts[:1]))
+        case PhysicalAggregate():
+            return _name(node.input), _name(node.input)
+        case _:
+            return (_name(node.input),)
+
+
+def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[PhysicalNode, Record, pa.BinaryArray]:
+    """Where changes of a side come from, and what they are as rows of a record."""
+    if isinstance(node, PhysicalJoin):
+        source = (node.left, node.right, *node.facts)[side]
+        return source, source.calc.output, payloads
+    if isinstance(node, PhysicalAggregate) and side == PARTIAL:
+        aggregation = node.aggregation
+        groups = group_of_sums(spec_of(aggregation), payloads)
+        return node.input, aggregation.output.select(aggregation.group), groups
+    return node.input, node.input.calc.output, payloads
+
+
+def _letter(stage: str, source: PhysicalNode, kind: RowKind, row: Mapping[str, object]) -> DeadLetter:
+    value = {_column(source, name): value for name, value in row.items()}
+    return DeadLetter(
+        table=source.table if isinstance(source, PhysicalScan) else _name(source),
+        stage=stage,
+        error="UnmatchedRetraction",
+        message=f"{kind.symbol} of a row that is not there (never inserted, already gone, or expired)",
+        value=json.dumps(value, default=str).encode(),
+    )
+
+
+def _name(source: PhysicalNode) -> str:
+    return source.node
+
+
+def _column(source: PhysicalNode, name: str) -> str:
+    return name.removeprefix(f"{source.alias}.") if isinstance(source, PhysicalScan) else name

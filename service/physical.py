@@ -1,0 +1,360 @@
+"""The physical plan: what runs, as plain frozen values that pickle.
+
+A plan is a tree with a `PhysicalSink` at its root. Each edge carries `operators.Rows` out of a node and `operators.Changes`
+into the next one; the calc of the lower node makes the one out of the other. Spark (`service/run/streaming.py`) and
+the in-memory engine (`service/run/memory.py`) both execute this tree and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rowkind.avro.schema import Record, Type
+
+ChangelogMode = Literal["append", "retract", "upsert"]
+PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in"]
+AggregateFunction = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
+RankFunction = Literal["row_number", "rank", "dense_rank"]
+RankStrategy = Literal["append", "improving", "retract"]
+Ties = Literal["earliest first", "latest first"]
+InputLayout = Literal["one row per key", "unique key", "multiset"]
+UnmatchedPolicy = Literal["ignore", "dead_letter", "fail"]
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A scalar expression over the columns of a node's input.
+
+    `sql` is DuckDB SQL; `columns` are the input columns that it reads, by name; `text` is what the user wrote (Spark
+    SQL, qualified), for explain and errors. A bare column is an expression whose `column` is set; it is never
+    evaluated, its packed bytes are handed on.
+    """
+
+    sql: str
+    type: Type
+    columns: tuple[str, ...]
+    text: str
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """How the key of an edge is made from the columns of the calc's *input*.
+
+    - `parts`: one expression per key column, already cast to the type that both sides of the consumer share.
+    - `null_safe`: per part, whether NULL equals NULL (`IS NOT DISTINCT FROM`, GROUP BY, unique keys).
+    - `drop_null`: a row whose key has a NULL in a part that is not null safe is dropped (inner joins), else it stays
+      with a null key and a hash of its whole row (outer joins).
+    - `record`: where the consumer is a Kafka topic, the Avro schema of the topic's key: the key bytes are then that
+      Avro record and not comparable bytes. None elsewhere.
+    - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer:
+      a fact about the input as a whole.
+    """
+
+    parts: tuple[Expression, ...] = ()
+    null_safe: tuple[bool, ...] = ()
+    drop_null: bool = False
+    record: Record | None = None
+    constant: bytes | None = None
+
+
+@dataclass(frozen=True)
+class SubKeyPart:
+    """One part of a sub-key: an expression and how its comparable bytes sort."""
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote."""
+
+    name: str
+    function: AggregateFunction
+    type: Type
+    arguments: tuple[str, ...]
+    filter: str | None
+    distinct: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """What an aggregate computes over rows of `input`: the `group` columns, and behind them a column per call.
+
+    `retracts` says that the input may take rows back. `output` are the group columns and the calls' results.
+    """
+
+    input: Record
+    group: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+    output: Record
+    retracts: bool
+    is_global: bool
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True)
+class Calc:
+    """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
+
+    `replaced_by` are the columns of the input by which its rows replace each other without being taken back; empty
+    where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
+    bring these columns only. Of what is known by its key alone, nothing else is computed.
+    `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
+    `partial` is the aggregate that the rows go to, where they are added up by group before they are shuffled.
+    """
+
+    input: Record
+    output: Record
+    columns: tuple[Expression, ...]
+    key: Key = Key()
+    sub_key: tuple[SubKeyPart, ...] = ()
+    predicate: Expression | None = None
+    side: int = 0
+    replaced_by: tuple[str, ...] = ()
+    upsert: bool = False
+    nets: bool = False
+    partial: Aggregation | None = None
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the plan knows of the rows that leave a node's calc; for explain and for tests, nothing runs by it.
+
+    - `mode`: which kinds of changes there are; `unique_keys`: columns that identify at most one live row each.
+    - `upsert_key`: the key by which updates stay in order. `partition_key`: what equal rows share a shard by; empty for
+      a scan, whose rows come as the topic's partitions have them.
+    - `needs_before`: whether somebody further down must see the -U of updates.
+    """
+
+    mode: ChangelogMode = "retract"
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    upsert_key: tuple[str, ...] = ()
+    partition_key: tuple[str, ...] = ()
+    needs_before: bool = True
+
+
+@dataclass(frozen=True)
+class RowKindHeader:
+    """Where a source topic's row kind stands and how it is spelled.
+
+    `values` maps the header's bytes to the ordinal of the row kind. `missing` and `unknown` say what to do with a
+    record that has no such header or another value in it: treat it as `+I`, send it to the dead letters, or fail.
+    Of several headers with the name, the last wins.
+    """
+
+    header: str = "op"
+    values: Mapping[bytes, int] = field(default_factory=lambda: {b"+I": 0, b"-U": 1, b"+U": 2, b"-D": 3})
+    missing: Literal["insert", "dead_letter", "fail"] = "dead_letter"
+    unknown: Literal["insert", "dead_letter", "fail"] = "dead_letter"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a topic is read from without a checkpoint, and when retention has eaten the checkpoint's offset."""
+
+    at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
+    timestamp_ms: int | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    on_lost: Literal["fail", "earliest", "latest"] = "fail"
+
+
+@dataclass(frozen=True)
+class PhysicalScan:
+    """One table read from its topic, for one consumer.
+
+    `declared` is the table as the user (or the registry) declared it: values are resolved from their writer's schema
+    to it. `calc.input` is the part of it that somebody reads. In upsert mode a null value is a delete and the row is
+    made of the primary key's columns from the Kafka key, the others NULL; `key_record` is the schema of that key.
+    `alias` is what the query calls the table. `exact` is the producer's promise of an exact changelog.
+    """
+
+    node: str
+    table: str
+    topic: str
+    mode: ChangelogMode
+    declared: Record
+    primary_key: tuple[str, ...]
+    calc: Calc
+    key_record: Record | None = None
+    row_kind: RowKindHeader = RowKindHeader()
+    start: Start = Start()
+    alias: str = ""
+    exact: bool = False
+    traits: Traits = Traits()
+
+
+@dataclass(frozen=True)
+class PhysicalInput:
+    """What the plan chose for one input of an operator.
+
+    `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
+    `+U` replaces); otherwise the batch is an exact multiset of signed rows.
+    """
+
+    layout: InputLayout
+    ttl_ms: int | None
+    by_seq: bool
+
+
+@dataclass(frozen=True)
+class PhysicalJoin:
+    """A stateful equi-join (or a cross join, with no key) with an optional further condition.
+
+    `condition` reads the columns of `left.calc.output` and `right.calc.output` side by side. `schema` is the record of
+    the rows that the join emits and its calc takes in: the two concatenated, or the left one alone for the kinds
+    that emit left rows only. `facts` feed side 2 of a NOT IN.
+
+    `fused`, here and elsewhere: the node runs in its consumer's stage, because its rows are partitioned as the consumer
+    wants them; nothing is shuffled between the two.
+    """
+
+    node: str
+    kind: PhysicalJoinKind
+    left: PhysicalNode
+    right: PhysicalNode
+    left_input: PhysicalInput
+    right_input: PhysicalInput
+    schema: Record
+    condition: Expression | None
+    calc: Calc
+    facts: tuple[PhysicalNode, ...] = ()
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class PhysicalAggregate:
+    """GROUP BY with its calls, or DISTINCT; its calc takes rows of `aggregation.output`."""
+
+    node: str
+    input: PhysicalNode
+    aggregation: Aggregation
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class PhysicalRank:
+    """The rows whose number within their partition is from `first` to `last`.
+
+    The key of the changes that come in is the partition, their sub-key the order. `schema` is the record of the rows
+    that come out: `input.calc.output`, with the column `number` behind it if that is not None. `identity` are columns
+    of the input's record. `partition` and `order` are what the user wrote; `reason` says why the strategy was chosen.
+    """
+
+    node: str
+    input: PhysicalNode
+    state: PhysicalInput
+    function: RankFunction
+    first: int
+    last: int
+    number: str | None
+    strategy: RankStrategy
+    reason: str
+    ties: Ties
+    identity: tuple[str, ...]
+    partition: tuple[str, ...]
+    order: tuple[str, ...]
+    schema: Record
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether only the first or the last row of each partition is kept."""
+        return self.function == "row_number" and self.first == self.last == 1
+
+
+@dataclass(frozen=True)
+class PhysicalNormalize:
+    """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`."""
+
+    node: str
+    input: PhysicalNode
+    state: PhysicalInput
+    reason: str
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class PhysicalUnion:
+    """All inputs as one: each has a calc that leads to the same consumer. A union keeps nothing and does nothing."""
+
+    node: str
+    inputs: tuple[PhysicalNode, ...]
+    traits: Traits = Traits()
+
+    @property
+    def calc(self) -> Calc:
+        """That of the first input: all have the same output, key, sub-key and side."""
+        return self.inputs[0].calc
+
+
+PhysicalOperator = PhysicalJoin | PhysicalAggregate | PhysicalRank | PhysicalNormalize
+"""The nodes with state."""
+
+PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
+
+
+@dataclass(frozen=True)
+class PhysicalSink:
+    """The root: where the changes go.
+
+    `key` names the columns of the topic's key and the sink's unique key; empty for a retract or append topic without
+    one. `exchange` says that the changes must be shuffled by that key before they are written, because rows with one
+    key may come from several shards of the input. `fixes` are the parts of the input's partition key for which that is
+    not so although the key does not name them: they are the same in all rows that ever have one key. `value` and
+    `key_record` are the schemas of the topic.
+    """
+
+    name: str
+    topic: str
+    mode: ChangelogMode
+    input: PhysicalNode
+    key: tuple[str, ...]
+    value: Record
+    key_record: Record | None
+    exchange: bool
+    row_kind: RowKindHeader = RowKindHeader()
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    fixes: tuple[str, ...] = ()
+
+    @property
+    def by_seq(self) -> bool:
+        """Whether the changes come straight from a table whose rows replace each other: the last of a key wins."""
+        return (
+            self.mode == "upsert"
+            and isinstance(self.input, PhysicalScan)
+            and bool(self.input.primary_key)
+            and self.input.mode != "append"
+        )
+
+
+def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
+    """The nodes right below, left before right, facts last."""
+    match node:
+        case PhysicalScan():
+            return ()
+        case PhysicalJoin():
+            return node.left, node.right, *node.facts
+        case PhysicalUnion():
+            return node.inputs
+        case PhysicalAggregate() | PhysicalRank() | PhysicalNormalize() | PhysicalSink():
+            return (node.input,)
+
+
+def walk(node: PhysicalSink | PhysicalNode) -> Iterator[PhysicalSink | PhysicalNode]:
+    """The node and everything below it, inputs first, left before right."""
+    for below in inputs(node):
+        yield from walk(below)
+    yield node

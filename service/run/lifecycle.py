@@ -1,0 +1,245 @@
+"""The life of a running job: check, connect, start one query per sink, watch, drain, stop.
+
+SIGTERM and SIGINT let every query finish its batch: sources then offer nothing new, and the process ends with 0. A
+second signal stops at once, which loses nothing either, since an unfinished batch is done again at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+import pyspark
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rowkind.service.job.model import Job
+from rowkind.service.kafka.progress import read as read_progress
+from rowkind.service.kafka.topics import SchemaIds, progress_name
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.plan.explain.render import explain
+from rowkind.service.plan.fingerprint import fingerprint
+from rowkind.service.run.checkpoint import Checkpoint
+from rowkind.service.run.errors import QueryFailedError, QueryUnreachableError, RunError, StartError, SupersededError
+from rowkind.service.run.http import StatusServer
+from rowkind.service.run.monitor import Monitor
+from rowkind.service.run.outage import Outage
+from rowkind.service.run.streaming import Deployment, register, start
+from rowkind.service.run.topics import check, connect, create
+from rowkind.service.run.topics import register as register_schemas
+from rowkind.service.spark.errors import surfaced
+from rowkind.service.spark.session import session
+
+_POLL_SECONDS = 0.2
+_HELD_SECONDS = 1.0
+"""How often is looked whether a later run has taken over."""
+
+_COLLISION = "CONCURRENT_STREAM_LOG_UPDATE"
+_MOST_COLLISIONS = 3
+
+log = logging.getLogger("rowkind")
+
+
+@dataclass
+class _Running:
+    """The query of one sink. `start` starts it from its checkpoint, which may be done again."""
+
+    sink: str
+    checkpoint: Checkpoint
+    start: Callable[[], StreamingQuery]
+    query: StreamingQuery
+    idle: int = 0
+    collisions: int = 0
+
+
+def run(job: Job, sinks: Sequence[PhysicalSink], *, master: str | None, port: int, reset: bool) -> None:
+    """Run `job`, whose sinks were planned as `sinks`, until a signal ends it.
+
+    Raises:
+        RunError, SparkStartError, ChangelogError, RegistryError: Each with a message for the person on call.
+    """
+    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
+    monitor = Monitor(job.name, version("rowkind"), pyspark.__version__)
+    with (
+        _Signals() as signals,
+        tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
+        _serving(job.name, monitor, port) as server,
+    ):
+        connection = connect(job)
+        for name in create(job, list(sinks), connection):
+            log.info("made topic %s", name)
+        for advice in check(job, list(sinks), connection):
+            log.warning("%s", advice)
+        ids = [register_schemas(sink, connection) for sink in sinks]
+        spark = session(
+            job.name,
+            master=master or f"local[{job.parallelism},4]",
+            parallelism=job.parallelism,
+            checkpoint=job.checkpoint,
+        )
+        running: list[_Running] = []
+        try:
+            signals.listen()
+            register(spark)
+            log.info("status, metrics and health on port %d", server.port)
+            for sink, schemas in zip(sinks, ids, strict=True):
+                if signals.count:
+                    break
+                reports = Path(scratch, "reports", sink.name)
+                reports.mkdir(parents=True)
+                deployment = Deployment(job, connection, reports, drain=Path(scratch, "drain"))
+                monitor.add(sink.name, explain(sink), reports)
+                running.append(_start(spark, sink, schemas, deployment, reset=reset))
+                _until_it_runs(running[-1].query, signals)
+                log.info("sink %s: writing to topic %s", sink.name, sink.topic)
+            watch = _Watch(job.name, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
+            watch.over(running)
+        finally:
+            for each in running:
+                # A query that has failed may still be on its way out, and would stumble over a stopped session.
+                each.query.stop()
+            spark.stop()
+
+
+@contextmanager
+def _serving(job: str, monitor: Monitor, port: int) -> Iterator[StatusServer]:
+    try:
+        server = StatusServer(job, monitor, port)
+    except OSError as error:
+        raise StartError(
+            f"port {port} cannot be had for status and metrics: {error.strerror}. Choose another with --port (0 takes "
+            f"any free one), or end what listens there; is it another run of this job?"
+        ) from None
+    with server:
+        yield server
+
+
+def _start(spark: SparkSession, sink: PhysicalSink, ids: SchemaIds, at: Deployment, *, reset: bool) -> _Running:
+    checkpoint = Checkpoint(spark, f"{at.job.checkpoint}/{at.job.name}/{sink.name}")
+    checkpoint.claim(fingerprint(sink, at.job.parallelism), reset=reset, after=_last_run(sink, at))
+    begin = partial(start, spark, sink, ids, checkpoint.folder, replace(at, run=checkpoint.run))
+    return _Running(sink.name, checkpoint, begin, begin())
+
+
+def _until_it_runs(query: StreamingQuery, signals: _Signals) -> None:
+    """Wait until the query has started the processes of its sources.
+
+    Spark gives each ten seconds to connect, which many of them, started at once on a busy machine, do not keep.
+    """
+    while query.isActive and query.status["message"].startswith("Initializing") and not signals.count:
+        time.sleep(_POLL_SECONDS)
+
+
+def _last_run(sink: PhysicalSink, at: Deployment) -> str:
+    """The last run that has written to the sink's topic, whatever checkpoint it had."""
+    if sink.delivery != "exactly_once":
+        return ""
+    topic = progress_name(at.job.name, sink.name)
+    found = [read_progress(at.connection.kafka, topic, partition) for partition in range(at.job.parallelism)]
+    return max((each.run for each in found if each is not None), default="")
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """What is looked at while the queries run. `drain` is the file that tells the sources to offer nothing new."""
+
+    job: str
+    monitor: Monitor
+    outage: Outage
+    signals: _Signals
+    drain: Path
+
+    def over(self, running: Sequence[_Running]) -> None:
+        """Until every query has stopped: after a signal, or because one of them failed or has been replaced."""
+        looked = time.monotonic()
+        while not self._asked_to_stop(running):
+            for each in running:
+                self._look(each)
+            if time.monotonic() - looked > _HELD_SECONDS:
+                looked = time.monotonic()
+                if lost := next((each for each in running if not each.checkpoint.held()), None):
+                    raise SupersededError(self.job, lost.sink)
+            self.outage.look()
+            time.sleep(_POLL_SECONDS)
+        for each in running:
+            each.query.stop()
+            self.monitor.collect(each.sink)
+            self.monitor.ended(each.sink, "stopped")
+        log.info("stopped")
+
+    def _look(self, each: _Running) -> None:
+        self.monitor.collect(each.sink)
+        if (error := each.query.exception()) is not None:
+            if not _collided(each, error):
+                self.monitor.ended(each.sink, "failed")
+                raise _failure(self.job, each, error)
+            log.warning("sink %s: another run was still at work on the checkpoint; starting again", each.sink)
+            each.query = each.start()
+        if (progress := each.query.lastProgress) is not None:
+            self.monitor.progress(each.sink, progress)
+        each.idle = each.idle + 1 if each.query.status["message"] == "Waiting for data to arrive" else 0
+
+    def _asked_to_stop(self, running: Sequence[_Running]) -> bool:
+        """Whether there was a signal, and every query has finished its batch; or a second signal."""
+        if self.signals.count and not self.drain.exists():
+            log.info("finishing the batch")
+            self.drain.touch()
+            for each in running:
+                each.idle = 0
+        # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
+        return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
+
+
+def _collided(each: _Running, error: StreamingQueryException) -> bool:
+    """Whether the query failed on what an earlier run wrote in the moment before it noticed that this one took over."""
+    if _COLLISION not in str(error) or each.collisions == _MOST_COLLISIONS or not each.checkpoint.held():
+        return False
+    each.collisions += 1
+    return True
+
+
+def _failure(job: str, each: _Running, error: StreamingQueryException) -> RunError:
+    if not each.checkpoint.held():
+        return SupersededError(job, each.sink)
+    found = surfaced(error)
+    if found is None:
+        return QueryFailedError(each.sink, str(error).partition("\n")[0], None)
+    unreachable = found.name in {"UnreachableError", "RegistryUnreachableError"}
+    return (QueryUnreachableError if unreachable else QueryFailedError)(each.sink, found.message, found.name)
+
+
+class _Signals:
+    """How many signals to stop have come. Used with `with`, after which the handlers are what they were."""
+
+    _NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
+        self.listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def listen(self) -> None:
+        """Take the signals, also from whoever took them since: pyspark does so when a session starts."""
+        for number in self._NUMBERS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self.count += 1
