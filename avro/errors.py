@@ -15,9 +15,13 @@ Bad values are no exceptions: the codec marks their rows and gives a reason for 
 
 from __future__ import annotations
 
+from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
 
-class AvroError(Exception):
+
+class AvroError(RowkindError):
     """The root of everything this package raises on purpose."""
+
+    exit_code = REFUSED
 
 
 class SchemaError(AvroError):
@@ -48,6 +52,9 @@ class RegistryUnreachableError(RegistryError):
 
     Check `registry.url`, the network and the credentials, then start the job again.
     """
+
+    exit_code = UNREACHABLE
+    retryable = True
 
 
 class UnknownSchemaError(RegistryError):

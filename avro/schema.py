@@ -14,7 +14,7 @@ import pyarrow as pa
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.type import Field, SchemaReader, SchemaWriter, Type, TypeKind
 
-__all__ = ["Field", "TypeKind", "Record", "Type"]
+__all__ = ["Field", "Record", "Type", "TypeKind"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

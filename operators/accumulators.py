@@ -5,8 +5,8 @@ An accumulator works on *parts*: columns with one element per row or per group. 
 thing, and except for extremes each counts with a sign, so that a retraction is a subtraction.
 
     counts     COUNT, BOOL_AND, BOOL_OR         how many, or how many true and how many false
-    sums       SUM, AVG                         how many, and an exact number (`operators.columns.exact_numbers`, of doubles
-                                                `operators.columns.exact_doubles`)
+    sums       SUM, AVG                         how many, and an exact number (`operators.columns.exact_numbers`,
+                                                of doubles `operators.columns.exact_doubles`)
     extremes   MIN, MAX, ANY_VALUE (as MIN)     the value; no signs, see `operators.arranged_values`
 """
 

@@ -31,13 +31,13 @@ import pyarrow as pa
 from rowkind.operators.accumulators import Accumulator, AccumulatorColumn, AccumulatorPiece, Extremes
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
-from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.group_state import After, GroupState
-from rowkind.operators.operator import Output, StateSize
+from rowkind.operators.operator import Output
 from rowkind.operators.partial_aggregate import Lifted, lift
 
 

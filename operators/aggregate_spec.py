@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts
+from rowkind.operators.accumulators import Accumulator, AccumulatorCall, AggregateFunction, Counts
 from rowkind.operators.arranged_values import Stream
 
 
@@ -57,12 +57,11 @@ class AggregateSpec:
 
     def stream(self, call: AccumulatorCall) -> Stream | None:
         """Where the call gets what it counts from, if not from the rows themselves."""
-        ordered = call.function in ("min", "max", "any_value")
-        if not (self.retracts if ordered else call.distinct and call.function in ("count", "sum", "avg")):
+        if not keeps_values(call.function, distinct=call.distinct, retracts=self.retracts):
             return None
         assert call.argument is not None
         assert call.argument_type is not None
-        return Stream(call.argument, call.filter, call.argument_type, ordered)
+        return Stream(call.argument, call.filter, call.argument_type, call.function in ORDERED)
 
     @property
     def sources(self) -> tuple[int | None, ...]:
@@ -76,6 +75,15 @@ class AggregateSpec:
         """The columns of the accumulators that take the rows themselves."""
         pairs = zip(self.accumulators, self.sources, strict=True)
         return "".join(accumulator.kinds for accumulator, source in pairs if source is None)
+
+
+ORDERED: tuple[AggregateFunction, ...] = ("min", "max", "any_value")
+"""The functions whose result is one of the values."""
+
+
+def keeps_values(function: AggregateFunction, *, distinct: bool, retracts: bool) -> bool:
+    """Whether a call needs all different values of a group, because what it has added up cannot be taken back."""
+    return retracts if function in ORDERED else distinct and function in ("count", "sum", "avg")
 
 
 ROWS = AccumulatorCall("count", pa.int64())

@@ -1,3 +1,4 @@
+# ruff: noqa: N818 - the leaves are named for what happened, as the rest of the vocabulary is
 """What can go wrong in an operator that is not a bug in it.
 
     OperatorError
@@ -11,12 +12,12 @@ Broken promises between our own parts are asserts, and changes that contradict t
 come back as unmatched.
 """
 
-# ruff: noqa: N818 - the leaves are named for what happened, as the rest of the vocabulary is
-
 from __future__ import annotations
 
+from rowkind.errors import RowkindError
 
-class OperatorError(Exception):
+
+class OperatorError(RowkindError):
     """Base of everything that an operator raises on purpose."""
 
 

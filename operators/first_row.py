@@ -1,8 +1,8 @@
 """The first row of each partition, where rows only come: what is left of a rank by ROW_NUMBER from 1 to 1.
 
-Maintains one row per partition, the least by (order key, arrival, payload), in layout *last write*. A row that comes and
-is not less than what is there, or than another that comes, leaves no trace; so a batch looks its partitions up, finds
-the least row of each and writes those that are new. There is nothing to number and nothing that could move up.
+Maintains one row per partition, the least by (order key, arrival, payload), in layout *last write*. A row that comes
+and is not less than what is there, or than another that comes, leaves no trace; so a batch looks its partitions up,
+finds the least row of each and writes those that are new. There is nothing to number and nothing that could move up.
 """
 
 from __future__ import annotations

@@ -23,20 +23,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Rows
-
-
-@dataclass(frozen=True, slots=True)
-class StateSize:
-    """How much one shard keeps: live and not yet merged-away rows, and their bytes as stored."""
-
-    rows: int = 0
-    bytes: int = 0
-    runs: int = 0
-
-    def __add__(self, other: StateSize) -> StateSize:
-        return StateSize(self.rows + other.rows, self.bytes + other.bytes, self.runs + other.runs)
 
 
 @dataclass(frozen=True, slots=True)

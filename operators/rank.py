@@ -70,8 +70,8 @@ class RankSpec:
 
     - `key`: comparable bytes of the PARTITION BY columns, null safe: never null, all NULLs are one partition. Without
       PARTITION BY, one constant, the same in every row.
-    - `sub_key`: comparable bytes of the ORDER BY columns, directions and NULLS FIRST / LAST as SQL has them. Empty where
-      all rows are ties. The columns need not be in the payload.
+    - `sub_key`: comparable bytes of the ORDER BY columns, directions and NULLS FIRST / LAST as SQL has them. Empty
+      where all rows are ties. The columns need not be in the payload.
     - `seq`: arrival, as scans and operators number it.
     - `kind`: `append`: +I and +U. `improving`: +I and +U, each of which replaces the row with its unique key; -U and -D
       may be there where an insertion of the same unique key is in the same batch. `retract`: every retraction carries

@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
@@ -43,7 +43,7 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.netting import net_rows
 from rowkind.operators.join import JoinInput, Side, number_rows, rows_of_touched_keys
 from rowkind.operators.join_rows import Condition, Pairs, SideRows, pads
-from rowkind.operators.operator import Output, StateSize
+from rowkind.operators.operator import Output
 
 SemiJoinKind = Literal["semi", "anti", "null-aware anti"]
 

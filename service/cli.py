@@ -1,4 +1,4 @@
-"""The command line: `rowkind run | try | check | explain | topics create | dev | version`.
+"""The command line: `rowkind run | try | check | explain | examples | topics create | dev`.
 
 Commands load what they need when they run, so that `rowkind try` starts in well under a second.
 """
@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from functools import wraps
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from rowkind.errors import BUG, REFUSED, RowkindError
+from rowkind.version import environment
+
 if TYPE_CHECKING:
     from rowkind.service.job.model import Job
     from rowkind.service.physical import PhysicalSink
     from rowkind.service.plan.explain.render import Format
-
-FAILED, REFUSED, UNREACHABLE = 1, 2, 3
 
 _EPILOG = """
 \b
@@ -28,57 +28,50 @@ Exit codes:
   1  it could not start here, or a query failed; nothing is lost, the next start does the batch again
   2  the job or other input is refused; the message says where and why
   3  the broker or the registry cannot be reached
+  4  a bug in Rowkind
+"""
+
+_BUG = """
+This is a bug in Rowkind, not in your job. Nothing is lost: what was not committed is done again at the next start.
+Please report it with the lines above, the job file without its secrets, and this line, at
+https://github.com/rowkind/rowkind/issues
 """
 
 _JOB = click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False))
 
 
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """The commands; the one place where an error becomes a message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. What a user can mend ends as one message, without a stack trace; the rest is a bug."""
+        try:
+            return super().invoke(ctx)
+        except RowkindError as error:
+            _fail(str(error), error.exit_code)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click's own business
+        except Exception:  # noqa: BLE001 - whatever it is, it is ours to mend
+            traceback.print_exc()
+            _fail(f"{_BUG.strip()}\n{environment()}", BUG)
+
+
+def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(environment())
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Print what runs here."
+)
 def main() -> None:
     """Keep the results of streaming SQL up to date, from Kafka changelogs to Kafka changelogs."""
-
-
-def _guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """What a user can mend ends as one message and an exit code, without a stack trace."""
-
-    @wraps(command)
-    def run(*arguments: Any, **options: Any) -> None:
-        try:
-            command(*arguments, **options)
-        except Exception as error:  # whatever is not ours to tell is raised again
-            code = _exit_code(error)
-            if code is None:
-                raise
-            _fail(str(error), code)
-
-    return run
-
-
-def _exit_code(error: Exception) -> int | None:
-    """By the error's class, looked up in what the command has loaded; None for a fault of our own."""
-    codes = {
-        "rowkind.service.job.errors.JobError": REFUSED,
-        "rowkind.service.plan.errors.PlanError": REFUSED,
-        "rowkind.service.run.trial.InputError": REFUSED,
-        "rowkind.service.run.errors.CheckpointMismatchError": REFUSED,
-        "rowkind.service.kafka.errors.UnreachableError": UNREACHABLE,
-        "rowkind.avro.errors.RegistryUnreachableError": UNREACHABLE,
-        "rowkind.avro.errors.RegistryError": REFUSED,
-        "rowkind.avro.errors.SchemaError": REFUSED,
-        "rowkind.service.execute.expressions.ExpressionError": FAILED,
-        "rowkind.service.run.errors.CheckpointFolderError": REFUSED,
-        "rowkind.service.run.errors.QueryUnreachableError": UNREACHABLE,
-        "rowkind.service.run.errors.RunError": FAILED,
-        "rowkind.service.spark.errors.SparkStartError": FAILED,
-        "rowkind.service.dev.jars.BrokerError": FAILED,
-        "rowkind.service.dev.demo.show.DemoError": FAILED,
-        # Within a query it is a QueryFailedError; so this is before anything runs, and what the job names does not fit.
-        "rowkind.service.kafka.errors.ChangelogError": REFUSED,
-    }
-    for each in type(error).__mro__:
-        if (code := codes.get(f"{each.__module__}.{each.__qualname__}")) is not None:
-            return code
-    return None
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -104,7 +97,6 @@ def _plan(job: Job, only: str | None) -> list[PhysicalSink]:
 
 @main.command()
 @_JOB
-@_guarded
 def check(job_file: Path) -> None:
     """Read the job and plan its queries, without touching a broker."""
     sinks = _plan(_load(job_file), None)
@@ -124,7 +116,6 @@ def check(job_file: Path) -> None:
     type=click.Choice(["text", "json", "mermaid", "html"]),
     help="A tree to read, a document for programs, a flowchart, or a page for a browser.",
 )
-@_guarded
 def explain(job_file: Path, sink: str | None, form: Format) -> None:
     """Show the plan of every query: keys, changelog modes, state, and advice."""
     from rowkind.service.plan.explain.render import render  # noqa: PLC0415 -- see the module's docstring
@@ -146,7 +137,6 @@ def explain(job_file: Path, sink: str | None, form: Format) -> None:
 @click.option("--batch-rows", metavar="N", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
 @click.option("--fold", is_flag=True, help="Print the rows that are left in the end instead of the changes.")
-@_guarded
 def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine: str, *, fold: bool) -> None:
     """Run a query over a file of changes, without Kafka.
 
@@ -172,6 +162,16 @@ def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine
         sys.stdout.write(line + "\n")
 
 
+@main.command()
+def examples() -> None:
+    """List the jobs that come with Rowkind; beside most lies a changes.jsonl to try them with."""
+    from importlib.resources import as_file, files  # noqa: PLC0415 -- see the module's docstring
+
+    with as_file(files("rowkind") / "examples") as folder:
+        for job in sorted(folder.glob("*/job.yaml")):
+            click.echo(job)
+
+
 def _warn(message: str) -> None:
     click.echo(f"rowkind: {message}", err=True)
 
@@ -183,7 +183,6 @@ def _warn(message: str) -> None:
     "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Status and metrics; 0: any."
 )
 @click.option("--reset-state", is_flag=True, help="Forget the checkpoint and start over from the topics.")
-@_guarded
 def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> None:
     """Run the job until SIGTERM or SIGINT; the batch in progress is finished."""
     job = _load(job_file)
@@ -204,7 +203,6 @@ def topics() -> None:
 
 @topics.command("create")
 @_JOB
-@_guarded
 def topics_create(job_file: Path) -> None:
     """Make the job's topics that are not there, and register the schemas of its sinks."""
     job = _load(job_file)
@@ -230,7 +228,6 @@ def topics_create(job_file: Path) -> None:
     help="Keeps the topics and the folder of schemas between runs.",
 )
 @click.pass_context
-@_guarded
 def dev(context: click.Context, port: int, data: Path) -> None:
     """Run a Kafka broker and keep a folder of schemas, for trying jobs on this machine. Ends with Ctrl-C."""
     if context.invoked_subcommand is None:
@@ -241,7 +238,6 @@ def dev(context: click.Context, port: int, data: Path) -> None:
 
 @dev.command()
 @_JOB
-@_guarded
 def demo(job_file: Path) -> None:
     """Run JOB over a changing order book, on a broker of its own, and check its results against DuckDB."""
     from rowkind.service.dev.demo.show import demo as show  # noqa: PLC0415 -- see the module's docstring
@@ -251,20 +247,11 @@ def demo(job_file: Path) -> None:
 
 @dev.command()
 @_JOB
-@_guarded
 def shop(job_file: Path) -> None:
     """Change the order book that JOB reads, on JOB's own Kafka, until Ctrl-C: something to watch a job with."""
     from rowkind.service.dev.demo.show import keep_shop  # noqa: PLC0415 -- see the module's docstring
 
     keep_shop(job_file)
-
-
-@main.command()
-def version() -> None:
-    """Print the version."""
-    from importlib.metadata import version as installed  # noqa: PLC0415 -- see the module's docstring
-
-    click.echo(installed("rowkind"))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Every metric of the service, in one list, and their exposition for Prometheus.
 
-Readers, operators and writers count into samples named as in the exposition format (`operators.columns.changes.Counters`),
-which ride with the blocks to the writer and come back to the main process with the batch's report. There they go into
-one `Metrics`, beside what only the main process knows. Names follow Prometheus: base units, `_total` for what only
-grows, no label without a bound on its values.
+Readers, operators and writers count into samples named as in the exposition format (`Counters` of
+`operators.columns.changes`), which ride with the blocks to the writer and come back to the main process with the
+batch's report. There they go into one `Metrics`, beside what only the main process knows. Names follow Prometheus:
+base units, `_total` for what only grows, no label without a bound on its values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The physical plan: what runs, as plain frozen values that pickle.
 
-A plan is a tree with a `PhysicalSink` at its root. Each edge carries `operators.Rows` out of a node and `operators.Changes`
-into the next one; the calc of the lower node makes the one out of the other. Spark (`service/run/streaming.py`) and
-the in-memory engine (`service/run/memory.py`) both execute this tree and nothing else.
+A plan is a tree with a `PhysicalSink` at its root. Each edge carries `Rows` out of a node and `Changes` into the next
+one; the calc of the lower node makes the one out of the other. Spark (`service.run.streaming`) and the in-memory engine
+(`service.run.memory`) both execute this tree and nothing else.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rowkind.avro.schema import Record, Type
+from rowkind.operators.accumulators import AggregateFunction
+from rowkind.operators.emission import ChangelogMode
+from rowkind.operators.rank_rows import RankFunction, Ties
+from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 
-ChangelogMode = Literal["append", "retract", "upsert"]
 PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in"]
-AggregateFunction = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
-RankFunction = Literal["row_number", "rank", "dense_rank"]
 RankStrategy = Literal["append", "improving", "retract"]
-Ties = Literal["earliest first", "latest first"]
 InputLayout = Literal["one row per key", "unique key", "multiset"]
 UnmatchedPolicy = Literal["ignore", "dead_letter", "fail"]
 
@@ -140,21 +140,6 @@ class Traits:
 
 
 @dataclass(frozen=True)
-class RowKindHeader:
-    """Where a source topic's row kind stands and how it is spelled.
-
-    `values` maps the header's bytes to the ordinal of the row kind. `missing` and `unknown` say what to do with a
-    record that has no such header or another value in it: treat it as `+I`, send it to the dead letters, or fail.
-    Of several headers with the name, the last wins.
-    """
-
-    header: str = "op"
-    values: Mapping[bytes, int] = field(default_factory=lambda: {b"+I": 0, b"-U": 1, b"+U": 2, b"-D": 3})
-    missing: Literal["insert", "dead_letter", "fail"] = "dead_letter"
-    unknown: Literal["insert", "dead_letter", "fail"] = "dead_letter"
-
-
-@dataclass(frozen=True)
 class Start:
     """Where a topic is read from without a checkpoint, and when retention has eaten the checkpoint's offset."""
 
@@ -182,7 +167,7 @@ class PhysicalScan:
     primary_key: tuple[str, ...]
     calc: Calc
     key_record: Record | None = None
-    row_kind: RowKindHeader = RowKindHeader()
+    row_kind: RowKindHeader = DEFAULT_HEADER
     start: Start = Start()
     alias: str = ""
     exact: bool = False
@@ -325,7 +310,7 @@ class PhysicalSink:
     value: Record
     key_record: Record | None
     exchange: bool
-    row_kind: RowKindHeader = RowKindHeader()
+    row_kind: RowKindHeader = DEFAULT_HEADER
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     fixes: tuple[str, ...] = ()
 

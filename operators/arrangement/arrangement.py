@@ -1,7 +1,7 @@
 """The arrangement: an operator's state, a multiset of rows indexed by key, as a few sorted runs of immutable segments.
 
-A batch appends one small run; `compaction` keeps the runs few. What is live is the sum over all runs. Rows are ordered by
-*place*: the upper half of the hash of their key, then 32 bits that tell the rows of a key apart and depend on the
+A batch appends one small run; `compaction` keeps the runs few. What is live is the sum over all runs. Rows are in order
+of *place*: the upper half of the hash of their key, then 32 bits that tell the rows of a key apart and depend on the
 layout. So all rows of a key are found by one interval, and a single row of a key with a million others by one number.
 A place narrows the search and decides nothing: two keys in one place cost time only.
 
@@ -17,7 +17,7 @@ Layouts, as the plan chooses them by what it knows of unique keys:
     ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
     last write        one row per key, and no key is NULL                  place = hash, number of the batch
 
-Layout *last write* is for operators that look up every key before they write it; see `operators.arrangement.last_write`.
+Layout *last write* is for operators that look up every key before they write it; see `last_write`.
 
 (The arrangement of differential dataflow and the trace of DBSP, with the blob store in the part of the allocator.)
 """
@@ -43,7 +43,6 @@ from rowkind.operators.columns import order_code
 from rowkind.operators.columns.changes import Indices, Int64s, Uint64s
 from rowkind.operators.columns.grouping import distinct, is_in, to_mask
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.operator import StateSize
 
 Layout = Literal["one row per key", "unique key", "multiset", "ordered", "last write"]
 
@@ -61,6 +60,18 @@ def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa
             return (hashes & UPPER) | (hash64(payload) >> np.uint64(32))
         case "ordered":
             return (hashes & UPPER_ORDERED) | order_code.order_code(sub_key)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSize:
+    """How much one shard keeps: live and not yet merged-away rows, and their bytes as stored."""
+
+    rows: int = 0
+    bytes: int = 0
+    runs: int = 0
+
+    def __add__(self, other: StateSize) -> StateSize:
+        return StateSize(self.rows + other.rows, self.bytes + other.bytes, self.runs + other.runs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ what is stored has cancelled out, or much of what was looked up, all runs are me
 
 A merge goes forward by portions: the next rows of all its inputs, at most as many as a segment holds, in order of
 (place, seq), give one output segment. Between portions it rests in the manifest, where a restart finds it again. A
-batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, the smallest merges first. (The fuel of
-differential dataflow's spine, and LSM-tree tiering.)
+batch of n entries reads at most `FUEL` * n + `SEGMENT_ROWS` rows for compaction, the smallest merges first. (The fuel
+of differential dataflow's spine, and LSM-tree tiering.)
 """
 
 from __future__ import annotations

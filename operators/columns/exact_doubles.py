@@ -3,7 +3,7 @@
 The exact sum of two doubles is the rounded sum and a rest that is a double again (Knuth's TwoSum). So a sum is kept as
 `high`, the nearest double, and `low`, what is missing: 106 bits, which hold the exact sum of values of like size.
 Where they do not - or where so many rows of a group come at once that digits are faster - the sum is worked out by
-`operators.columns.exact_numbers`, and kept so if two doubles cannot hold it. Which of the two forms a sum has, and all its
+`exact_numbers`, and kept so if two doubles cannot hold it. Which of the two forms a sum has, and all its
 bits, depend on its value alone and not on how it came about. Read out, a sum is `high`: rounded once, ties to even.
 
 NaN and the infinities are counted, so that they can be taken away again. A sum with any of them is kept in digits too.

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rowkind.errors import RowkindError
+
 KAFKA = "4.1.0"
 Module = tuple[str, str, str]
 """A module of Maven Central: organisation, name, revision."""
@@ -27,7 +29,7 @@ _DOWNLOAD_SECONDS = 900
 log = logging.getLogger("rowkind.dev")
 
 
-class BrokerError(Exception):
+class BrokerError(RowkindError):
     """The embedded broker cannot run; the message says what to do.
 
     BrokerError

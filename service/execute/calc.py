@@ -18,6 +18,7 @@ from rowkind.avro.codec import Decoded
 from rowkind.avro.defaults import nothing
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Field, Record
+from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Int64s, Mask, RowKind, Rows, constant
 from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.partial_aggregate import partial
@@ -25,7 +26,6 @@ from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import evaluate, truth
 from rowkind.service.physical import Calc, Expression, Key, SubKeyPart
 
-_PARTITION = np.int64(0xFFFF)
 """The bits of a seq that say from which partition of its topic a change came."""
 
 
@@ -206,7 +206,7 @@ def _updates(rows: Rows) -> Int64s:
     first = np.flatnonzero(
         (rows.kind[:-1] == RowKind.UPDATE_BEFORE)
         & (rows.kind[1:] == RowKind.UPDATE_AFTER)
-        & ((rows.seq[:-1] ^ rows.seq[1:]) & _PARTITION == 0)
+        & (ArrivalNumber.partitions(rows.seq[:-1] ^ rows.seq[1:]) == 0)
     )
     update[first] = update[first + 1] = first + 1
     return update

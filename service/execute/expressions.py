@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Mask
 from rowkind.service.execute.kernels import register
 from rowkind.service.physical import Expression
@@ -27,7 +28,7 @@ _SETTINGS = (
 )
 
 
-class ExpressionError(Exception):
+class ExpressionError(RowkindError):
     """An expression failed on a row, as by an overflow. Give it a wider type, or a CASE that leaves such rows out."""
 
 

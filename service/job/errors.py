@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rowkind.errors import REFUSED, RowkindError
+
 
 @dataclass(frozen=True, order=True)
 class Problem:
@@ -18,8 +20,10 @@ class Problem:
     text: str
 
 
-class JobError(Exception):
+class JobError(RowkindError):
     """A job that cannot be run as it is written: every problem on a line of its own, and never a secret."""
+
+    exit_code = REFUSED
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file = file

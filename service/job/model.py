@@ -25,11 +25,12 @@ from pydantic import (
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Record
+from rowkind.operators.emission import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.substitution import Settings
-from rowkind.service.kafka.row_kind import PRESETS, spellings
-from rowkind.service.physical import ChangelogMode, RowKindHeader, Start, UnmatchedPolicy
+from rowkind.service.physical import Start, UnmatchedPolicy
+from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 ResourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]

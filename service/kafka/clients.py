@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from rowkind.service.kafka.errors import RefusedError, refuses, translate
 
-Answer = TypeVar("Answer")
+Reply = TypeVar("Reply")
 
 KafkaSettings = Mapping[str, str]
 """librdkafka settings by their own names, as the job has them."""
@@ -112,7 +112,7 @@ def reach(kafka: KafkaSettings, seconds: float = ANSWER_SECONDS) -> AdminClient:
             return client
 
 
-def patiently(ask: Callable[[], Answer]) -> Answer:
+def patiently(ask: Callable[[], Reply]) -> Reply:
     """The answer to a question that is asked again while partitions change their leader, as new ones do too."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while True:

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # it is exported by a name
 
-from rowkind.service.kafka.clients import ANSWER_SECONDS, Answer, KafkaSettings, patiently, reach, servers
+from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, Reply, patiently, reach, servers
 from rowkind.service.kafka.errors import MissingTopicError, UnreachableError, translate
 from rowkind.service.kafka.offsets import At
 
@@ -94,7 +94,7 @@ class Cluster:
 
         return self._waiting_for_outages(ask_patiently)
 
-    def _waiting_for_outages(self, ask: Callable[[], Answer]) -> Answer:
+    def _waiting_for_outages(self, ask: Callable[[], Reply]) -> Reply:
         deadline = time.monotonic() + (self._outage_seconds if self._answered else 0)
         while True:
             try:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rowkind.operators.columns.changes import Changes, RowKind, binary
 from rowkind.operators.columns.hashing import hash64
-from rowkind.service.kafka.record import Headers
+from rowkind.service.row_kind import Headers
 
 PREFIX = "__connect.errors."
 

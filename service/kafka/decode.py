@@ -21,13 +21,14 @@ from rowkind.avro.errors import RegistryError, RegistryUnreachableError, SchemaE
 from rowkind.avro.registry import Registry
 from rowkind.avro.resolve import resolve
 from rowkind.avro.schema import Record
+from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import SYMBOLS, Indices, Int8s, Mask, RowKind, Rows, binary, concat_binary
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import UndecodableRowError
-from rowkind.service.kafka.record import Headers, Records
-from rowkind.service.kafka.row_kind import MISSING, UNKNOWN, row_kinds
+from rowkind.service.kafka.record import Records
 from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalScan
+from rowkind.service.row_kind import MISSING, UNKNOWN, Headers, row_kinds
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Decoder:
         payload = self._payloads(values, schemas, dead_key, faults)
         if dead_key.any():
             payload = self._with_deleted(payload, np.flatnonzero(dead_key), records, faults)
-        rows = Rows(kind, (records.offset << np.int64(16)) | records.partition, payload)
+        rows = Rows(kind, ArrivalNumber.pack(records.offset, records.partition), payload)
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
         good = rows.filter(~faults.bad)
         return DecodedRecords(good, letters, self._count(good, letters, values))

@@ -24,13 +24,20 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
+from rowkind.errors import FAILED, REFUSED, UNREACHABLE, RowkindError
 
-class ChangelogError(Exception):
+
+class ChangelogError(RowkindError):
     """A changelog could not be read or written. The message is all that a user needs to see."""
+
+    exit_code = REFUSED
 
 
 class UnreachableError(ChangelogError):
     """No broker answers. Check that Kafka runs, the address, and the network between."""
+
+    exit_code = UNREACHABLE
+    retryable = True
 
 
 class RefusedError(ChangelogError):
@@ -55,6 +62,9 @@ class UnfitSubjectError(ChangelogError):
 
 class StalledReadError(ChangelogError):
     """Announced records did not come. Look at the brokers; the batch is read again after a restart."""
+
+    exit_code = FAILED
+    retryable = True
 
 
 class AppendOnlyError(ChangelogError):
@@ -87,9 +97,14 @@ class UndecodableRowError(ChangelogError):
 class TransactionError(ChangelogError):
     """A batch could not be committed. It is written again after a restart, once."""
 
+    exit_code = FAILED
+    retryable = True
+
 
 class FencedError(TransactionError):
     """Another process took over the transactional id. Look for a second run of the same job."""
+
+    retryable = False
 
 
 class UnknownOutcomeError(TransactionError):

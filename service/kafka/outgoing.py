@@ -20,9 +20,9 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import RetractionError, net
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError
-from rowkind.service.kafka.row_kind import spellings
 from rowkind.service.kafka.spec import SinkSpec
 from rowkind.service.metrics import sample
+from rowkind.service.row_kind import spellings
 
 _ROOM_SECONDS = 0.1
 

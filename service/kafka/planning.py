@@ -5,12 +5,13 @@ Kept apart from Spark's interface (`source.py`), so that every decision can be t
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from rowkind.service.kafka.agreement import Agreement
 from rowkind.service.kafka.cluster import Cluster, Topics
 from rowkind.service.kafka.errors import LostOffsetsError, ReplacedTopicError
 from rowkind.service.kafka.offsets import At, Offset, Range, admit, divide
@@ -149,3 +150,33 @@ class Planner:
             topics = self._cluster.topics(self._starts)
             self._view = _View(topics, self._cluster.earliest(topics.partitions), self._clock() + _TOPICS_EVERY_SECONDS)
         return self._view
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One source's place among the others; `folder` is shared by all, `source` is this one's own name."""
+
+    folder: Path
+    source: str
+
+    def each_round(self, decide: Callable[[], Any]) -> Any:
+        """What the first source of this round decided, as JSON has it."""
+        file = self.folder / "round.json"
+        last = json.loads(file.read_text()) if file.exists() else {"asked": [self.source]}
+        if self.source in last["asked"]:
+            last = {"asked": [], "decision": decide()}
+        self._write(file, {**last, "asked": [*last["asked"], self.source]})
+        return last["decision"]
+
+    def once(self, question: str, decide: Callable[[], Any]) -> Any:
+        """What the first source that was asked this question decided."""
+        file = self.folder / f"{question}.json"
+        if not file.exists():
+            self._write(file, decide())
+        return json.loads(file.read_text())
+
+    def _write(self, file: Path, value: Any) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(value))
+        new.replace(file)

@@ -20,7 +20,6 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 
-from rowkind.service.kafka.batch_partition import BatchPartition
 from rowkind.service.kafka.clients import KafkaSettings, servers
 from rowkind.service.kafka.errors import MissingTopicError, UnfitTopicError, translate
 from rowkind.service.kafka.fetch import Fetcher
@@ -28,6 +27,18 @@ from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.spec import SinkSpec
 
 _FIRST_STEP = 8
+
+
+@dataclass(frozen=True)
+class BatchPartition:
+    """A task partition of a batch of a checkpoint; a retry of the task is the same again.
+
+    `checkpoint` is the query's id in its checkpoint: it survives restarts, and a new checkpoint has another one.
+    """
+
+    checkpoint: str
+    batch: int
+    partition: int
 
 
 @dataclass(frozen=True)

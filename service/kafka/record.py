@@ -10,9 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.columns.changes import Int64s, concat_binary
-
-Headers = list[tuple[str, bytes | None]] | None
-"""The headers of a record in their order; a name may occur more than once."""
+from rowkind.service.row_kind import Headers
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import Any
 from rowkind.avro.registry import Registry
 from rowkind.operators.emission import ChangelogMode
 from rowkind.service.execute.route import Route
-from rowkind.service.physical import PhysicalScan, RowKindHeader, Start
+from rowkind.service.physical import PhysicalScan, Start
+from rowkind.service.row_kind import RowKindHeader
 
 OPTION = "secret.spec"
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from rowkind.service.kafka import progress
-from rowkind.service.kafka.batch_partition import BatchPartition
 from rowkind.service.kafka.clients import ANSWER_SECONDS, count_partitions, servers, transactional_settings
 from rowkind.service.kafka.errors import (
     ChangelogError,
@@ -24,7 +23,7 @@ from rowkind.service.kafka.errors import (
     translate,
 )
 from rowkind.service.kafka.outgoing import Outgoing, push, send
-from rowkind.service.kafka.progress import Progress
+from rowkind.service.kafka.progress import BatchPartition, Progress
 from rowkind.service.kafka.spec import SinkSpec
 
 Outcome = Literal["committed", "skipped"]

@@ -31,9 +31,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rowkind.service.kafka.batch_partition import BatchPartition
 from rowkind.service.kafka.clients import servers
 from rowkind.service.kafka.errors import ChangelogError, WriterLostError
+from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.spec import SinkSpec
 from rowkind.service.kafka.writing import Counted, write
 
@@ -56,8 +56,8 @@ def write_there(spec: SinkSpec, batch_partition: BatchPartition, blocks: Sequenc
         answer: Counted | Exception = pickle.load(line)  # noqa: S301 - from our own process
     except (OSError, EOFError) as error:
         raise WriterLostError(
-            f"The process that writes to topic {spec.topic} as {spec.transactional_id(batch_partition.partition)} has ended "
-            f"({error!r}); was it killed, for want of memory perhaps? The batch is written again, once."
+            f"The process that writes to topic {spec.topic} as {spec.transactional_id(batch_partition.partition)} has "
+            f"ended ({error!r}); was it killed, for want of memory perhaps? The batch is written again, once."
         ) from None
     _lines[producer] = line
     if isinstance(answer, Exception):

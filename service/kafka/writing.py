@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from rowkind.operators.columns.changes import Block, Changes
 from rowkind.service.kafka import at_least_once
-from rowkind.service.kafka.batch_partition import BatchPartition
 from rowkind.service.kafka.outgoing import prepare
+from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.spec import SinkSpec
 from rowkind.service.kafka.transaction import write_once
 from rowkind.service.metrics import add, sample

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
+from rowkind.errors import REFUSED, RowkindError
+
 _WIDTH = 100
 _ORIGIN = "origin"
 _WORD = "word"
@@ -26,8 +28,10 @@ class Refusal(Exception):  # noqa: N818 -- what it is
         super().__init__(text)
 
 
-class PlanError(Exception):
+class PlanError(RowkindError):
     """A query that cannot be kept up to date as it is written. The message fits on a screen and says what to change."""
+
+    exit_code = REFUSED
 
     def __init__(self, place: str, text: str) -> None:
         self.place = place

@@ -13,20 +13,14 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Record, Type
+from rowkind.operators.accumulators import AggregateFunction
+from rowkind.operators.emission import ChangelogMode
+from rowkind.operators.rank_rows import RankFunction, Ties
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
-from rowkind.service.physical import (
-    AggregateFunction,
-    ChangelogMode,
-    InputLayout,
-    PhysicalJoinKind,
-    RankFunction,
-    RankStrategy,
-    RowKindHeader,
-    Start,
-    Ties,
-)
+from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy, Start
 from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.row_kind import RowKindHeader
 
 
 @dataclass(frozen=True)

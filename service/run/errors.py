@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
 
-class RunError(Exception):
+
+class RunError(RowkindError):
     """A job that cannot start or go on."""
 
 
@@ -26,6 +28,8 @@ class StartError(RunError):
 
 class CheckpointMismatchError(RunError):
     """The checkpoint was written by another plan, whose state the new one would misread."""
+
+    exit_code = REFUSED
 
     def __init__(self, folder: str, changed: Sequence[str]) -> None:
         self.folder = folder
@@ -40,6 +44,8 @@ class CheckpointMismatchError(RunError):
 
 class CheckpointFolderError(RunError):
     """The folder of the checkpoint cannot be read or written."""
+
+    exit_code = REFUSED
 
     def __init__(self, folder: str, reason: str) -> None:
         self.folder = folder
@@ -68,15 +74,19 @@ class QueryFailedError(RunError):
     `reason` is the message of the exception that was raised in a task, and `error` its class if it is one of ours.
     """
 
-    def __init__(self, sink: str, reason: str, error: str | None) -> None:
+    def __init__(self, sink: str, reason: str, error: type[RowkindError] | None) -> None:
         self.sink = sink
         self.reason = reason
         self.error = error
+        again = "" if error is None or error.retryable else ", and would fail likewise: mend the cause first"
         super().__init__(
             f"the query of sink {sink} failed: {reason}\n"
-            "Nothing is lost: the batch was not committed and is done again at the next start."
+            f"Nothing is lost: the batch was not committed and is done again at the next start{again}."
         )
 
 
 class QueryUnreachableError(QueryFailedError):
     """A streaming query stopped because the brokers or the registry did not answer. Start again when they do."""
+
+    exit_code = UNREACHABLE
+    retryable = True

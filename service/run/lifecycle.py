@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -24,6 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from rowkind.errors import UNREACHABLE
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.progress import read as read_progress
 from rowkind.service.kafka.topics import SchemaIds, progress_name
@@ -40,6 +40,7 @@ from rowkind.service.run.topics import check, connect, create
 from rowkind.service.run.topics import register as register_schemas
 from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.session import session
+from rowkind.version import version
 
 _POLL_SECONDS = 0.2
 _HELD_SECONDS = 1.0
@@ -67,10 +68,10 @@ def run(job: Job, sinks: Sequence[PhysicalSink], *, master: str | None, port: in
     """Run `job`, whose sinks were planned as `sinks`, until a signal ends it.
 
     Raises:
-        RunError, SparkStartError, ChangelogError, RegistryError: Each with a message for the person on call.
+        RowkindError: With a message for the person on call.
     """
     assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
-    monitor = Monitor(job.name, version("rowkind"), pyspark.__version__)
+    monitor = Monitor(job.name, version(), pyspark.__version__)
     with (
         _Signals() as signals,
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
@@ -215,8 +216,8 @@ def _failure(job: str, each: _Running, error: StreamingQueryException) -> RunErr
     found = surfaced(error)
     if found is None:
         return QueryFailedError(each.sink, str(error).partition("\n")[0], None)
-    unreachable = found.name in {"UnreachableError", "RegistryUnreachableError"}
-    return (QueryUnreachableError if unreachable else QueryFailedError)(each.sink, found.message, found.name)
+    unreachable = found.error is not None and found.error.exit_code == UNREACHABLE
+    return (QueryUnreachableError if unreachable else QueryFailedError)(each.sink, found.message, found.error)
 
 
 class _Signals:

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from rowkind.avro import codec
+from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, RowKind, Rows
 from rowkind.operators.emission import net
-from rowkind.operators.operator import Operator, StateSize
+from rowkind.operators.operator import Operator
 from rowkind.service.execute import calc
 from rowkind.service.execute.operators import operator
 from rowkind.service.execute.stages import always_runs, stateful

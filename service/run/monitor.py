@@ -1,7 +1,7 @@
 """What is known of a running job: fed with Spark's progress and the sinks' reports, asked by the status server.
 
-A report is what a sink leaves per batch: the counters that rode with the blocks (`service/run/kafka_sink.py`). Progress
-is Spark's own record of a batch: its number, durations and offsets.
+A report is what a sink leaves per batch: the counters that rode with the blocks (`service.run.data_sources`).
+Progress is Spark's own record of a batch: its number, durations and offsets.
 """
 
 from __future__ import annotations

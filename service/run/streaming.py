@@ -4,7 +4,7 @@
     stages below it ────────────────────────┴▶ shuffle by shard ─▶ operators + calcs ─▶ … ─▶ [shuffle] ─▶ Kafka sink
 
 Every edge is the pair (shard, block). All scans that feed one stage are one source, so that a stage of their own is
-all they cost; several sources agree on each batch (`service.kafka.agreement`). Where a stage has one shard, whoever
+all they cost; several sources agree on each batch (`service.kafka.planning`). Where a stage has one shard, whoever
 feeds it knows no other label.
 """
 
@@ -30,14 +30,13 @@ from rowkind.service.execute.stages import (
     stateful,
     without_unions,
 )
-from rowkind.service.execute.unmatched import UnmatchedLetters, sides
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, to_option
 from rowkind.service.kafka.topics import SchemaIds, progress_name
 from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
-from rowkind.service.run.kafka_sink import SINK, KafkaSink
-from rowkind.service.run.kafka_source import SOURCE, KafkaSource
+from rowkind.service.run.data_sources import SINK, SOURCE, KafkaSink, KafkaSource
 from rowkind.service.run.topics import Connection
+from rowkind.service.run.unmatched import UnmatchedLetters, sides
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
 

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.schema import Record
+from rowkind.errors import REFUSED, RowkindError
+from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind, Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job, Table
@@ -34,8 +36,10 @@ Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch]], Iterator[Changes]]
 _ALLOWED = {"append": ("+I",), "retract": ("+I", "-U", "+U", "-D"), "upsert": ("+I", "+U", "-D")}
 
 
-class InputError(Exception):
+class InputError(RowkindError):
     """A line of the input that is no change; the message begins with file and line."""
+
+    exit_code = REFUSED
 
 
 class UnmatchedError(RunError):
@@ -68,7 +72,7 @@ def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Tri
         own = [(batch, line) for batch, other, line in tables if other == table]
         payload = _encoded(record, job.tables[table], [line for _, line in own])
         kinds = np.array([line.kind for _, line in own], np.int8)
-        seqs = np.array([line.number << 16 for _, line in own], np.int64)
+        seqs = ArrivalNumber.pack(np.array([line.number for _, line in own], np.int64))
         numbers = np.array([batch for batch, _ in own])
         for batch in np.unique(numbers):
             first, last = np.searchsorted(numbers, [batch, batch + 1])

@@ -80,7 +80,7 @@ def _run(
     except StreamingQueryException as error:
         found = surfaced(error)
         reason = found.message if found else str(error).partition("\n")[0]
-        raise QueryFailedError(sink.name, reason, found.name if found else None) from None
+        raise QueryFailedError(sink.name, reason, found.error if found else None) from None
     finally:
         spark.stop()
     for number in range(len(batches)):

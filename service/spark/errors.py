@@ -1,7 +1,7 @@
 """What can go wrong while an operator runs on Spark, and how it is found again on the driver.
 
     SparkStartError                Spark cannot start on this machine
-    OperatorError
+    OperatorFailedError
     ├── UnmatchedRetractionError   the input took back a row that was never there, and the job says `unmatched: fail`
     └── StateDamagedError          a blob that state refers to is not what it was when it was written
 
@@ -11,15 +11,18 @@ exception of this project in that text, whichever package it comes from.
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
 
+from rowkind.errors import RowkindError
 
-class SparkStartError(Exception):
+
+class SparkStartError(RowkindError):
     """Spark cannot start: there is no Java, or none that runs it. Install Java 17 or newer, or correct JAVA_HOME."""
 
 
-class OperatorFailedError(Exception):
+class OperatorFailedError(RowkindError):
     """An operator cannot go on; the query stops, and state stays as the last whole batch left it."""
 
 
@@ -50,9 +53,16 @@ class Surfaced:
         """The class without its module."""
         return self.kind.rpartition(".")[2]
 
+    @property
+    def error(self) -> type[RowkindError] | None:
+        """The class itself, where it is one that a user can mend."""
+        module, _, name = self.kind.rpartition(".")
+        found = getattr(importlib.import_module(module), name)
+        return found if issubclass(found, RowkindError) else None
+
 
 _OURS = re.compile(
-    r"^(?P<kind>(?:service|operators|avro)(?:\.\w+)+): (?P<message>.*?)"
+    r"^(?P<kind>rowkind(?:\.\w+)+): (?P<message>.*?)"
     r"(?=\n\s*at [\w.$/]+\.|\nTraceback |\nDriver stacktrace|\n\s*SQLSTATE|\n\nThe above exception|\n\nDuring handling"
     r"|\nJVM stacktrace|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -70,7 +80,7 @@ def surfaced(error: BaseException) -> Surfaced | None:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         module = type(current).__module__
-        if module.split(".")[0] in {"service", "operators", "avro"}:
+        if module.split(".")[0] == "rowkind":
             return Surfaced(f"{module}.{type(current).__qualname__}", str(current))
         found = list(_OURS.finditer(str(current)))
         if found:

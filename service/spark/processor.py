@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
+from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Block, Changes, Counters, RowKind, constant
 from rowkind.service.execute.blocks import Tally, cut
 from rowkind.service.execute.members import Member, addressed
@@ -153,12 +154,12 @@ class OperatorProcessor(StatefulProcessor):
             return lost
         if self._unmatched == "fail":
             first = int(lost.seq.argmin())
-            seq = int(lost.seq[first])
+            place = ArrivalNumber.of(int(lost.seq[first]))
             raise UnmatchedRetractionError(
                 f"{member.node}: {len(lost)} retraction(s) of one batch found no row to take back, and the job says "
                 f"`unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
-                f"{member.sides[int(lost.side[first])]}, offset {seq >> 16} of partition {seq & 0xFFFF}. Either mend "
-                "the source (does it retract rows it never sent, or rows older than the TTL?), or set "
+                f"{member.sides[int(lost.side[first])]}, offset {place.offset} of partition {place.partition}. Either "
+                "mend the source (does it retract rows it never sent, or rows older than the TTL?), or set "
                 "`unmatched: dead_letter` or `ignore`."
             )
         if self._unmatched == "ignore" or member.wrap is None:

@@ -25,9 +25,6 @@ from pyspark.sql import SparkSession
 from rowkind.service.spark.errors import SparkStartError
 from rowkind.service.spark.quiet import quiet_stderr
 
-PACKAGES = ("operators", "avro", "service")
-"""What the executors must be able to import."""
-
 _STATE_STORE = "spark.sql.streaming.stateStore"
 
 _SETTINGS: Mapping[str, str] = {
@@ -152,13 +149,14 @@ def _logging() -> Path:
 
 
 def archive(path: Path) -> None:
-    """Write the packages that run here into a zip file at `path`, from which Python can import them."""
+    """Write the package that runs here into a zip file at `path`, from which Python can import it."""
+    root = Path(str(resources.files("rowkind")))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
-        for package in PACKAGES:
-            root = Path(str(resources.files(package)))
-            for file in sorted(root.rglob("*")):
-                if file.is_file() and "__pycache__" not in file.parts:
-                    target.write(file, Path(package) / file.relative_to(root))
+        # In a checkout the parts of the package are links, which a plain walk passes over.
+        for folder, _, names in sorted(os.walk(root, followlinks=True)):
+            if Path(folder).name != "__pycache__":
+                for name in sorted(names):
+                    target.write(Path(folder) / name, Path("rowkind") / Path(folder).relative_to(root) / name)
 
 
 def _ship(spark: SparkSession) -> None:

@@ -15,9 +15,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
 from rowkind.operators.columns.changes import Block, Changes, Rows
-from rowkind.operators.operator import Output, StateSize
+from rowkind.operators.operator import Output
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import EDGE_SCHEMA
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import SparkSession
 
+from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import BlobStore, MemoryStore
 from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, binary
-from rowkind.operators.operator import Output, StateSize
+from rowkind.operators.operator import Output
 from tests.bench.scenarios import GROW, SCENARIOS, Scenario, Step
 from tests.spark.distinct import by_payload
 from tests.spark.running import Query, alone

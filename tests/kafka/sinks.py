@@ -17,7 +17,7 @@ from rowkind.operators.columns.changes import SYMBOLS, Block, Changes, Counters,
 from rowkind.operators.columns.hashing import hash64
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka import topics
-from rowkind.service.kafka.batch_partition import BatchPartition
+from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.spec import SinkSpec
 from rowkind.service.kafka.writing import Counted, write
 from tests.kafka.tables import ORDER_KEY, ORDERS, Row, packed, settings, unpacked

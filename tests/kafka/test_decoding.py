@@ -13,8 +13,7 @@ from rowkind.avro.framing import VALUE_HEADER
 from rowkind.avro.registry import identify
 from rowkind.avro.schema import Record
 from rowkind.service.kafka.errors import UndecodableRowError
-from rowkind.service.kafka.row_kind import PRESETS
-from rowkind.service.physical import RowKindHeader
+from rowkind.service.row_kind import PRESETS, RowKindHeader
 from tests.kafka.tables import ORDER_KEY, ORDERS, Result, Topic, order, pass_on, read_all, scan
 
 pytestmark = pytest.mark.kafka

@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from rowkind.service.kafka import progress, transaction
-from rowkind.service.kafka.batch_partition import BatchPartition
 from rowkind.service.kafka.errors import FencedError, TransactionError, fences
 from rowkind.service.kafka.outgoing import Outgoing, prepare
+from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.transaction import TransactionalWriter, write_once
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import order
@@ -153,7 +153,7 @@ def test_a_kill_between_produce_and_commit_leaves_nothing_visible(make_sink: Mak
     script = """
 import pickle, sys, time
 from pathlib import Path
-from rowkind.service.kafka.batch_partition import Attempt
+from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.outgoing import prepare, send
 from rowkind.service.kafka.transaction import TransactionalWriter
 from tests.kafka.sinks import changes

@@ -16,8 +16,7 @@ from rowkind.operators.columns.changes import Block
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka.offsets import lag
 from rowkind.service.kafka.spec import OPTION, to_option
-from rowkind.service.run.kafka_sink import SINK, KafkaSink
-from rowkind.service.run.kafka_source import SOURCE, KafkaSource
+from rowkind.service.run.data_sources import SINK, SOURCE, KafkaSink, KafkaSource
 from tests.kafka.sinks import fresh_sink
 from tests.kafka.tables import ORDER_KEY, ORDERS, Topic, order, pass_on, scan
 

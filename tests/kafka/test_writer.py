@@ -16,9 +16,8 @@ from rowkind.service.kafka import topics
 from rowkind.service.kafka.clients import producer_settings
 from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
-from rowkind.service.kafka.row_kind import PRESETS
-from rowkind.service.physical import RowKindHeader
-from rowkind.service.run.kafka_sink import KafkaStreamWriter, Written
+from rowkind.service.row_kind import PRESETS, RowKindHeader
+from rowkind.service.run.data_sources import KafkaStreamWriter, Written
 from tests.kafka.murmur2 import murmur2, partition
 from tests.kafka.sinks import MakeSink, changes, committed, symbols
 from tests.kafka.tables import order, settings

@@ -13,8 +13,8 @@ import pytest
 
 from rowkind.operators.columns.changes import Block
 from rowkind.service.kafka import writer_process
-from rowkind.service.kafka.batch_partition import BatchPartition
 from rowkind.service.kafka.errors import AppendOnlyError, WriterLostError
+from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.writer_process import write_there
 from rowkind.service.kafka.writing import Counted
 from tests.kafka.sinks import Change, MakeSink, Sink, changes

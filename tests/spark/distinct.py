@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
 from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.operator import Output, StateSize
+from rowkind.operators.operator import Output
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
 from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
-from rowkind.operators.operator import Output, StateSize
+from rowkind.operators.operator import Output
 
 Step = Callable[[BlobStore, bool], None]
 """A step over a store; the flag says whether a blob that was deleted may still come out of a cache."""

@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
+from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
 from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, binary
-from rowkind.operators.operator import Output, StateSize
+from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.members import Member, Wrap, address
 from rowkind.service.metrics import sample

@@ -79,7 +79,7 @@ class Nothing(StatefulProcessor):
     def init(self, handle: object) -> None:
         """Open no state."""
 
-    def handleInputRows(self, *_: object) -> None:  # type: ignore[override] # noqa: N802 -- Spark's name
+    def handleInputRows(self, *_: object) -> None:  # type: ignore[override]  # noqa: N802 -- Spark's name
         """Do nothing."""
 
 

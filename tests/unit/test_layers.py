@@ -1,59 +1,160 @@
-"""Which package may import what: design.md's layers, read from the imports themselves."""
+"""Which part may import what: the layers of CONTRIBUTING.md, read from the imports themselves."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OUTSIDE = ("pyspark", "confluent_kafka", "sqlglot", "duckdb", "click", "pydantic", "ruamel", "prometheus_client")
-FORBIDDEN = {
-    "operators": ("avro", "service", "fastavro", *OUTSIDE),
-    "avro": ("operators", "service", *OUTSIDE),
-    "service": ("tests",),
+TOP = ("operators", "avro", "service")
+
+LAYERS: Mapping[str, tuple[str, ...]] = {
+    "errors": (),
+    "version": (),
+    "operators.errors": ("errors",),
+    "operators.columns": ("operators.errors",),
+    "operators.arrangement": ("operators.columns", "operators.errors"),
+    "operators": ("operators.arrangement", "operators.columns", "operators.errors"),
+    "avro": ("errors",),
+    "service.metrics": ("operators",),
+    "service.row_kind": ("operators",),
+    "service.physical": ("avro", "operators", "service.row_kind"),
+    "service.execute": ("avro", "operators", "service.physical", "service.metrics", "errors"),
+    "service.kafka": ("service.execute", "service.row_kind"),
+    "service.spark": ("service.execute",),
+    "service.job": ("avro", "operators", "service.physical", "errors"),
+    "service.plan": ("service.job",),
+    "service.run": ("service.plan", "service.kafka", "service.spark", "version"),
+    "service.dev": ("service.job",),
+    "service.cli": ("service.run", "service.dev"),
 }
-ALLOWED = {("avro/confluent_registry.py", "confluent_kafka.schema_registry")}
-"""The registry's client is Confluent's own."""
+"""Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""
+
+OUTSIDE: Mapping[str, tuple[str, ...]] = {
+    "pyspark": ("service.spark", "service.run"),
+    "confluent_kafka": ("service.kafka", "service.run", "service.dev", "version"),
+    "confluent_kafka.schema_registry": ("avro",),
+    "sqlglot": ("service.plan",),
+    "duckdb": ("service.execute", "service.dev"),
+    "pydantic": ("service.job",),
+    "ruamel": ("service.job",),
+    "click": ("service.cli", "service.dev"),
+    "prometheus_client": ("service.metrics",),
+}
+"""The libraries that touch the world or take long to load, and the layers that know them."""
 
 
-@pytest.mark.parametrize("package", FORBIDDEN)
-def test_imports_point_one_way(package: str) -> None:
-    """`operators` and `avro` import neither each other nor the service nor anything that touches the world."""
+def test_no_layer_is_above_itself() -> None:
+    """The layers have an order: none lies below itself by way of others."""
+    assert all(layer not in below(layer) for layer in LAYERS)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_point_down(layer: str) -> None:
+    """A layer imports itself and what lies below it: kafka and spark, execute and plan stand side by side."""
+    allowed = {layer} | below(layer)
     wrong = [
         f"{path}:{line}: {module}"
-        for path, line, module in imports(package)
-        if module.partition(".")[0] in FORBIDDEN[package]
-        and not any(path == allowed and module.startswith(name) for allowed, name in ALLOWED)
+        for path, line, module in imports()
+        if layer_of(_dotted(path)) == layer
+        and module.startswith("rowkind.")
+        and layer_of(module.removeprefix("rowkind.")) not in allowed
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_nobody_depends_on_the_package_of_the_same_name() -> None:
-    """`avro` is this project's package; the distribution of that name is not among the dependencies."""
-    lock = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize("library", OUTSIDE)
+def test_libraries_of_the_world_stay_in_their_layer(library: str) -> None:
+    """Only the named layers know the broker's client, Spark, the parser of SQL, and so on."""
+    wrong = [
+        f"{path}:{line}: {module}"
+        for path, line, module in imports()
+        if f"{module}.".startswith(f"{library}.")
+        and not any(
+            layer_of(_dotted(path)) in layers
+            for name, layers in OUTSIDE.items()
+            if f"{module}.".startswith(f"{name}.") and len(name) >= len(library)
+        )
+    ]
+    assert not wrong, "\n".join(wrong)
 
-    assert not any(line.startswith(("avro==", "avro-python3==")) for line in lock.splitlines())
+
+def test_no_module_is_in_a_circle() -> None:
+    """Within a layer, too, no module imports one that imports it, for types or late: a circle is one module."""
+    graph: dict[str, set[str]] = {}
+    for path, _, module in imports():
+        graph.setdefault(_dotted(path), set()).add(module.removeprefix("rowkind."))
+    # Modules that lead nowhere are in no circle; take them away until nothing changes.
+    while True:
+        rest = {name: {each for each in found if each in graph} - {name} for name, found in graph.items()}
+        smaller = {name: found for name, found in rest.items() if found}
+        if smaller.keys() == graph.keys():
+            break
+        graph = smaller
+    assert not graph, f"in circles or above them: {sorted(graph)}"
+
+
+def test_one_word_means_one_thing() -> None:
+    """A class or an alias of a type has a name of its own in the whole tree."""
+    seen: dict[str, list[str]] = {}
+    for path in _files():
+        for node in ast.parse(path.read_text()).body:
+            for name in _types(node):
+                seen.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    twice = {name: places for name, places in seen.items() if len(places) > 1}
+    assert not twice, "\n".join(f"{name}: {', '.join(places)}" for name, places in sorted(twice.items()))
+
+
+def test_all_is_imported_by_one_name() -> None:
+    """Nobody, tests included, imports the folders by their own names: that would load every module twice."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {module}"
+        for path in [*_files(), *sorted((ROOT / "tests").rglob("*.py"))]
+        for line, module in _imports(path)
+        if module.partition(".")[0] in TOP
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_workers_load_no_parser_of_sql() -> None:
     """What Spark's workers import to run a plan imports neither sqlglot nor pydantic, which take their time."""
-    reached = set(
-        _reached(
-            ["rowkind.service.execute.calc", "rowkind.service.spark.processor", "rowkind.service.execute.operators"]
-        )
-    )
+    reached = set(_reached(["rowkind.service.run.data_sources", "rowkind.service.spark.processor"]))
 
     assert not reached & {"sqlglot", "pydantic", "click", "ruamel"}
 
 
-def imports(package: str) -> Iterator[tuple[str, int, str]]:
-    """File, line and module of every import in a package, those inside of functions too."""
-    for path in sorted((ROOT / package).rglob("*.py")):
-        for line, module in _imports(path):
-            yield str(path.relative_to(ROOT)), line, module
+@cache
+def below(layer: str) -> set[str]:
+    """Every layer below one."""
+    found: set[str] = set()
+    todo = list(LAYERS[layer])
+    while todo:
+        each = todo.pop()
+        if each not in found:
+            found.add(each)
+            todo += LAYERS[each]
+    return found
+
+
+@cache
+def layer_of(module: str) -> str:
+    """The innermost layer that a module, without `rowkind.`, is part of."""
+    parts = module.split(".")
+    return next(name for end in range(len(parts), 0, -1) if (name := ".".join(parts[:end])) in LAYERS)
+
+
+@cache
+def imports() -> tuple[tuple[str, int, str], ...]:
+    """File, line and module of every import in the packages, those inside of functions too."""
+    return tuple((str(path.relative_to(ROOT)), line, module) for path in _files() for line, module in _imports(path))
+
+
+def _files() -> list[Path]:
+    return sorted(path for top in TOP for path in (ROOT / top).rglob("*.py"))
 
 
 def _imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -61,17 +162,25 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.lineno, node.module
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield node.lineno, name if _is_module(name) else node.module
+
+
+def _types(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper():
+            yield target.id
 
 
 def _reached(modules: list[str]) -> Iterator[str]:
     """The outside packages that modules import at their top, and those that they import, and so on."""
     todo, seen = list(modules), set(modules)
     while todo:
-        path = ROOT / (todo.pop().replace(".", "/") + ".py")
-        if not path.exists():
-            path = path.with_suffix("") / "__init__.py"
-        for node in ast.parse(path.read_text()).body:
+        for node in ast.parse(_path(todo.pop()).read_text()).body:
             if not isinstance(node, ast.Import | ast.ImportFrom):
                 continue
             names = [alias.name for alias in node.names]
@@ -86,6 +195,15 @@ def _reached(modules: list[str]) -> Iterator[str]:
                     todo.append(module)
 
 
+def _dotted(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _path(module: str) -> Path:
+    path = ROOT / module.replace(".", "/")
+    return path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+
+
+@cache
 def _is_module(name: str) -> bool:
-    path = ROOT / name.replace(".", "/")
-    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+    return name.startswith("rowkind") and _path(name).exists()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rowkind.avro.registry import FolderRegistry
+from rowkind.errors import RowkindError
 from rowkind.service.dev.broker import Broker
 from rowkind.service.dev.demo.data import order_book
 from rowkind.service.dev.demo.result import ResultTopic, RowValues, cell, expected
@@ -38,7 +39,7 @@ _PATIENCE_SECONDS = 120.0
 _SHOWN_ROWS = 6
 
 
-class DemoError(Exception):
+class DemoError(RowkindError):
     """The demo did not end as it should; the message says what was seen."""
 
 

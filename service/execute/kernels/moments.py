@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from calendar import monthrange
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from functools import lru_cache
-from zoneinfo import ZoneInfo
 
+from rowkind.avro.timestamp_text import EPOCH, moment_of, zone_of
 from rowkind.service.execute.kernels.kernel import Kernel, each
 
 MACROS = (
@@ -29,57 +27,21 @@ MACROS = (
     "spark_zoned(t, a, b) AS make_timestamp(spark_shifted(epoch_us(CAST(t AS TIMESTAMP)), a, b))",
     "spark_months(a, b, r) AS spark_months_apart(epoch_us(CAST(a AS TIMESTAMP)), epoch_us(CAST(b AS TIMESTAMP)), r)",
 )
-_MOMENT = re.compile(
-    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](?:(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?\s*(\S*))?)?)?)?"
-)
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def moment_of(text: str, instant: bool) -> int | None:
-    """Microseconds since 1970; None for a text that is no timestamp. A local time ignores its zone."""
-    found = _MOMENT.fullmatch(text)
-    if found is None:
-        return None
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
-    try:
-        where = _zone(zone or "Z")
-        moment = datetime(
-            int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0),
-            int((fraction or "").ljust(6, "0")[:6]), tzinfo=where if instant else UTC,
-        )  # fmt: skip
-        return (moment - _EPOCH) // timedelta(microseconds=1)
-    except (ValueError, LookupError, OSError):
-        return None
-
-
-@lru_cache(maxsize=256)
-def _zone(name: str) -> tzinfo:
-    if name in ("Z", "UTC", "GMT", "UT"):
-        return UTC
-    found = _OFFSET.fullmatch(name)
-    if found is None:
-        return ZoneInfo(name)
-    sign, hours, minutes, seconds = found.groups()
-    offset = timedelta(hours=int(hours), minutes=int(minutes or 0), seconds=int(seconds or 0))
-    if offset > timedelta(hours=18):
-        raise ValueError(name)
-    return timezone(offset if sign == "+" else -offset)
 
 
 def _shifted(micros: int, source: str, target: str) -> int:
     """What clocks in `target` show, in microseconds since 1970, while those in `source` show `micros`."""
     try:
-        shown = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=_zone(source))
-        there = shown.astimezone(_zone(target)).replace(tzinfo=UTC)
+        shown = (EPOCH + timedelta(microseconds=micros)).replace(tzinfo=zone_of(source))
+        there = shown.astimezone(zone_of(target)).replace(tzinfo=UTC)
     except (ValueError, LookupError, OSError):
         raise ValueError(f"{source!r} or {target!r} is no time zone") from None
-    return (there - _EPOCH) // timedelta(microseconds=1)
+    return (there - EPOCH) // timedelta(microseconds=1)
 
 
 def _months_apart(end: int, start: int, rounded: bool) -> float:
     """Months and a fraction of 31 days; whole where both are the same day of the month, or the last one."""
-    a, b = (_EPOCH + timedelta(microseconds=micros) for micros in (end, start))
+    a, b = (EPOCH + timedelta(microseconds=micros) for micros in (end, start))
     months = (a.year - b.year) * 12 + a.month - b.month
     last = all(moment.day == monthrange(moment.year, moment.month)[1] for moment in (a, b))
     if a.day == b.day or last:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rowkind.service.execute.aggregation import spec_of
+from rowkind.operators.aggregate_spec import ORDERED, keeps_values
 from rowkind.service.job.duration import show
 from rowkind.service.physical import (
     PhysicalAggregate,
@@ -75,18 +75,21 @@ def _layout(below: PhysicalNode, chosen: PhysicalInput) -> tuple[str, str | None
 
 def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
     of, ttl = called(node.input), node.aggregation.ttl_ms
-    spec = spec_of(node.aggregation)
     if node.aggregation.is_global:
         yield StepState("groups", of, "one row, with what has been added up so far", None, None, "for ever")
     else:
         what = "one row per group"
         what += ", with what has been added up so far" if node.aggregation.calls else ", with how many rows it has"
         yield StepState("groups", of, what, None, ttl, _for_long(ttl), endless=ttl is None)
-    streams = zip(node.aggregation.calls, spec.calls, strict=True)
-    calls = [call for call, running in streams if spec.stream(running) is not None]
+    retracts = node.aggregation.retracts
+    calls = [
+        call
+        for call in node.aggregation.calls
+        if keeps_values(call.function, distinct=call.distinct, retracts=retracts)
+    ]
     if calls:
         shown = ", ".join(dict.fromkeys(call.text for call in calls))
-        ordered = any(call.function in ("min", "max", "any_value") for call in calls)
+        ordered = any(call.function in ORDERED for call in calls)
         counted = any(call.distinct and call.function in ("count", "sum", "avg") for call in calls)
         reasons = ["the value may be taken back, and then the next one is needed"] if ordered else []
         reasons += ["DISTINCT has to know how often each value is there"] if counted else []

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.service.physical import Ties
+from rowkind.operators.rank_rows import Ties
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (

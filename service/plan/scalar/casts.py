@@ -10,7 +10,7 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 
 from rowkind.avro.schema import Type
-from rowkind.service.execute.kernels.moments import moment_of
+from rowkind.avro.timestamp_text import moment_of
 from rowkind.service.plan.scalar import casts_of_text, types
 from rowkind.service.plan.scalar.types import family
 

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 from rowkind.operators.columns.changes import RowKind
 from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
 from rowkind.service.kafka.errors import FencedError, MissingTopicError, RefusedError, UnreachableError, translate
-from rowkind.service.kafka.row_kind import PRESETS, spellings
 from rowkind.service.kafka.spec import OPTION
+from rowkind.service.row_kind import PRESETS, spellings
 
 
 def test_every_preset_can_be_written_and_is_read_back_as_what_it_can_say() -> None:

@@ -17,9 +17,9 @@ from rowkind.operators.partial_aggregate import PARTIAL, add_up
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.operators import operator
-from rowkind.service.execute.unmatched import UnmatchedLetters, sides
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalUnion
+from rowkind.service.run.unmatched import UnmatchedLetters, sides
 from tests.queries import (
     BY_KEY,
     CUSTOMERS,

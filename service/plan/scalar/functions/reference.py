@@ -1,4 +1,7 @@
-"""The reference of functions, from the tables; `python -m rowkind.service.plan.scalar.functions.reference` writes it anew."""
+"""The reference of functions, from the tables.
+
+`python -m rowkind.service.plan.scalar.functions.reference` writes it anew.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ PAGE = Path(__file__).with_name("REFERENCE.md")
 
 _HEAD = """# Expressions and functions
 
-This page is generated: `python -m rowkind.service.plan.scalar.functions.reference`. Every function here means what it means in
-Spark SQL with ANSI mode on and the session's time zone UTC; Spark itself is asked in the tests. What Flink calls
-otherwise or computes otherwise is said in the remarks; where both differ, Spark's meaning counts.
+This page is generated: `python -m rowkind.service.plan.scalar.functions.reference`. Every function here means what it
+means in Spark SQL with ANSI mode on and the session's time zone UTC; Spark itself is asked in the tests. What Flink
+calls otherwise or computes otherwise is said in the remarks; where both differ, Spark's meaning counts.
 
 What fails on a row (an overflow, a division by zero, a CAST of text that is none of the type) stops the query with the
 expression and the value: leaving out the row would give a wrong result. `TRY_CAST`, `TRY_DIVIDE` and their kin give

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.schema import Record
+from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, RowKind, binary
 from rowkind.operators.partial_aggregate import PARTIAL, group_of_sums
 from rowkind.service.execute.aggregation import spec_of
@@ -38,8 +39,8 @@ class UnmatchedLetters:
             for at, row in zip(members.tolist(), decode(record, payloads), strict=True):
                 letter = _letter(self.node.node, source, RowKind(int(lost.kind[at])), row)
                 if isinstance(source, PhysicalScan):
-                    seq = int(lost.seq[at])
-                    letter = replace(letter, topic=source.topic, partition=seq & 0xFFFF, offset=seq >> 16)
+                    place = ArrivalNumber.of(int(lost.seq[at]))
+                    letter = replace(letter, topic=source.topic, partition=place.partition, offset=place.offset)
                 letters[at] = letter.to_bytes()
         return binary(letters)
 

@@ -7,13 +7,15 @@ spellings that are in use.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
 from rowkind.operators.columns.changes import Int8s, RowKind
-from rowkind.service.kafka.record import Headers
-from rowkind.service.physical import RowKindHeader
+
+Headers = list[tuple[str, bytes | None]] | None
+"""The headers of a record in their order; a name may occur more than once."""
 
 MISSING = -1
 UNKNOWN = -2
@@ -28,6 +30,24 @@ PRESETS: Mapping[str, Mapping[bytes, int]] = {
     "diff": {b"1": 0, b"+1": 0, b"-1": 3},
 }
 """Spelling to row kind, by the preset's name; of several spellings of a kind, the first is the one that is written."""
+
+
+@dataclass(frozen=True)
+class RowKindHeader:
+    """Where a source topic's row kind stands and how it is spelled.
+
+    `values` maps the header's bytes to the ordinal of the row kind. `missing` and `unknown` say what to do with a
+    record that has no such header or another value in it: treat it as `+I`, send it to the dead letters, or fail.
+    Of several headers with the name, the last wins.
+    """
+
+    header: str = "op"
+    values: Mapping[bytes, int] = field(default_factory=lambda: {b"+I": 0, b"-U": 1, b"+U": 2, b"-D": 3})
+    missing: Literal["insert", "dead_letter", "fail"] = "dead_letter"
+    unknown: Literal["insert", "dead_letter", "fail"] = "dead_letter"
+
+
+DEFAULT_HEADER = RowKindHeader()
 
 
 def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> tuple[Int8s, bool]:

@@ -1,0 +1,209 @@
+# ruff: noqa: N802 - the methods' names are Spark's
+"""Spark's view of Kafka: a streaming Python Data Source whose rows are blocks, and one that takes blocks.
+
+The one place that knows both. The source reads and the sink writes by what `service.kafka` says; the sink leaves a
+report of every batch on the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.offsets import Offset, Range
+from rowkind.service.kafka.planning import Planner
+from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.reading import worker_reading
+from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, from_option
+from rowkind.service.kafka.writer_process import write_there
+from rowkind.service.kafka.writing import Counted, write
+from rowkind.service.metrics import add
+from rowkind.service.spark.collector import freeze_what_stays
+
+SOURCE = "rowkind-kafka"
+"""The format's name for `spark.readStream`."""
+
+EDGE = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
+
+
+class KafkaSource(DataSource):
+    """Topics as blocks. Its one option is `spec.OPTION`, a `SourceSpec`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return SOURCE
+
+    def schema(self) -> str:
+        """The two columns of every edge."""
+        return "shard int, block binary"
+
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: ARG002 - Spark's interface
+        """The reader."""
+        return KafkaStreamReader(self.options[OPTION])
+
+
+@dataclass
+class ReadTask(InputPartition):
+    """The ranges that one task reads."""
+
+    ranges: tuple[Range, ...]
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on the driver and reads ranges in the workers, where it arrives pickled."""
+
+    def __init__(self, option: str) -> None:
+        self._option = option
+        self._start: Offset | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins."""
+        return self._planner.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The job's rows per batch."""
+        return ReadMaxRows(self._spec.rows_per_batch)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch, or `start` where there is nothing new."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        self._start = Offset.from_json(start)
+        end = self._planner.end(self._start, rows)
+        return start if end is self._start else end.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to the present ends and no further."""
+        self._planner.stop_at_now()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends as last seen, from which the lag follows."""
+        latest = self._planner.latest(self._start)
+        return latest.to_json() if latest is not None else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The read tasks of a batch."""
+        return [ReadTask(ranges) for ranges in self._planner.tasks(Offset.from_json(start), Offset.from_json(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The blocks of one task, as they are made."""
+        assert isinstance(partition, ReadTask), "partitions are this reader's own"
+        freeze_what_stays("read")
+        for label, block in worker_reading(self._option).blocks(partition.ranges):
+            columns = [pa.array([label], pa.int32()), pa.array([block.to_bytes()], pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, schema=EDGE)
+
+    @cached_property
+    def _spec(self) -> SourceSpec:
+        spec = from_option({OPTION: self._option})
+        assert isinstance(spec, SourceSpec), "the option holds a source's spec"
+        return spec
+
+    @cached_property
+    def _planner(self) -> Planner:
+        return Planner(self._spec, Cluster(self._spec.kafka))
+
+    def __reduce__(self) -> tuple[type[KafkaStreamReader], tuple[str]]:
+        return type(self), (self._option,)
+
+
+SINK = "rowkind-kafka-sink"
+"""The format's name for `writeStream`."""
+
+
+class KafkaSink(DataSource):
+    """Blocks to a topic. Its one option is `spec.OPTION`, a `SinkSpec`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return SINK
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: ARG002 - Spark's
+        """The writer."""
+        freeze_what_stays("plan")
+        spec = from_option(self.options)
+        assert isinstance(spec, SinkSpec), "the option holds a sink's spec"
+        return KafkaStreamWriter(spec)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task counted."""
+
+    counted: Counted
+
+
+class KafkaStreamWriter(DataSourceStreamArrowWriter):
+    """Writes one task's blocks; on the driver, reports the batch."""
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._spec = spec
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Net the blocks and write them, exactly once or at least once as the sink says. Raises a ChangelogError."""
+        freeze_what_stays("write")
+        blocks = [value.as_buffer() for batch in iterator for value in batch.column("block")]
+        write_them = write_there if self._spec.transactions else write
+        return Written(write_them(self._spec, _batch_partition(), blocks))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Report the batch, on the driver."""
+        freeze_what_stays("commit")
+        counters: dict[str, float] = {}
+        for message in messages:
+            if isinstance(message, Written):
+                add(counters, message.counted.carried)
+                add(counters, message.counted.written)
+        self._report(f"{batchId}.json", {"batch": batchId, "committed": True, "counters": counters})
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Report what the tasks that did commit have written: the batch will be done again, and they will skip it.
+
+        What rode along with the blocks will ride along again.
+        """
+        counters: dict[str, float] = {}
+        for message in messages:
+            if isinstance(message, Written):
+                add(counters, message.counted.written)
+        if counters:
+            name = f"{batchId}.{time.time_ns()}.aborted.json"
+            self._report(name, {"batch": batchId, "committed": False, "counters": counters})
+
+    def _report(self, name: str, report: Mapping[str, object]) -> None:
+        """Leave a file that appears whole or not at all."""
+        folder = Path(self._spec.report_folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f".{name}.{os.getpid()}"
+        part.write_text(json.dumps(report))
+        part.replace(folder / name)
+
+
+def _batch_partition() -> BatchPartition:
+    """What this write task is. Spark gives a streaming sink no batch number, but these local properties have it."""
+    context = TaskContext.get()
+    assert context is not None, "a task is asked"
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    checkpoint = context.getLocalProperty("sql.streaming.queryId")
+    assert batch is not None, "a streaming task has a batch number"
+    assert checkpoint is not None, "a streaming task has a query id"
+    return BatchPartition(checkpoint, int(batch), context.partitionId())
