@@ -1,0 +1,75 @@
+"""The wheel as it is installed: one name at the top level, so that Apache's `avro` can live beside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import site
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("pyproject.toml", "README.md", "LICENSE", "rowkind", "operators", "avro", "service", "examples")
+OTHERS = ("avro==1.12.1", "confluent-kafka[avro]")
+"""Apache's package of the name, and the extra of Confluent's client that needs it."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy, so that nothing is left in the tree or taken from it by mistake."""
+    source = tmp_path_factory.mktemp("source")
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, source / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / part, source / part)
+    run(sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--no-build-isolation", "--out-dir", source, source)
+    (built,) = source.glob("*.whl")
+    return built
+
+
+def test_nothing_but_rowkind_is_at_the_top_level(wheel: Path) -> None:
+    """Whoever installs Rowkind gets one package, and the file that says so."""
+    top = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+
+    assert top == {"rowkind", wheel.name.partition("-py3")[0] + ".dist-info"}
+
+
+@pytest.mark.parametrize("last", ["rowkind", "avro"])
+def test_it_lives_beside_the_other_avro(wheel: Path, tmp_path: Path, last: str) -> None:
+    """Whichever is installed last, both work, and a job that comes with Rowkind runs."""
+    python = environment(tmp_path / "venv")
+    wheels = [[str(wheel), "--no-deps"], [*OTHERS]]
+    for wanted in wheels if last == "avro" else reversed(wheels):
+        run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python, *wanted)
+
+    run(python, "-c", "import avro.schema, confluent_kafka.avro; avro.schema.parse('\"int\"')")
+    folder = Path(run(python, "-m", "rowkind", "examples").splitlines()[0]).parents[1]
+    assert folder.parts[-2:] == ("rowkind", "examples")
+    command = ["try", folder / "shop" / "job.yaml", "--changes", folder / "shop" / "changes.jsonl", "--fold"]
+    rows = run(python, "-m", "rowkind", *command, "--sink", "open_orders")
+    assert [json.loads(line)["row"] for line in rows.splitlines()]
+
+
+def environment(folder: Path) -> Path:
+    """The Python of a new environment that sees this one's libraries, but not the checkout."""
+    run(sys.executable, "-m", "uv", "venv", "--quiet", folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "libraries.pth").write_text("\n".join(site.getsitepackages() + _paths()))
+    return folder / "bin" / "python"
+
+
+def _paths() -> list[str]:
+    """Where this process's libraries lie."""
+    return [path for path in sys.path if path.endswith("site-packages")]
+
+
+def run(*command: str | Path) -> str:
+    """What a command prints, run far from the checkout; that it fails is shown with all it said."""
+    done = subprocess.run(list(map(str, command)), cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
+    return done.stdout
