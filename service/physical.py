@@ -150,27 +150,50 @@ class Start:
 
 
 @dataclass(frozen=True)
-class PhysicalScan:
-    """One table read from its topic, for one consumer.
+class SourceTable:
+    """A table of the job, as the plan and the readers know it: what is declared of it is here and nowhere else.
 
-    `declared` is the table as the user (or the registry) declared it: values are resolved from their writer's schema
-    to it. `calc.input` is the part of it that somebody reads. In upsert mode a null value is a delete and the row is
-    made of the primary key's columns from the Kafka key, the others NULL; `key_record` is the schema of that key.
-    `alias` is what the query calls the table. `exact` is the producer's promise of an exact changelog.
+    - `declared`: the table as the user (or the registry) declared it, the primary key NOT NULL: values are resolved
+      from their writer's schema to it.
+    - `mode`: in upsert mode a null value is a delete, and the row is made of the primary key's columns from the Kafka
+      key, the others NULL.
+    - `ttl_ms`: the table's own, None for the job's.
+    - `exact`: the producer's promise that every retraction takes back a row that was sent, and every update brings
+      its -U.
     """
 
-    node: str
     table: str
     topic: str
     mode: ChangelogMode
     declared: Record
     primary_key: tuple[str, ...]
-    calc: Calc
-    key_record: Record | None = None
+    ttl_ms: int | None = None
     row_kind: RowKindHeader = DEFAULT_HEADER
     start: Start = Start()
-    alias: str = ""
     exact: bool = False
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a change may replace a row by the primary key without taking it back first."""
+        return bool(self.primary_key) and self.mode != "append"
+
+    @property
+    def key(self) -> Record:
+        """The primary key's columns: in upsert mode the Kafka key is resolved to them."""
+        return self.declared.select(self.primary_key)
+
+
+@dataclass(frozen=True)
+class PhysicalScan:
+    """One table read from its topic, for one consumer; `calc.input` is the part of it that somebody reads.
+
+    `alias` is what the query calls the table.
+    """
+
+    node: str
+    source: SourceTable
+    calc: Calc
+    alias: str = ""
     traits: Traits = Traits()
 
 
@@ -317,12 +340,7 @@ class PhysicalSink:
     @property
     def by_seq(self) -> bool:
         """Whether the changes come straight from a table whose rows replace each other: the last of a key wins."""
-        return (
-            self.mode == "upsert"
-            and isinstance(self.input, PhysicalScan)
-            and bool(self.input.primary_key)
-            and self.input.mode != "append"
-        )
+        return self.mode == "upsert" and isinstance(self.input, PhysicalScan) and self.input.source.replaces
 
 
 def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:

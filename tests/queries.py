@@ -33,6 +33,7 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSink,
     PhysicalUnion,
+    SourceTable,
     SubKeyPart,
 )
 
@@ -66,17 +67,7 @@ def select(record: Record, *outputs: str | tuple[str, Expression], padded: bool 
 
 def scan(name: str, record: Record, mode: ChangelogMode, calc: Calc, *primary_key: str) -> PhysicalScan:
     """A scan of the table that is called as its record, from a topic of that name."""
-    return PhysicalScan(
-        f"scan_{name}",
-        record.name,
-        record.name,
-        mode,
-        record,
-        primary_key,
-        calc,
-        record.select(primary_key) if mode == "upsert" else None,
-        alias=name,
-    )
+    return PhysicalScan(f"scan_{name}", SourceTable(record.name, record.name, mode, record, primary_key), calc, name)
 
 
 def aggregation(

@@ -76,4 +76,4 @@ def _is_upsert(node: physical.PhysicalNode) -> bool:
     """Whether a delete of a row that was never there is nothing unusual, as in an upsert topic, and not counted."""
     if isinstance(node, PhysicalUnion):
         return any(_is_upsert(each) for each in node.inputs)
-    return isinstance(node, PhysicalScan) and node.mode == "upsert"
+    return isinstance(node, PhysicalScan) and node.source.mode == "upsert"

@@ -78,9 +78,9 @@ class Decoder:
         faults = _Faults(len(records))
         kind, others = np.full(len(records), MISSING, np.int8), False
         if records.headers is not None:
-            kind, others = row_kinds(records.headers, self._scan.row_kind)
+            kind, others = row_kinds(records.headers, self._scan.source.row_kind)
         kind = self._kinds(kind, records, faults)
-        dead_key = ~validity(values) & (self._scan.mode == "upsert")
+        dead_key = ~validity(values) & (self._scan.source.mode == "upsert")
         schemas = _schema_headers(records.headers) if others and records.headers is not None else None
         payload = self._payloads(values, schemas, dead_key, faults)
         if dead_key.any():
@@ -92,22 +92,24 @@ class Decoder:
 
     def _kinds(self, kind: Int8s, records: Records, faults: _Faults) -> Int8s:
         """The kinds that the table's mode makes of what the headers say."""
-        if self._scan.mode == "upsert":
+        if self._scan.source.mode == "upsert":
             taken_back = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
             taken_back |= ~validity(records.value)
             return np.where(taken_back, RowKind.DELETE, RowKind.UPDATE_AFTER).astype(np.int8)
         if (kind < 0).any():
             self._apply_policy(kind, records, faults)
-        if self._scan.mode == "append":
+        if self._scan.source.mode == "append":
             for at in np.flatnonzero((kind > 0) & ~faults.bad):
                 symbol = SYMBOLS[kind[at]]
                 faults.add(
-                    int(at), "changelog", f"a {symbol} in table {self._scan.table}, which is declared append only"
+                    int(at),
+                    "changelog",
+                    f"a {symbol} in table {self._scan.source.table}, which is declared append only",
                 )
         return kind
 
     def _apply_policy(self, kind: Int8s, records: Records, faults: _Faults) -> None:
-        header = self._scan.row_kind
+        header = self._scan.source.row_kind
         for code, policy in ((MISSING, header.missing), (UNKNOWN, header.unknown)):
             where = np.flatnonzero(kind == code)
             kind[where] = RowKind.INSERT
@@ -165,14 +167,11 @@ class Decoder:
         self, payload: pa.BinaryArray, where: Indices, records: Records, faults: _Faults
     ) -> pa.BinaryArray:
         """`payload` with the rows that null values delete: the key's columns from the Kafka key, the others NULL."""
-        if self._scan.key_record is None or self._deleted is None:
-            faults.add_all(where, "key", f"a null value in table {self._scan.table}, whose key's schema is not known")
-            return payload
+        key = self._scan.source.key
         headers = [list(_headers(records, at)) for at in where.tolist()]
         schemas = _schema_headers(headers, framing.KEY_HEADER)
         framed = framing.split(records.key.take(pa.array(where)), schemas)
-        packed = self._unframed(framed, where, self._scan.key_record, faults)
-        rows = codec.read(self._scan.key_record, packed).assemble(self._reader, self._deleted)
+        rows = codec.read(key, self._unframed(framed, where, key, faults)).assemble(self._reader, self._deleted)
         others = np.setdiff1d(np.arange(len(records)), where)
         return _scatter([payload.take(pa.array(others)), rows], [others, where], len(records))
 
@@ -183,7 +182,7 @@ class Decoder:
         assert records.timestamp is not None, "a job that tolerates dead letters reads all of a record"
         timestamp = int(records.timestamp[at])
         return DeadLetter(
-            table=self._scan.table,
+            table=self._scan.source.table,
             stage=stage,
             error=type(error).__name__,
             message=reason,
@@ -200,7 +199,7 @@ class Decoder:
         return UndecodableRowError(records.topic, int(records.partition[at]), int(records.offset[at]), reason)
 
     def _count(self, rows: Rows, letters: Sequence[DeadLetter], values: pa.Array) -> dict[str, float]:
-        table = self._scan.table
+        table = self._scan.source.table
         counts = np.bincount(rows.kind, minlength=len(SYMBOLS))
         counters: dict[str, float] = {
             sample("rowkind_rows_in_total", table=table, kind=SYMBOLS[kind]): float(count)
@@ -237,9 +236,7 @@ def _scatter(parts: Sequence[pa.BinaryArray], places: Sequence[Indices], length:
     return pool.take(pa.array(index))
 
 
-def _deleted_row(scan: PhysicalScan) -> list[str | bytes] | None:
-    """Where each column of a row comes from that is known by its key alone; None for a table without such a key."""
-    if scan.key_record is None or len(scan.key_record.fields) != len(scan.primary_key):
-        return None
-    of_key = dict(zip(scan.primary_key, scan.key_record.names, strict=True))
-    return [of_key.get(field.name, nothing(field.type)) for field in scan.calc.input.fields]
+def _deleted_row(scan: PhysicalScan) -> list[str | bytes]:
+    """Where each column of a row comes from that is known by its key alone."""
+    key = scan.source.primary_key
+    return [field.name if field.name in key else nothing(field.type) for field in scan.calc.input.fields]

@@ -37,7 +37,7 @@ class Planner:
         self._spec = spec
         self._cluster = cluster
         self._clock = clock
-        own = {scan.topic: scan.start for scan in spec.scans}
+        own = {scan.source.topic: scan.source.start for scan in spec.scans}
         self._own = frozenset(own)
         self._starts: Mapping[str, Start] = own | dict(spec.starts)
         self._agreement = Agreement(Path(spec.agreement), spec.scans[0].node) if spec.agreement is not None else None

@@ -39,7 +39,7 @@ class Reading:
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._fetcher = Fetcher(spec.kafka, whole=spec.tolerate)
-        self._on_lost = {scan.topic: scan.start.on_lost for scan in spec.scans}
+        self._on_lost = {scan.source.topic: scan.source.start.on_lost for scan in spec.scans}
         self._tables = _tables(spec)
 
     def close(self) -> None:
@@ -73,9 +73,9 @@ class Reading:
         for table in self._tables[records.topic]:
             started = time.perf_counter()
             decoded = table.decoder.decode(records)
-            if table.scan.table not in counted:
+            if table.scan.source.table not in counted:
                 # A table that is read twice, as in a self join, is counted once and has each dead letter once.
-                counted.add(table.scan.table)
+                counted.add(table.scan.source.table)
                 add(counters, decoded.counters)
                 if decoded.letters:
                     yield as_changes(decoded.letters)
@@ -97,7 +97,7 @@ class Reading:
 def _tables(spec: SourceSpec) -> dict[str, list[_Table]]:
     tables: dict[str, list[_Table]] = {}
     for scan, route in zip(spec.scans, spec.routes, strict=True):
-        of_topic = tables.setdefault(scan.topic, [])
+        of_topic = tables.setdefault(scan.source.topic, [])
         same = next((table for table in of_topic if _reads_alike(table.scan, scan)), None)
         if same is None:
             same = _Table(scan, Decoder(scan, spec.registry, tolerate=spec.tolerate))
@@ -108,7 +108,7 @@ def _tables(spec: SourceSpec) -> dict[str, list[_Table]]:
 
 def _reads_alike(one: PhysicalScan, other: PhysicalScan) -> bool:
     def reads(scan: PhysicalScan) -> tuple[object, ...]:
-        return scan.table, scan.mode, scan.calc.input, scan.primary_key, scan.key_record, scan.row_kind
+        return scan.source, scan.calc.input
 
     return reads(one) == reads(other)
 

@@ -59,7 +59,7 @@ def _own(
 ) -> Fingerprint:
     match node:
         case PhysicalScan():
-            return {"topic": node.topic, "mode": node.mode}
+            return {"topic": node.source.topic, "mode": node.source.mode}
         case PhysicalJoin():
             return {
                 "kind": node.kind,

@@ -12,40 +12,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from rowkind.avro.schema import Record, Type
+from rowkind.avro.schema import Type
 from rowkind.operators.accumulators import AggregateFunction
-from rowkind.operators.emission import ChangelogMode
 from rowkind.operators.rank_rows import RankFunction, Ties
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
-from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy, Start
+from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy, SourceTable
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.row_kind import RowKindHeader
-
-
-@dataclass(frozen=True)
-class SourceTable:
-    """A table of the job as the plan sees it.
-
-    `declared` has the primary key NOT NULL.
-    `exact` is the producer's promise that every retraction takes back a row that was sent, and every update brings
-    its -U.
-    """
-
-    table: str
-    topic: str
-    mode: ChangelogMode
-    declared: Record
-    primary_key: tuple[str, ...]
-    ttl_ms: int | None
-    row_kind: RowKindHeader
-    start: Start
-    exact: bool = False
-
-    @property
-    def replaces(self) -> bool:
-        """Whether a change may replace a row by the primary key without taking it back first."""
-        return bool(self.primary_key) and self.mode != "append"
 
 
 @dataclass(frozen=True)

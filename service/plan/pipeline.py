@@ -8,8 +8,9 @@ from functools import partial
 from rowkind.service import physical
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
+from rowkind.service.physical import SourceTable
 from rowkind.service.plan.errors import PlanError, Refusal, span
-from rowkind.service.plan.logical import Query, SourceTable
+from rowkind.service.plan.logical import Query
 from rowkind.service.plan.passes.check_sink import check_sink
 from rowkind.service.plan.passes.choose_layouts import choose_layouts
 from rowkind.service.plan.passes.choose_rank_strategies import choose_rank_strategies

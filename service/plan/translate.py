@@ -114,11 +114,7 @@ class _Translator:
         needs_before = edge.needs_before if source.exact else not source.replaces
         return physical.PhysicalScan(
             node=name if self._names[name] == 1 else f"{name}_{self._names[name]}",
-            table=source.table,
-            topic=source.topic,
-            mode=source.mode,
-            declared=source.declared,
-            primary_key=source.primary_key,
+            source=source,
             calc=calc(
                 top,
                 edge,
@@ -129,11 +125,7 @@ class _Translator:
                 upsert=source.mode == "upsert",
                 nets=not source.replaces,
             ),
-            key_record=source.declared.select(source.primary_key) if source.mode == "upsert" else None,
-            row_kind=source.row_kind,
-            start=source.start,
             alias=scan.path,
-            exact=source.exact,
             traits=_traits(top, (), needs_before),
         )
 

@@ -48,7 +48,7 @@ class MemoryEngine:
     @property
     def tables(self) -> tuple[str, ...]:
         """The tables that the query reads."""
-        return tuple(dict.fromkeys(node.table for node in walk(self.sink) if isinstance(node, PhysicalScan)))
+        return tuple(dict.fromkeys(node.source.table for node in walk(self.sink) if isinstance(node, PhysicalScan)))
 
     def batch(self, rows: Mapping[str, Rows], now: int) -> Changes:
         """The net changes of the result after one more batch at time `now`, in ms since the epoch.
@@ -82,10 +82,10 @@ class MemoryEngine:
 
 def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
     """The rows of a scan's table, with the columns that the scan reads."""
-    rows = tables.get(scan.table, Rows.empty())
-    if scan.calc.input.names == scan.declared.names or not len(rows):
+    rows = tables.get(scan.source.table, Rows.empty())
+    if scan.calc.input.names == scan.source.declared.names or not len(rows):
         return rows
-    payload = codec.read(scan.declared, rows.payload).assemble(scan.calc.input, scan.calc.input.names)
+    payload = codec.read(scan.source.declared, rows.payload).assemble(scan.calc.input, scan.calc.input.names)
     return Rows(rows.kind, rows.seq, payload)
 
 

@@ -130,7 +130,7 @@ def _source(
         rows_per_batch=at.job.batch.max_rows,
         tolerate=at.job.dead_letters.tolerance == "all",
         opens=any(map(always_runs, stateful(sink))),
-        starts={scan.topic: scan.start for scan in every},
+        starts={scan.source.topic: scan.source.start for scan in every},
         agreement=str(at.drain.with_name("agreements") / sink.name) if len(every) > len(scans) else None,
         drain_file=str(at.drain),
     )

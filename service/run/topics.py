@@ -33,14 +33,14 @@ def create(job: Job, sinks: list[PhysicalSink], at: Connection, *, sources: bool
     """
     wanted = [topic for sink in sinks if job.sinks[sink.name].create for topic in written(job, sink)]
     if sources:
-        wanted += [Topic(scan.topic, job.parallelism) for sink in sinks for scan in _scans(sink)]
+        wanted += [Topic(scan.source.topic, job.parallelism) for sink in sinks for scan in _scans(sink)]
     return topics.create(at.kafka, {topic.name: topic for topic in wanted}.values())
 
 
 def check(job: Job, sinks: list[PhysicalSink], at: Connection) -> list[str]:
     """Make sure that every topic is there and fits; advice on what is unusual. Raises a ChangelogError."""
     wanted = [topic for sink in sinks for topic in written(job, sink)]
-    wanted += [Topic(scan.topic) for sink in sinks for scan in _scans(sink)]
+    wanted += [Topic(scan.source.topic) for sink in sinks for scan in _scans(sink)]
     return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
 
 

@@ -153,7 +153,7 @@ def results(
 
 def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:
     """Tables that the batches bring changes of and the query does not read."""
-    read_ = {node.table for node in walk(sink) if isinstance(node, PhysicalScan)}
+    read_ = {node.source.table for node in walk(sink) if isinstance(node, PhysicalScan)}
     return sorted({table for batch in batches for table in batch} - read_)
 
 

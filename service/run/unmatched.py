@@ -40,7 +40,7 @@ class UnmatchedLetters:
                 letter = _letter(self.node.node, source, RowKind(int(lost.kind[at])), row)
                 if isinstance(source, PhysicalScan):
                     place = ArrivalNumber.of(int(lost.seq[at]))
-                    letter = replace(letter, topic=source.topic, partition=place.partition, offset=place.offset)
+                    letter = replace(letter, topic=source.source.topic, partition=place.partition, offset=place.offset)
                 letters[at] = letter.to_bytes()
         return binary(letters)
 
@@ -71,7 +71,7 @@ def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[
 def _letter(stage: str, source: PhysicalNode, kind: RowKind, row: Mapping[str, object]) -> DeadLetter:
     value = {_column(source, name): value for name, value in row.items()}
     return DeadLetter(
-        table=source.table if isinstance(source, PhysicalScan) else _name(source),
+        table=source.source.table if isinstance(source, PhysicalScan) else _name(source),
         stage=stage,
         error="UnmatchedRetraction",
         message=f"{kind.symbol} of a row that is not there (never inserted, already gone, or expired)",

@@ -46,7 +46,7 @@ def check_sql(sql: str, seed: int) -> bool:
         _check_length(message)
         return False
     explain(sink)
-    scans = {node.table: False for node in walk(sink) if isinstance(node, PhysicalScan)}
+    scans = {node.source.table: False for node in walk(sink) if isinstance(node, PhysicalScan)}
     engine = MemoryEngine(sink)
     try:
         for number, (batch, _) in enumerate(World.of(job, scans, seed).batches(2) if scans else []):

@@ -45,7 +45,8 @@ def _compare(sql: str, seed: int) -> bool:
         return False
     scans = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
     bare = {
-        each.table: all(not scan.traits.needs_before for scan in scans if scan.table == each.table) for each in scans
+        each.source.table: all(not scan.traits.needs_before for scan in scans if scan.source.table == each.source.table)
+        for each in scans
     }
     engine, fold = MemoryEngine(sink), Fold(keyed=False)
     connection = duckdb.connect(config={"threads": 1})

@@ -22,7 +22,7 @@ from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.planning import Planner
 from rowkind.service.kafka.reading import Reading
 from rowkind.service.kafka.spec import SourceSpec
-from rowkind.service.physical import Calc, Expression, Key, PhysicalScan
+from rowkind.service.physical import Calc, Expression, Key, PhysicalScan, SourceTable
 
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10,2)"}, name="Order")
 ORDER_KEY = Record.of({"id": "BIGINT NOT NULL"}, name="OrderKey")
@@ -55,16 +55,9 @@ def pass_on(record: Record, key: Sequence[str] = ("id",), side: int = 0) -> Calc
 def scan(topic: str, **changed: Any) -> PhysicalScan:
     """A retract table of orders over a topic, with changes."""
     record = changed.pop("record", ORDERS)
-    settings: dict[str, Any] = {
-        "node": "scan",
-        "table": "orders",
-        "mode": "retract",
-        "declared": record,
-        "primary_key": ("id",),
-        "calc": pass_on(record),
-        "key_record": ORDER_KEY,
-    }
-    return PhysicalScan(topic=topic, **(settings | changed))
+    calc = changed.pop("calc", pass_on(record))
+    settings: dict[str, Any] = {"table": "orders", "mode": "retract", "declared": record, "primary_key": ("id",)}
+    return PhysicalScan("scan", SourceTable(topic=topic, **(settings | changed)), calc)
 
 
 def packed(record: Record, rows: Iterable[Row]) -> list[bytes]:

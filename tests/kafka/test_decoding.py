@@ -239,19 +239,12 @@ def test_a_tombstone_whose_key_cannot_be_read_is_a_dead_letter(orders: Topic, ke
     assert [(letter.stage, letter.key, letter.value) for letter in result.letters] == [(stage, key, None)]
 
 
-def test_a_tombstone_of_a_table_without_a_known_key_is_a_dead_letter(orders: Topic) -> None:
-    """The message says that the key's schema is not known."""
-    orders.send((None, None, orders.key(1)))
-    result = read_all(orders.spec(scan(orders.name, mode="upsert", key_record=None)))
-    assert [letter.stage for letter in result.letters] == ["key"]
-
-
 def test_a_key_that_is_a_bare_value_names_the_column_by_its_place(orders: Topic) -> None:
     """Keys are often a plain long and no record."""
     bare = Record.parse('"long"')
     number = orders.registry.register(f"{orders.name}-bare-key", bare)
     orders.send((None, None, b"\x00" + number.to_bytes(4, "big") + b"\x0a"))
-    result = read_all(orders.spec(scan(orders.name, mode="upsert", key_record=bare)))
+    result = read_all(orders.spec(scan(orders.name, mode="upsert")))
     assert result.rows() == [("-D", order(5, None))]
 
 

@@ -106,7 +106,8 @@ def _tables(sink: PhysicalSink) -> dict[str, bool]:
     """The tables of a plan, and whether each may leave out the -U of updates."""
     scans = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
     return {
-        scan.table: all(not each.traits.needs_before for each in scans if each.table == scan.table) for scan in scans
+        scan.source.table: all(not each.traits.needs_before for each in scans if each.source.table == scan.source.table)
+        for scan in scans
     }
 
 

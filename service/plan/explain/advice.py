@@ -54,14 +54,11 @@ def _on_join(join: PhysicalJoin) -> Iterator[Advice]:
         if (
             isinstance(node, PhysicalScan)
             and side.layout == "multiset"
-            and node.mode != "append"
-            and not node.primary_key
+            and node.source.mode != "append"
+            and not node.source.primary_key
         ):
-            text = (
-                f"{node.table} has no primary_key, so its rows are found by their whole content: give it one if there "
-                f"is one."
-            )
-            yield Advice(join.node, text)
+            flaw = f"{node.source.table} has no primary_key, so its rows are found by their whole content"
+            yield Advice(join.node, f"{flaw}: give it one if there is one.")
 
 
 def _on_aggregate(aggregate: PhysicalAggregate) -> Iterator[Advice]:
@@ -94,16 +91,16 @@ def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:
     scan = normalize.input
     if not isinstance(scan, PhysicalScan):
         return
-    text = f"{normalize.node} keeps every row of {scan.table} besides, because {normalize.reason}."
-    if scan.mode == "retract":
+    text = f"{normalize.node} keeps every row of {scan.source.table} besides, because {normalize.reason}."
+    if scan.source.mode == "retract":
         text += (
             f" If its producer sends -U with every update, and takes back only what it has sent, say `exact: true` of "
-            f"{scan.table}: then this is not needed."
+            f"{scan.source.table}: then this is not needed."
         )
     else:
         text += (
-            f" If its producer can send -U with every update, make {scan.table} a retract table with `exact: true`: "
-            f"then this is not needed."
+            f" If its producer can send -U with every update, make {scan.source.table} a retract table with "
+            f"`exact: true`: then this is not needed."
         )
     yield Advice(normalize.node, text)
 

@@ -142,10 +142,14 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             read = node.calc.input
             text = columns(read) or "no column, only how many rows there are"
             yield Fact("reads", text, {"reads": column_values(read)})
-            if node.mode != "append":
-                key = f", replaced by ({', '.join(node.primary_key)})" if node.primary_key else ", no primary key"
-                exact = ", exact: every retraction takes back a row that was sent" if node.exact else ""
-                yield Fact("table", f"{node.mode}{key}{exact}")
+            if node.source.mode != "append":
+                key = (
+                    f", replaced by ({', '.join(node.source.primary_key)})"
+                    if node.source.primary_key
+                    else ", no primary key"
+                )
+                exact = ", exact: every retraction takes back a row that was sent" if node.source.exact else ""
+                yield Fact("table", f"{node.source.mode}{key}{exact}")
         case PhysicalJoin():
             if node.condition is not None:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})

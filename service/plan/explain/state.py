@@ -38,7 +38,7 @@ def called(node: PhysicalNode) -> str:
     """What an operator's input is, in a sentence."""
     match node:
         case PhysicalScan():
-            return node.table
+            return node.source.table
         case PhysicalNormalize():
             return called(node.input)
         case _:

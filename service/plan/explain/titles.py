@@ -25,8 +25,8 @@ def title(node: PhysicalNode) -> str:
     """The line behind the node's name."""
     match node:
         case PhysicalScan():
-            alias = "" if node.alias == node.table else f" AS {node.alias}"
-            return f"table {node.table}{alias} from topic {node.topic}"
+            alias = "" if node.alias == node.source.table else f" AS {node.alias}"
+            return f"table {node.source.table}{alias} from topic {node.source.topic}"
         case PhysicalJoin():
             kind = _JOINS.get(node.kind, node.kind.upper())
             on = " AND ".join(_pairs(node))
@@ -46,12 +46,12 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
     match node:
         case PhysicalScan():
             return {
-                "table": node.table,
-                "topic": node.topic,
+                "table": node.source.table,
+                "topic": node.source.topic,
                 "alias": node.alias,
-                "table_mode": node.mode,
-                "primary_key": list(node.primary_key),
-                "exact": node.exact,
+                "table_mode": node.source.mode,
+                "primary_key": list(node.source.primary_key),
+                "exact": node.source.exact,
             }
         case PhysicalJoin():
             return {"join": node.kind, "on": _pairs(node)}

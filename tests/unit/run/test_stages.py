@@ -102,8 +102,8 @@ def test_every_operator_of_a_plan_is_made_and_names_its_state_apart() -> None:
     assert kinds["join_2"] == kinds["join_3"] == "SemiJoin"
     assert (kinds["aggregate_1"], kinds["rank_1"], kinds["normalize_1"]) == (
         "Aggregate",
-        "PhysicalRank",
-        "PhysicalNormalize",
+        "Rank",
+        "Normalize",
     )
 
 

@@ -64,7 +64,9 @@ def test_a_row_of_a_table_is_named_with_its_record() -> None:
 
 def test_a_row_of_one_of_several_inputs_has_no_origin() -> None:
     """Who a row of a union came from is not known any more."""
-    union = PhysicalUnion("union_1", (COUNTED, replace(COUNTED, node="scan_p", topic="other")))
+    union = PhysicalUnion(
+        "union_1", (COUNTED, replace(COUNTED, node="scan_p", source=replace(COUNTED.source, topic="other")))
+    )
     lost = calc.run(COUNTED.calc, deleted(ORDERS, ORDER, seq=1))
 
     found = letter(UnmatchedLetters(replace(SPENDING, input=union)), lost)
