@@ -1,0 +1,1 @@
+"""For trying things on one machine: a broker, a folder of schemas, the demo."""

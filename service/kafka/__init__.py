@@ -1,0 +1,1 @@
+"""Topics read and written, offsets, transactions, progress, dead letters; knows no Spark."""
