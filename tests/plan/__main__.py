@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
+from tests.plan import wording
 from tests.plan.cases import cases
 
 for case in cases():
-    with tempfile.TemporaryDirectory() as folder:
-        case.write(case.outcome(Path(folder)))
+    case.write(case.outcome())
+for name, written in wording.FILES.items():
+    (wording.FOLDER / name).write_text(written())

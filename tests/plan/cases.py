@@ -6,13 +6,19 @@ sink: retract | append | upsert (key, …)
 
 SQL, up to a line of dashes
 
-the plan as `rowkind explain` prints it, or `refused:` and the message
+the plan as `rowkind explain --format json` has it, without the sentences; or `refused:` and where in the job
+
+How plans and refusals are worded is in two files for all cases (`tests.plan.wording`).
 """
 
 from __future__ import annotations
 
+import json
 import re
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +27,18 @@ from ruamel.yaml import YAML
 from rowkind.service.job.errors import JobError
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
+from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.errors import PlanError
-from rowkind.service.plan.explain.render import explain
+from rowkind.service.plan.explain.json_document import PROSE
+from rowkind.service.plan.explain.render import render
 from rowkind.service.plan.pipeline import plan
 
 FOLDER = Path(__file__).parent / "cases"
 TABLES = Path(__file__).parent / "tables.yaml"
+REFUSED = "refused:"
 _RULE = "-" * 8
+_WIDTH = 120
+_LAST_WORDS = re.compile(r", (?=line \d+, column \d+\n)")
 
 
 @dataclass(frozen=True)
@@ -53,26 +64,36 @@ class Case:
 
     def job(self, folder: Path) -> Job:
         """The job of the case, as a file in `folder`."""
-        document = YAML(typ="safe").load(TABLES.read_text())
         settings = self.settings
         mode, key = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", settings.pop("sink")).groups()  # type: ignore[union-attr]
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
-        document["views"] = settings.pop("views", {})
-        document["sinks"] = {"result": sink}
+        tables = TABLES.read_text().partition("\nsinks:")[0]
         if "ttl" in settings:
-            document["ttl"] = settings.pop("ttl")
+            tables = re.sub(r"^ttl: .*", f"ttl: {settings.pop('ttl')}", tables, flags=re.MULTILINE)
+        own = {"views": settings.pop("views", {}), "sinks": {"result": sink}}
         assert not settings, f"unknown settings {settings}"
         file = folder / "job.yaml"
-        with file.open("w") as stream:
-            YAML().dump(document, stream)
+        # JSON is YAML, too, and so the tables need not be parsed to be written.
+        file.write_text("\n".join([tables, *(f"{key}: {json.dumps(own[key], ensure_ascii=False)}" for key in own)]))
         return load(file)
 
-    def outcome(self, folder: Path) -> str:
-        """What the planner makes of it: the explained plan or the refusal."""
+    @property
+    def is_refused(self) -> bool:
+        """Whether the file expects a refusal."""
+        return self.expected.startswith(REFUSED)
+
+    def outcome(self) -> str:
+        """What the planner makes of it: the plan's document or the place of the refusal."""
         try:
-            return explain(plan(self.job(folder), "result"))
+            return laid_out(self.document())
         except (PlanError, JobError) as error:
-            return "refused:\n" + re.sub(r"^\S*job\.yaml:\d+: ", "", str(error))
+            return f"{REFUSED} " + "\n".join(place for place, _ in refusal(error))
+
+    def document(self) -> Any:
+        """The plan of the sink as JSON, without its SQL, which stands above, and without sentences."""
+        job, sink = planned(self)
+        (document,) = json.loads(render(job, [sink], "json"))["sinks"]
+        return without_prose({key: value for key, value in document.items() if key != "sql"})
 
     def write(self, outcome: str) -> None:
         """Put an outcome into the file in the place of what was expected."""
@@ -82,3 +103,44 @@ class Case:
 def cases() -> list[Case]:
     """All cases by name."""
     return [Case.read(path) for path in sorted(FOLDER.glob("*.txt"))]
+
+
+@cache
+def planned(case: Case) -> tuple[Job, PhysicalSink]:
+    """The job of a case and its plan, made once for all tests. Raises what planning raises."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = case.job(Path(folder))
+    return job, plan(job, "result")
+
+
+def refusal(error: PlanError | JobError) -> Iterator[tuple[str, str]]:
+    """The place and the wording of each problem of a refusal: the field and the line of SQL, and the text between."""
+    for problem in re.split(r"^\S*job\.yaml(?::\d+)?: ", str(error), flags=re.MULTILINE)[1:]:
+        field, _, text = problem.rstrip("\n").partition(": ")
+        wording, *shown = _LAST_WORDS.split(text)
+        yield ", ".join([field, *shown]), wording
+
+
+def without_prose(value: Any) -> Any:
+    """A document without the keys whose values are sentences, and without those whose values are empty."""
+    match value:
+        case dict():
+            bare = {key: without_prose(each) for key, each in value.items() if key not in PROSE}
+            return {key: each for key, each in bare.items() if each is not False and each not in (None, [], {})}
+        case list():
+            return [without_prose(each) for each in value]
+    return value
+
+
+def laid_out(value: Any, margin: str = "", key: str = "") -> str:
+    """JSON in which a value stands on one line, with its key before it, if that is short enough."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or len(key) + len(line) <= _WIDTH:
+        return key + line
+    inner = f"{margin}  "
+    if isinstance(value, list):
+        first, last, parts = "[", "]", [laid_out(each, inner) for each in value]
+    else:
+        first, last = "{", "}"
+        parts = [laid_out(each, inner, f"{json.dumps(name)}: ") for name, each in value.items()]
+    return f"{key}{first}\n{inner}{f',{chr(10)}{inner}'.join(parts)}\n{margin}{last}"

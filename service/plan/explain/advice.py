@@ -42,14 +42,14 @@ def _on_join(join: PhysicalJoin) -> Iterator[Advice]:
             f"{join.node} has no equal key: all rows meet in one shard, and each change is compared with every row of "
             f"the other side. Add an equality to ON if there is one."
         )
-        yield Advice(join.node, text)
+        yield Advice(join.node, "no equal key", text)
     if join.kind == "not in":
         text = (
             f"{join.node} is a NOT IN over columns that may be NULL: a single NULL among {called(join.right)} empties "
             f"the result, so two counts of all its rows are kept besides, and all rows are looked at when one of them "
             f"leaves or reaches 0. NOT EXISTS costs none of that, nor does NOT IN over columns that are NOT NULL."
         )
-        yield Advice(join.node, text)
+        yield Advice(join.node, "not in with nulls", text)
     for node, side in ((join.left, join.left_input), (join.right, join.right_input)):
         if (
             isinstance(node, PhysicalScan)
@@ -58,7 +58,7 @@ def _on_join(join: PhysicalJoin) -> Iterator[Advice]:
             and not node.source.primary_key
         ):
             flaw = f"{node.source.table} has no primary_key, so its rows are found by their whole content"
-            yield Advice(join.node, f"{flaw}: give it one if there is one.")
+            yield Advice(join.node, "no primary key", f"{flaw}: give it one if there is one.")
 
 
 def _on_aggregate(aggregate: PhysicalAggregate) -> Iterator[Advice]:
@@ -70,18 +70,20 @@ def _on_aggregate(aggregate: PhysicalAggregate) -> Iterator[Advice]:
         text += " Over a table that only inserts it would keep none of them."
     if aggregate.aggregation.is_global:
         text += " Without GROUP BY all of them are in one shard."
-    yield Advice(aggregate.node, text)
+    yield Advice(aggregate.node, "all values kept", text)
 
 
 def _on_rank(rank: PhysicalRank) -> Iterator[Advice]:
     if not rank.partition:
         yield Advice(
             rank.node,
+            "one shard",
             f"{rank.node} has no PARTITION BY: all its rows are in one shard, which one task has to deal with.",
         )
     if rank.strategy == "retract":
         yield Advice(
             rank.node,
+            "every row kept",
             f"{rank.node} keeps every row of {called(rank.input)}, because {rank.reason}. Over a table that only "
             f"inserts it would keep those that can still reach the range.",
         )
@@ -102,7 +104,7 @@ def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:
             f" If its producer can send -U with every update, make {scan.source.table} a retract table with "
             f"`exact: true`: then this is not needed."
         )
-    yield Advice(normalize.node, text)
+    yield Advice(normalize.node, "old rows kept", text)
 
 
 def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
@@ -117,7 +119,7 @@ def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
     if found:
         shown = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
         text = f"without a ttl rows are kept for ever in {shown}: set `ttl` if old rows may be forgotten."
-        yield Advice(first, text)
+        yield Advice(first, "no ttl", text)
 
 
 def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:
@@ -125,6 +127,7 @@ def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:
     if sink.exchange and _stateful(below):
         yield Advice(
             sink.name,
+            "shuffle to the sink",
             f"the sink's key ({', '.join(sink.key)}) is not what the rows come partitioned by, nor does it fix that "
             f"for good, which costs one more shuffle per batch. The primary_key of a table that only inserts fixes its "
             f"rows.",
@@ -132,6 +135,7 @@ def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:
     if sink.mode == "retract" and not sink.key and (keys := below.traits.unique_keys) and keys[0]:
         yield Advice(
             sink.name,
+            "sink without key",
             f"the sink has no key, so an update is written as -D and +I. With `key: [{', '.join(keys[0])}]` it is "
             f"written as -U and +U, and all changes of a row go to one partition.",
         )

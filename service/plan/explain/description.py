@@ -15,6 +15,18 @@ StepKind = Literal[
 ]
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]
 Role = Literal["left", "right", "input", "fact"]
+AdviceCode = Literal[
+    "no equal key",
+    "not in with nulls",
+    "no primary key",
+    "all values kept",
+    "one shard",
+    "every row kept",
+    "old rows kept",
+    "no ttl",
+    "shuffle to the sink",
+    "sink without key",
+]
 StepValues = Mapping[str, Any]
 """What JSON can hold, by the keys that `explain.json_document` documents."""
 
@@ -35,6 +47,7 @@ class StepState:
     `name` is what the operator calls them, `of` where they come from, `layout` how they are kept and `reason` why, None
     where that goes without saying. `ttl_ms` is how long after the last change, None for ever; `kept` says so.
     `order` says whether changes count in their order of arrival. `endless`: it grows for ever, and a ttl would help.
+    `values` is what `of` and `layout` say, for programs.
     """
 
     name: str
@@ -45,6 +58,7 @@ class StepState:
     kept: str
     order: str = ""
     endless: bool = False
+    values: StepValues = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -91,9 +105,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Advice:
-    """What could be cheaper or is to be watched, and the step that it is about."""
+    """What could be cheaper or is to be watched, and the step that it is about; `code` is what programs know it by."""
 
     about: str
+    code: AdviceCode
     text: str
 
 

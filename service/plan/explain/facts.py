@@ -174,7 +174,8 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
     calc = node.calc
     if calc.predicate is not None:
         swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
-        yield Fact("filter", calc.predicate.text + swallows, {"filter": calc.predicate.text})
+        values = {"filter": calc.predicate.text} | ({"filter_deletes": True} if calc.upsert else {})
+        yield Fact("filter", calc.predicate.text + swallows, values)
     if calc.key.drop_null and any(part.type.nullable for part in calc.key.parts):
         yield Fact("drops", "rows whose key is NULL: they match nothing", {"drops_null_keys": True})
     if computed := [_computed(calc, number) for number, each in enumerate(calc.columns) if each.column is None]:

@@ -20,13 +20,16 @@ KEYS = {
     "sinks": "of the document: the plan of each sink, in the order of the job",
     "name": "of a sink, a step, a state, a column or a call",
     "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, normalize or union",
-    "title": "what the step does, in one line",
+    "title": "what the step does, in one line, for people",
     "inputs": "the steps whose rows the step takes in, left before right",
     "stage": "the last step of the stage that the step runs in; null for scans, unions and sinks, which keep nothing",
-    "state": "what the step keeps: name, of, layout, reason, ttl_ms, by_arrival",
-    "of": "of a state: whose rows it keeps",
-    "layout": "of a state: how rows are kept",
-    "reason": "of a state, a rank's strategy or a normalize: why; null where that goes without saying",
+    "state": "what the step keeps: name, of, layout, sub_key, calls, reason, ttl_ms, by_arrival",
+    "of": "of a state: the table or the step whose rows it keeps",
+    "layout": "of a state: `one row per key`, `unique key` (rows by key and sub_key), `multiset` (equal rows counted), "
+    "`values` (all different ones of its calls), `top rows` (from 1 to the rank's last), `every row` of a partition in "
+    "order, or `facts` (about all rows, on every shard)",
+    "sub_key": "of a state by unique key: what its rows of one key differ in",
+    "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
     "by_arrival": "of a state: whether changes count in their order of arrival, and of those of a key the last",
     "goes": "how rows reach the next step: to, role, how, by, adds_up; null for a sink",
@@ -44,6 +47,7 @@ KEYS = {
     "partition_key": "what rows that share a shard are equal in; none for scans, and where there is one shard",
     "fixes": "of a sink: what its rows share a shard by, where its key does not name that but fixes it for good",
     "filter": "the condition on the rows that the step puts out",
+    "filter_deletes": "true where a row that fails the filter goes on as a delete of its key",
     "drops_null_keys": "true where rows with a NULL in the next step's key are dropped, because they match nothing",
     "computes": "the columns that are computed, each with its expression",
     "reads": "of a scan: the columns that somebody reads, each with name and type",
@@ -57,7 +61,8 @@ KEYS = {
     "on": "of a join: its equal keys",
     "condition": "of a join: what matches must fulfil besides",
     "group_by": "of an aggregate: its group columns",
-    "calls": "of an aggregate: its calls, each with name and sql; none for DISTINCT",
+    "calls": "of an aggregate: its calls, each with name and sql; none for DISTINCT; of a state: the calls it is for",
+    "fact": "of an aggregate that a NOT IN needs: what is asked of all rows, `rows` or `nulls`",
     "sql": "of a sink: its query; of a call: the call",
     "function": "of a rank: row_number, rank or dense_rank",
     "first": "of a rank: the first number that is kept",
@@ -69,10 +74,13 @@ KEYS = {
     "ties": "of a rank: `latest first` where the later arrival of equal rows counts",
     "key": "of a sink: its key",
     "delivery": "of a sink: exactly_once or at_least_once",
-    "advice": "of a sink: what could be cheaper or is to be watched: about (the step) and text",
+    "advice": "of a sink: what could be cheaper or is to be watched: about, code and text",
     "about": "of a piece of advice: the step",
-    "text": "of a piece of advice: what to know and what to do",
+    "code": "of a piece of advice: which one it is",
+    "text": "of a piece of advice: what to know and what to do, for people",
 }
+PROSE = ("title", "reason", "text")
+"""The keys whose values are sentences: their wording may change with any release."""
 
 
 def document(job: str, views: Mapping[str, str], descriptions: Sequence[Description]) -> str:
@@ -82,7 +90,7 @@ def document(job: str, views: Mapping[str, str], descriptions: Sequence[Descript
 
 
 def _sink(description: Description) -> dict[str, Any]:
-    advice = [{"about": each.about, "text": each.text} for each in description.advice]
+    advice = [{"about": each.about, "code": each.code, "text": each.text} for each in description.advice]
     return {**_step(description.root), "sql": description.sql, "advice": advice}
 
 
@@ -104,8 +112,7 @@ def _step(step: Step) -> dict[str, Any]:
 def _state(state: StepState) -> dict[str, Any]:
     return {
         "name": state.name,
-        "of": state.of,
-        "layout": state.layout,
+        **state.values,
         "reason": state.reason,
         "ttl_ms": state.ttl_ms,
         "by_arrival": bool(state.order),

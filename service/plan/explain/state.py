@@ -16,7 +16,7 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalUnion,
 )
-from rowkind.service.plan.explain.description import StepState
+from rowkind.service.plan.explain.description import StepState, StepValues
 
 
 def kept(node: PhysicalNode) -> tuple[StepState, ...]:
@@ -36,13 +36,19 @@ def kept(node: PhysicalNode) -> tuple[StepState, ...]:
 
 def called(node: PhysicalNode) -> str:
     """What an operator's input is, in a sentence."""
-    match node:
-        case PhysicalScan():
-            return node.source.table
-        case PhysicalNormalize():
-            return called(node.input)
-        case _:
-            return f"the result of {node.node}"
+    below = _origin(node)
+    return below.source.table if isinstance(below, PhysicalScan) else f"the result of {below.node}"
+
+
+def _origin(node: PhysicalNode) -> PhysicalNode:
+    """The input as the query has it: a Normalize stands for its table."""
+    return _origin(node.input) if isinstance(node, PhysicalNormalize) else node
+
+
+def _values(node: PhysicalNode, layout: str, **more: list[str]) -> StepValues:
+    """Whose rows are kept and how, for programs."""
+    below = _origin(node)
+    return {"of": below.source.table if isinstance(below, PhysicalScan) else below.node, "layout": layout, **more}
 
 
 def _join(node: PhysicalJoin) -> Iterator[StepState]:
@@ -52,12 +58,14 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
         whole = node.kind == "not in" and name == "right"
         ttl = chosen.ttl_ms
         kept = "for ever: NOT IN has to know all of them" if whole else _for_long(ttl)
-        yield StepState(
-            name, called(below), layout, reason, ttl, kept, _order(chosen), endless=ttl is None and not whole
-        )
+        endless = ttl is None and not whole
+        sub_key = {"sub_key": _sub_key(below)} if chosen.layout == "unique key" else {}
+        values = _values(below, chosen.layout, **sub_key)
+        yield StepState(name, called(below), layout, reason, ttl, kept, _order(chosen), endless, values)
     if node.facts:
         layout = "on every shard, whether there is a row at all and whether one of them is NULL"
-        yield StepState("facts", called(node.right), layout, "NOT IN depends on it", None, "for ever")
+        reason, values = "NOT IN depends on it", _values(node.right, "facts")
+        yield StepState("facts", called(node.right), layout, reason, None, "for ever", values=values)
 
 
 def _layout(below: PhysicalNode, chosen: PhysicalInput) -> tuple[str, str | None]:
@@ -65,22 +73,25 @@ def _layout(below: PhysicalNode, chosen: PhysicalInput) -> tuple[str, str | None
         case "one row per key":
             return "one row per key", "the join's key contains a unique key"
         case "unique key":
-            return (
-                f"rows by join key and unique key ({', '.join(each.expression.text for each in below.calc.sub_key)})",
-                None,
-            )
+            return f"rows by join key and unique key ({', '.join(_sub_key(below))})", None
         case "multiset":
             return "rows by join key, equal ones counted", "no unique key is known"
 
 
+def _sub_key(below: PhysicalNode) -> list[str]:
+    return [each.expression.text for each in below.calc.sub_key]
+
+
 def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
     of, ttl = called(node.input), node.aggregation.ttl_ms
+    groups = _values(node.input, "one row per key")
     if node.aggregation.is_global:
-        yield StepState("groups", of, "one row, with what has been added up so far", None, None, "for ever")
+        what = "one row, with what has been added up so far"
+        yield StepState("groups", of, what, None, None, "for ever", values=groups)
     else:
         what = "one row per group"
         what += ", with what has been added up so far" if node.aggregation.calls else ", with how many rows it has"
-        yield StepState("groups", of, what, None, ttl, _for_long(ttl), endless=ttl is None)
+        yield StepState("groups", of, what, None, ttl, _for_long(ttl), endless=ttl is None, values=groups)
     retracts = node.aggregation.retracts
     calls = [
         call
@@ -88,27 +99,27 @@ def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
         if keeps_values(call.function, distinct=call.distinct, retracts=retracts)
     ]
     if calls:
-        shown = ", ".join(dict.fromkeys(call.text for call in calls))
+        texts = list(dict.fromkeys(call.text for call in calls))
         ordered = any(call.function in ORDERED for call in calls)
         counted = any(call.distinct and call.function in ("count", "sum", "avg") for call in calls)
         reasons = ["the value may be taken back, and then the next one is needed"] if ordered else []
         reasons += ["DISTINCT has to know how often each value is there"] if counted else []
         where = "" if node.aggregation.is_global else " in each group"
-        layout = f"all different values for {shown}{where}"
-        yield StepState("values", of, layout, ", and ".join(reasons), ttl, "as long as their group")
+        layout = f"all different values for {', '.join(texts)}{where}"
+        values = _values(node.input, "values", calls=texts)
+        yield StepState("values", of, layout, ", and ".join(reasons), ttl, "as long as their group", values=values)
 
 
 def _rank(node: PhysicalRank) -> StepState:
+    kind = "every row" if node.strategy == "retract" else "one row per key" if node.deduplicates else "top rows"
     if node.strategy == "retract":
         layout = "every row, in the order of its partition" if node.partition else "every row, in order"
     elif node.deduplicates:
         layout = "one row per partition" if node.partition else "one row"
     else:
         layout = f"{'of each partition ' if node.partition else ''}the rows whose number is up to {node.last}"
-    ttl = node.state.ttl_ms
-    return StepState(
-        "rows", called(node.input), layout, node.reason, ttl, _for_long(ttl), _order(node.state), ttl is None
-    )
+    ttl, of, values = node.state.ttl_ms, called(node.input), _values(node.input, kind)
+    return StepState("rows", of, layout, node.reason, ttl, _for_long(ttl), _order(node.state), ttl is None, values)
 
 
 def _normalize(node: PhysicalNormalize) -> StepState:
@@ -116,9 +127,9 @@ def _normalize(node: PhysicalNormalize) -> StepState:
         layout = f"the last row of each ({', '.join(part.text for part in node.input.calc.key.parts)})"
     else:
         layout = "all rows, equal ones counted"
-    ttl = node.state.ttl_ms
+    ttl, of, values = node.state.ttl_ms, called(node.input), _values(node.input, node.state.layout)
     reason = "that is where old rows are found"
-    return StepState("rows", called(node.input), layout, reason, ttl, _for_long(ttl), _order(node.state), ttl is None)
+    return StepState("rows", of, layout, reason, ttl, _for_long(ttl), _order(node.state), ttl is None, values)
 
 
 def _for_long(ttl_ms: int | None) -> str:

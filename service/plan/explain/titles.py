@@ -55,6 +55,8 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
             }
         case PhysicalJoin():
             return {"join": node.kind, "on": _pairs(node)}
+        case PhysicalAggregate() if node.calc.key.constant is not None:
+            return {"fact": "nulls" if node.calc.key.constant == HAS_NULL else "rows"}
         case PhysicalAggregate():
             calls = [{"name": call.name, "sql": _written(call)} for call in node.aggregation.calls]
             return {"group_by": _group(node), "calls": calls}

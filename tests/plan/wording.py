@@ -1,0 +1,62 @@
+"""How plans and refusals are worded: two files, so that a change of wording touches no other.
+
+`wording/plans.txt`: some cases as `rowkind explain` prints them, which have all there is to say between them
+`wording/refusals.txt`: of every case that is refused the message, without the place, which the case itself has
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rowkind.service.job.errors import JobError
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.plan.explain.render import explain
+from tests.plan.cases import Case, cases, planned, refusal
+
+FOLDER = Path(__file__).parent / "wording"
+PLANS = (
+    "chain_join_of_ranks",
+    "fixed_by_deduplicated",
+    "fixed_not_by_pads",
+    "global_with_having",
+    "in_columns",
+    "intersect",
+    "limit_of_union",
+    "not_in",
+    "on_not_null_in",
+    "only_counted",
+    "rank_append",
+    "rank_dense_offset",
+    "rank_improving",
+    "right_chain",
+    "scalar_over_group",
+    "semi_join_condition",
+    "upsert_sink_longer_key",
+    "upsert_table_to_retract",
+)
+
+
+def plans() -> str:
+    """The text form of the plans of some cases."""
+    named = {case.path.stem: case for case in cases()}
+    texts = {name: explain(planned(named[name])[1]) for name in PLANS}
+    return "\n".join(f"{name}\n{'=' * len(name)}\n{text}\n" for name, text in texts.items())
+
+
+def refusals() -> str:
+    """The messages of all cases that are refused."""
+    worded = {case.path.stem: _refused(case) for case in cases() if case.is_refused}
+    return "".join(f"{name}\n{textwrap.indent(text, '    ')}\n" for name, text in worded.items())
+
+
+FILES: Mapping[str, Callable[[], str]] = {"plans.txt": plans, "refusals.txt": refusals}
+
+
+def _refused(case: Case) -> str:
+    try:
+        planned(case)
+    except (PlanError, JobError) as error:
+        return "\n".join(wording for _, wording in refusal(error))
+    raise AssertionError(f"{case.path.stem} is planned, but its file says that it is refused")
