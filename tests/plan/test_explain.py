@@ -105,8 +105,8 @@ def test_a_chart_shows_stages_and_edges(tmp_path: Path) -> None:
 def test_text_tells_a_stage_from_a_shuffle(tmp_path: Path) -> None:
     """The tree says where rows are added up before they are shuffled, and where nothing is shuffled."""
     said = " ".join(explain(_plan(_case(FUSED), tmp_path)).split())
-    assert "goes on to join_1 as its right, in the same stage: nothing is shuffled" in said
-    assert "goes on to aggregate_1, added up in each task first, then shuffled by" in said
+    assert "exchange to join_1 as its right, in the same stage: nothing is shuffled" in said
+    assert "exchange to aggregate_1, added up in each task first, then shuffled by" in said
 
 
 def test_not_in_shows_its_facts_and_its_price(tmp_path: Path) -> None:

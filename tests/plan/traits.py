@@ -26,7 +26,7 @@ class Traits:
         if mode == "append":
             assert kinds <= {RowKind.INSERT}, f"{node.node} takes back rows"
         if mode == "upsert":
-            assert RowKind.UPDATE_BEFORE not in kinds, f"{node.node} puts out -U"
+            assert RowKind.UPDATE_BEFORE not in kinds, f"{node.node} emits -U"
         if isinstance(node, PhysicalScan) and mode != "append":
             # What a table lacks of an exact changelog is the consumer's business.
             return

@@ -191,7 +191,7 @@ def _outcome(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, way: Way
     traits = node.traits
     # The sink has just said the columns that come to it.
     text = "" if isinstance(consumer, PhysicalSink) else columns(node.calc.output) or "no column"
-    yield Fact("puts out", text, {"columns": column_values(node.calc.output)})
+    yield Fact("output", text, {"columns": column_values(node.calc.output)})
     spared = traits.mode == "retract" and not traits.needs_before
     text = _KINDS[traits.mode] + ("; the consumer could do without -U" if spared else "")
     yield Fact("changes", text, {"mode": traits.mode, "needs_old_rows": traits.needs_before})
@@ -207,10 +207,10 @@ def _outcome(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, way: Way
             yield Fact("partitioned", "as the topic's partitions have them", spread)
         case _:
             yield Fact("partitioned", _by(traits.partition_key) or "all rows in one shard", spread)
-    yield Fact("goes on", _goes_on(way, to_sink=isinstance(consumer, PhysicalSink)))
+    yield Fact("exchange", _exchange(way, to_sink=isinstance(consumer, PhysicalSink)))
 
 
-def _goes_on(way: Way, *, to_sink: bool) -> str:
+def _exchange(way: Way, *, to_sink: bool) -> str:
     to = f"to {way.to}" + (f" as its {way.role}" if way.role in ("left", "right") else "")
     if to_sink:
         return f"to the sink, shuffled {_by(way.by)}" if way.how == "shuffled" else "to the sink: nothing is shuffled"

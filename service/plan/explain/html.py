@@ -104,7 +104,7 @@ def _step(step: Step, root: str, about: Mapping[str, int]) -> str:
 
 def _shown(step: Step) -> Iterator[Fact]:
     # The way stands on the line to the next step.
-    return (fact for fact in step.facts if fact.text and fact.label != "goes on")
+    return (fact for fact in step.facts if fact.text and fact.label != "exchange")
 
 
 def _fact(fact: Fact) -> str:
