@@ -4,10 +4,24 @@ Operators emit +I and -D only. Here, once, at the end of a query, what became of
 
 - upsert: per key at most one change: +U or +I with the row that is left, or -D;
 - retract with a key: per key +I, -D, or the pair -U, +U in that order; nothing where the row did not change;
-- retract without a key: the multiset of rows, equal +I and -D cancelled;
+- retract without a key: the multiset of rows, equal +I and -D cancelled, those that go before those that come;
 - append: the changes as they come, which must all be insertions.
 
 Pure functions of columns, shared by the Kafka writer and the in-memory engine.
+
+The order of changes is one contract, and this is it.
+
+- *Old before new.* Among the changes of one batch and key, -U stands before its +U, and -D before a +I of the same
+  unique key: whoever applies them one by one never has two rows under a unique key, nor takes back a row that is not
+  there yet. Every operator keeps to that for the batch of a shard, and so does what leaves here. As an operator does
+  not know which columns the unique keys of its result are, it emits all that goes before all that comes
+  (`consolidation.spelled_out`); so does a result without a key. With a key, the changes of one key stand together.
+- *Between operators the order says nothing.* Changes of one key may come from several shards, so no operator relies on
+  the order in which the changes of an input stand. What operators emit is a set of signed rows, net of the batch.
+- *From a table, order is `seq`*, the order of arrival. Of the changes of one primary key the last one counts; without
+  a primary key a retraction takes back a row that came before it. A table that is said to be `exact` may send the
+  changes of different keys in any order, and those of one key in theirs; without a primary key, a batch of it is a set
+  of signed rows. What becomes of a -U that its +U has overtaken all the same, `operators.arrangement.resolving` says.
 """
 
 from __future__ import annotations
@@ -20,7 +34,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask, RowKind
+from rowkind.operators.columns.consolidation import net_weights, spelled_out
 from rowkind.operators.columns.grouping import equal_bytes
+from rowkind.operators.columns.hashing import mix, sketch64
 
 ChangelogMode = Literal["append", "retract", "upsert"]
 Codes = npt.NDArray[np.int64]
@@ -31,7 +47,7 @@ class RetractionError(ValueError):
 
 
 def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = False) -> Changes:
-    """The net changes, those of one key next to each other, with the row kinds that `form` calls for.
+    """The net changes, those of one key next to each other, with the row kinds that `form` calls for, old before new.
 
     - `keyed`: `changes.key` is the result's unique key; else whole rows count.
     - `by_seq`: the changes are an upsert stream as it comes from its source, in which the last change of a key by `seq`
@@ -46,9 +62,11 @@ def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = Fa
         return dataclasses.replace(changes, kind=np.zeros(len(changes), np.int8))
     if not len(changes):
         return changes
-    code = _codes(changes.key if keyed else changes.payload)
+    if not keyed:
+        assert not by_seq, "an upsert stream has a key"
+        return _multiset(changes)
+    code = _codes(changes.key)
     if by_seq:
-        assert keyed, "an upsert stream has a key"
         return _emit(changes, *_last(changes, code))
     count = np.bincount(code)
     single = (count == 1)[code]
@@ -58,10 +76,10 @@ def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = Fa
     double = (count == 2) & (np.bincount(code, changes.weight) == 0)
     alone, rest = np.flatnonzero(single), np.flatnonzero(~(single | double[code]))
     parts = [(alone, kind[alone])]
-    if double.any() and keyed:
+    if double.any():
         parts.append(_updates(changes, code, double, form))
     if len(rest):
-        parts.append(_consolidated(changes, code, rest, form, keyed=keyed))
+        parts.append(_settled(changes, code, rest, form))
     return _emit(changes, np.concatenate([at for at, _ in parts]), np.concatenate([kinds for _, kinds in parts]))
 
 
@@ -89,36 +107,41 @@ def _last(changes: Changes, code: Codes) -> tuple[Indices, Int8s]:
     return last, np.where(positive[last], RowKind.UPDATE_AFTER, RowKind.DELETE).astype(np.int8)
 
 
-def _consolidated(
-    changes: Changes, code: Codes, rest: Indices, form: ChangelogMode, *, keyed: bool
-) -> tuple[Indices, Int8s]:
-    """Sum up equal rows of each key among the changes at `rest`; then what is left of each key, and its row kinds."""
-    code = code[rest]
-    row = _codes(changes.payload.take(pa.array(rest))) if keyed else np.zeros(len(rest), np.int64)
-    group = code * (row.max() + 1) + row
-    _, at, inverse = np.unique(group, return_index=True, return_inverse=True)
-    # Weights are small integers, which float64 sums exactly.
-    weight = np.bincount(inverse, weights=changes.weight[rest]).astype(np.int64)
-    at, weight = at[weight != 0], weight[weight != 0]
-    order = np.lexsort((changes.seq[rest[at]], weight > 0, code[at]))
-    at, weight = at[order], weight[order]
-    code = code[at]
-    inserts = np.bincount(code[weight > 0], minlength=code.max(initial=0) + 1)[code] if len(code) else code
-    deletes = np.bincount(code[weight < 0], minlength=code.max(initial=0) + 1)[code] if len(code) else code
+def _multiset(changes: Changes) -> Changes:
+    """What is left of a batch without a key."""
+    payload = changes.payload
+    weight = net_weights(
+        sketch64(payload), changes.weight, lambda rows: [payload.take(pa.array(rows))], changes.seq.__getitem__
+    )
+    rows = spelled_out(weight)
+    return _emit(changes, rows, np.where(weight[rows] > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8))
+
+
+def _settled(changes: Changes, code: Codes, rest: Indices, form: ChangelogMode) -> tuple[Indices, Int8s]:
+    """What is left of each key among the changes at `rest` when equal rows have cancelled, and its row kinds."""
+    code, payload, seq = code[rest], changes.payload.take(pa.array(rest)), changes.seq[rest]
+    weight = net_weights(
+        mix(code.astype(np.uint64), sketch64(payload)),
+        changes.weight[rest],
+        lambda rows: [code[rows], payload.take(pa.array(rows))],
+        seq.__getitem__,
+    )
+    at = spelled_out(weight)
+    at = at[np.lexsort((seq[at], weight[at] > 0, code[at]))]
+    code, comes = code[at], weight[at] > 0
+    inserts, deletes = (np.bincount(code[side], minlength=code.max(initial=0) + 1)[code] for side in (comes, ~comes))
     if form == "upsert":
         # The last of a key's changes in this order is the row that is left or, where none is, its deletion.
         last = np.append(code[1:] != code[:-1], True)[: len(code)]
         fresh = np.where(deletes > 0, RowKind.UPDATE_AFTER, RowKind.INSERT)
-        kind = np.where(weight > 0, fresh, RowKind.DELETE).astype(np.int8)
-        return rest[at[last]], kind[last]
-    pair = (inserts == 1) & (deletes == 1) & (np.abs(weight) == 1) & keyed
+        return rest[at[last]], np.where(comes, fresh, RowKind.DELETE).astype(np.int8)[last]
+    pair = (inserts == 1) & (deletes == 1)
     kind = np.where(
-        weight > 0,
+        comes,
         np.where(pair, RowKind.UPDATE_AFTER, RowKind.INSERT),
         np.where(pair, RowKind.UPDATE_BEFORE, RowKind.DELETE),
-    ).astype(np.int8)
-    copies = np.abs(weight)
-    return np.repeat(rest[at], copies), np.repeat(kind, copies)
+    )
+    return rest[at], kind.astype(np.int8)
 
 
 def _codes(values: pa.BinaryArray) -> Codes:

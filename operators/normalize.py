@@ -46,7 +46,7 @@ class Normalize:
         side = self.side
         rows = Arrangement(stores["rows"], "rows", side.layout, side.ttl_ms, now)
         resolved = resolve(rows, changes, by_seq=side.by_seq)
-        step = Entries.concat([resolved.added, resolved.removed.relabel(weight=-resolved.removed.weight)])
+        step = Entries.concat([-resolved.removed, resolved.added])
         rows.append(step)
         rows.append(resolved.refreshed)
         finished = rows.finish()

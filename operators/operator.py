@@ -12,6 +12,7 @@ The operator guarantees
   the batch: order is what `seq` says;
 - that the rows it emits are net: materialising them after every batch gives the operator's definition over the
   materialised inputs, and a row that did not change is not emitted;
+- that rows that go come before rows that come (the order of changes: `operators.emission`);
 - that a retraction which finds no row changes nothing and comes back in `unmatched`.
 
 Not re-checked: that hashes belong to keys, that payloads are valid under their schema, that unique keys are unique.

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Uint64s, binary, concat_binary
+from rowkind.operators.columns.consolidation import summed
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import mix
 
@@ -175,21 +176,12 @@ def _sum_equal(entries: Entries, order: Indices, follows: Mask) -> tuple[Int64s,
     for number in numbers:
         codes = mix(codes, number.astype(np.uint64))
     at = pa.array(rows)
-    groups = group(
-        codes,
-        (
-            *numbers,
-            entries.place[rows],
-            entries.seq[rows],
-            *(column.take(at) for column in (entries.key, entries.sub_key, entries.payload)),
-        ),
+    columns = (
+        *numbers,
+        entries.place[rows],
+        entries.seq[rows],
+        *(column.take(at) for column in (entries.key, entries.sub_key, entries.payload)),
     )
-    firsts = np.full(groups.count, -1)
-    firsts[groups.ids[::-1]] = np.arange(len(rows))[::-1]
-    sums = np.zeros(groups.count, np.int64)
-    np.add.at(sums, groups.ids, entries.weight[rows])
     weight = entries.weight[order]
-    summed = np.zeros(len(rows), np.int64)
-    summed[firsts] = sums
-    weight[tied] = summed
+    weight[tied] = summed(group(codes, columns), weight[tied])
     return weight, weight != 0

@@ -20,7 +20,8 @@ from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Field, Record
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Int64s, Mask, RowKind, Rows, constant
-from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.columns.consolidation import net_weights
+from rowkind.operators.columns.hashing import hash64, mix, sketch64
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import evaluate, truth
@@ -253,35 +254,20 @@ def _passes(calc: Calc, predicate: Expression, rows: Rows) -> Mask:
 
 def _survivors(changes: Changes) -> Mask:
     """What is left where equal rows of opposite sign cancel; of several equal ones, the latest by seq stay."""
-    positive = changes.weight > 0
-    kept = np.ones(len(changes), np.bool_)
-    if positive.all() or not positive.any():
-        return kept
-    likeness = mix(changes.hash, hash64(changes.payload))
-    rivals = np.flatnonzero(np.isin(likeness, np.intersect1d(likeness[positive], likeness[~positive])))
-    if not len(rivals):
-        return kept
-    among = changes.take(rivals)
-    positive = positive[rivals]
-    group = _codes(among.payload)
-    for column in (among.sub_key, among.key):
-        codes = _codes(column)
-        _, group = np.unique(group * (codes.max() + 1) + codes, return_inverse=True)
-    inserted = np.bincount(group[positive], minlength=len(rivals))
-    deleted = np.bincount(group[~positive], minlength=len(rivals))
-    ordered = np.lexsort((among.seq, positive, group))
-    segment = group[ordered] * 2 + positive[ordered]
-    starts = np.flatnonzero(np.append(True, segment[1:] != segment[:-1]))
-    nth = np.arange(len(rivals)) - np.repeat(starts, np.diff(np.append(starts, len(rivals))))
-    cancelled = nth < np.where(positive, deleted[group], inserted[group])[ordered]
-    kept[rivals[ordered[cancelled]]] = False
+    weight = changes.weight
+    if (weight > 0).all():
+        return np.ones(len(changes), np.bool_)
+    columns = changes.payload, changes.sub_key, changes.key
+    kept: Mask = (
+        net_weights(
+            mix(changes.hash, sketch64(changes.payload)),
+            weight,
+            lambda rows: [column.take(pa.array(rows)) for column in columns],
+            changes.seq.__getitem__,
+        )
+        != 0
+    )
     return kept
-
-
-def _codes(values: pa.BinaryArray) -> Int64s:
-    """A number per value, equal exactly where the values are; NULL equals NULL."""
-    codes: Int64s = pc.dictionary_encode(values, null_encoding="encode").indices.to_numpy().astype(np.int64)
-    return codes
 
 
 def _with_parted_halves(changes: Changes, update: Int64s) -> Changes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import RowKind
 from rowkind.operators.operator import Output
 from tests.changelogs import Row, fold
 from tests.laws.subjects import Subject
@@ -99,6 +100,16 @@ def another_split_after_a_stop_changes_nothing(subject: Subject, batches: Batche
     assert [Counter(), *views(stopped.outputs)][-1] == [Counter(), *views(whole.outputs)][-1]
 
 
+def what_goes_comes_out_before_what_comes(subject: Subject, batches: Batches, world: World) -> None:
+    """The contract on order (`operators.emission`), however the changes of a batch stood: all -D before any +I."""
+    generator = random.Random("order of output")
+    for given in (batches, [generator.sample(batch, len(batch)) for batch in batches]):
+        for output in world.play(subject, given).outputs:
+            kinds = output.rows.kind.tolist()
+            assert set(kinds) <= {RowKind.INSERT, RowKind.DELETE}
+            assert kinds == sorted(kinds, reverse=True), "a row comes before another one goes"
+
+
 def exactly(output: Output) -> tuple[Counter[tuple[int, int, bytes]], Counter[int]]:
     """The rows emitted with kind, seq and payload, and the seqs of the unmatched retractions, in no order."""
     rows = output.rows
@@ -114,4 +125,5 @@ LAWS = (
     order_in_a_batch_does_not_matter,
     stop_and_resume_changes_nothing,
     another_split_after_a_stop_changes_nothing,
+    what_goes_comes_out_before_what_comes,
 )
