@@ -56,12 +56,14 @@ class Side:
     - `by_seq`: its changes are to be taken in the order of seq, and a bare insertion replaces.
     - `counts_unmatched`: retractions that find no row come back as unmatched; false for upsert inputs, where a delete
       of a row that is not there is nothing unusual.
+    - `exact`: each -U is of a row that was sent, so one that meets another row has been overtaken by its +U.
     """
 
     layout: Layout
     ttl_ms: int | None = None
     by_seq: bool = False
     counts_unmatched: bool = True
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ class JoinInput:
     def open(cls, side: Side, name: str, store: BlobStore, changes: Changes, now: int) -> JoinInput:
         """Open the arrangement and resolve the changes."""
         arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now)
-        resolved = resolve(arrangement, changes, by_seq=side.by_seq)
+        resolved = resolve(arrangement, changes, by_seq=side.by_seq, exact=side.exact)
         removed = resolved.removed.relabel(weight=-resolved.removed.weight)
         unmatched = changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty()
         return cls(arrangement, resolved, unmatched, Entries.concat([removed, resolved.refreshed]))

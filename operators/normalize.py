@@ -20,8 +20,8 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes
-from rowkind.operators.columns.netting import net_rows
 from rowkind.operators.join import Side
+from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 
 

@@ -49,8 +49,8 @@ from rowkind.operators.arrangement.resolving import Resolved, replace_among, res
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Rows
 from rowkind.operators.columns.grouping import distinct, is_in
-from rowkind.operators.columns.netting import net_rows
 from rowkind.operators.first_row import replace_first
+from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.rank_rows import Candidates, RankFunction, RankOrder, Ties, Touched
 

@@ -40,9 +40,9 @@ from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Mask, Rows, binary
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.columns.netting import net_rows
 from rowkind.operators.join import JoinInput, Side, number_rows, rows_of_touched_keys
 from rowkind.operators.join_rows import Condition, Pairs, SideRows, pads
+from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 
 SemiJoinKind = Literal["semi", "anti", "null-aware anti"]

@@ -23,13 +23,27 @@ InputLayout = Literal["one row per key", "unique key", "multiset"]
 UnmatchedPolicy = Literal["ignore", "dead_letter", "fail"]
 
 
+ROW_DIGEST = "#row"
+"""What a scan can emit besides its table's columns: a digest of the whole row, as a column that no table can have.
+
+Rows of a table without a key are told apart by all of their columns, whichever of them the query reads. So where the
+first operator keeps only some of them, and a retraction may be of a row that was never sent, this keeps different rows
+different: 17 bytes a row, where all columns could be any number.
+"""
+
+
+def is_digest(name: str) -> bool:
+    """Whether a column of the plan is the `ROW_DIGEST` of a scan."""
+    return name.rpartition(".")[2] == ROW_DIGEST
+
+
 @dataclass(frozen=True)
 class Expression:
     """A scalar expression over the columns of a node's input.
 
     `sql` is DuckDB SQL; `columns` are the input columns that it reads, by name; `text` is what the user wrote (Spark
     SQL, qualified), for explain and errors. A bare column is an expression whose `column` is set; it is never
-    evaluated, its packed bytes are handed on.
+    evaluated, its packed bytes are handed on; `ROW_DIGEST` is made of the packed bytes of the whole input.
     """
 
     sql: str
@@ -158,8 +172,8 @@ class SourceTable:
     - `mode`: in upsert mode a null value is a delete, and the row is made of the primary key's columns from the Kafka
       key, the others NULL.
     - `ttl_ms`: the table's own, None for the job's.
-    - `exact`: the producer's promise that every retraction takes back a row that was sent, and every update brings
-      its -U.
+    - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
+      its -U, and that the changes of one key come in their order.
     """
 
     table: str
@@ -176,6 +190,16 @@ class SourceTable:
     def replaces(self) -> bool:
         """Whether a change may replace a row by the primary key without taking it back first."""
         return bool(self.primary_key) and self.mode != "append"
+
+    @property
+    def strays(self) -> bool:
+        """Whether a row may be taken back that was never sent."""
+        return self.mode == "retract" and not self.exact
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it matters in which order the changes of a batch arrived."""
+        return self.replaces or self.strays
 
     @property
     def key(self) -> Record:
@@ -202,12 +226,16 @@ class PhysicalInput:
     """What the plan chose for one input of an operator.
 
     `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
-    `+U` replaces); otherwise the batch is an exact multiset of signed rows.
+    `+U` replaces, or one that may take back what was never sent); otherwise the batch is an exact multiset of signed
+    rows. `exact` says that every -U is of a row that was sent, so that one which meets another row has been overtaken
+    by its +U. `counts_unmatched` is false where the retractions that find nothing are counted elsewhere.
     """
 
     layout: InputLayout
     ttl_ms: int | None
     by_seq: bool
+    exact: bool = False
+    counts_unmatched: bool = True
 
 
 @dataclass(frozen=True)

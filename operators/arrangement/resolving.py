@@ -10,6 +10,11 @@ The last change of a row in the batch decides, an insertion replaces whatever is
 the stored row, whatever payload the retraction carries. Rows whose key is NULL and that have no sub-key have no
 identity, whichever the layout; they are treated as a multiset.
 
+There is one exception. An input that is `exact` never sends a -U of a row that was not there. Where one meets another
+row than its own, the +U of the update has overtaken it and has replaced that row already: it changes nothing and is not
+unmatched. An exact input sends the changes of a key in their order, so this should not happen; and it is of no help
+where the two rows look alike in the columns that are kept here.
+
 The order of changes is (seq, retraction before insertion) where the input is ordered by seq. Elsewhere the batch is a
 set of signed rows without order: retractions may then take away rows that the same batch brings, so in a multiset
 insertions count first and in the other layouts retractions do.
@@ -20,7 +25,7 @@ them as identified by something else than their sub-key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +33,7 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement, places
 from rowkind.operators.arrangement.entries import Entries
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, RowKind, Uint64s, concat_binary, lengths
 from rowkind.operators.columns.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
 from rowkind.operators.columns.hashing import hash64, mix
 
@@ -49,15 +54,18 @@ class Resolved:
     unmatched: Indices
 
 
-def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
-    """What `changes` (kinds 0 to 3, all of one input) do to the arrangement; nothing is appended to it yet."""
+def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: bool = False) -> Resolved:
+    """What `changes` (kinds 0 to 3, all of one input) do to the arrangement; nothing is appended to it yet.
+
+    `exact` matters only where the changes are ordered by seq.
+    """
     if arrangement.layout in ("multiset", "ordered", "last write"):
         return _resolve_multiset(arrangement, changes, by_seq=by_seq)
     anonymous = _null(changes.key) & (lengths(changes.sub_key) == 0)
     if not anonymous.any():
-        return _resolve_identified(arrangement, changes, by_seq=by_seq)
+        return _resolve_identified(arrangement, changes, by_seq=by_seq, exact=exact)
     parts = np.flatnonzero(~anonymous), np.flatnonzero(anonymous)
-    identified = _resolve_identified(arrangement, changes.take(parts[0]), by_seq=by_seq)
+    identified = _resolve_identified(arrangement, changes.take(parts[0]), by_seq=by_seq, exact=exact)
     others = _resolve_multiset(arrangement, changes.take(parts[1]), by_seq=by_seq)
     return Resolved(
         Entries.concat([identified.added, others.added]),
@@ -149,13 +157,42 @@ def _below_zero(owner: Indices, steps: Int64s, start: Int64s) -> Mask:
     return (steps < 0) & (lowest < entered)
 
 
-def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:
+def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: bool) -> Resolved:
     place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
     stored = arrangement.at(place)
     if len(stored) == 0 and not (changes.weight < 0).any() and len(distinct(place)) == len(place):
         return _nothing_but_new(arrangement, changes, place)
     groups = _group(changes, place, stored, (changes.key, stored.key), (changes.sub_key, stored.sub_key))
+    if by_seq and exact and (overtaken := _overtaken(changes, stored, groups)).any():
+        rows = np.flatnonzero(~overtaken)
+        ids = np.concatenate([groups.ids[rows], groups.ids[len(changes) :]])
+        changes, place, groups = changes.take(rows), place[rows], Groups(ids, groups.count)
+        resolved = _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+        return replace(resolved, unmatched=rows[resolved.unmatched])
     return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+
+
+def _overtaken(changes: Changes, stored: Entries, groups: Groups) -> Mask:
+    """Which -U meet another row than the one they take back, by seq: the last one that came before, or is stored."""
+    overtaken = np.zeros(len(changes), np.bool_)
+    retractions = changes.kind == RowKind.UPDATE_BEFORE
+    if not retractions.any():
+        return overtaken
+    count = len(changes)
+    # Rows as one list: those stored come first in their group, and each row's place says which row is met there.
+    seq = np.concatenate([changes.seq, np.full(len(stored), np.iinfo(np.int64).min)])
+    comes = np.concatenate([changes.weight > 0, np.ones(len(stored), np.bool_)])
+    order = np.lexsort((comes, seq, groups.ids))
+    first = np.concatenate(([True], groups.ids[order][1:] != groups.ids[order][:-1]))
+    at = np.arange(len(order))
+    start = np.maximum.accumulate(np.where(first, at, 0))
+    last = np.maximum.accumulate(np.where(comes[order], at, -1))
+    met = np.full(len(order), -1)
+    met[order] = np.where(last >= start, order[last], -1)
+    rows = np.flatnonzero(retractions & (met[:count] >= 0))
+    payload = concat_binary([changes.payload, stored.payload])
+    overtaken[rows] = ~equal_bytes(payload.take(pa.array(rows)), payload.take(pa.array(met[rows])))
+    return overtaken
 
 
 def _replace(

@@ -50,6 +50,15 @@ def hash64(values: pa.BinaryArray) -> Uint64s:
     return result
 
 
+def digest128(values: pa.BinaryArray) -> pa.BinaryArray:
+    """The first 128 bits of the SHA-256 of each value, none of which is null: what stands for a value for good.
+
+    Unlike a hash it needs no second look: nobody will ever see two different values with one digest. About a
+    microsecond each.
+    """
+    return binary(hashlib.sha256(value).digest()[:16] for value in values.to_pylist())
+
+
 def mix(first: Uint64s, second: Uint64s) -> Uint64s:
     """One hash out of two, order-sensitive; for grouping within a batch only, never stored."""
     return _avalanche((_rotate(first, 31) * _PRIME_1) ^ (second * _PRIME_2))

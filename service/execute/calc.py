@@ -21,11 +21,11 @@ from rowkind.avro.schema import Field, Record
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Int64s, Mask, RowKind, Rows, constant
 from rowkind.operators.columns.consolidation import net_weights
-from rowkind.operators.columns.hashing import hash64, mix, sketch64
+from rowkind.operators.columns.hashing import digest128, hash64, mix, sketch64
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import evaluate, truth
-from rowkind.service.physical import Calc, Expression, Key, SubKeyPart
+from rowkind.service.physical import ROW_DIGEST, Calc, Expression, Key, SubKeyPart
 
 """The bits of a seq that say from which partition of its topic a change came."""
 
@@ -142,7 +142,14 @@ class _Values:
     def _source(self, field: Field, expression: Expression) -> pa.Array | str | bytes:
         if not self._is_known(expression):
             return nothing(field.type)
+        if expression.column == ROW_DIGEST:
+            return self._digest()
         return self._computed[expression] if expression.column is None else expression.column
+
+    def _digest(self) -> pa.BinaryArray:
+        """What tells the rows apart by all of their columns, in the one way in which each value can be written."""
+        assert self._decoded is not None, "an expression was not announced"
+        return digest128(self._decoded.assemble(self._calc.input, self._calc.input.names))
 
     def _is_known(self, expression: Expression) -> bool:
         return self._known is None or self._known.issuperset(expression.columns)

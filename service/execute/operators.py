@@ -63,13 +63,14 @@ def _rank(node: physical.PhysicalRank) -> Operator:
             ties=node.ties,
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
-            counts_unmatched=not _is_upsert(node.input),
+            counts_unmatched=node.state.counts_unmatched and not _is_upsert(node.input),
         )
     )
 
 
 def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
-    return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=not _is_upsert(node))
+    counts = chosen.counts_unmatched and not _is_upsert(node)
+    return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=counts, exact=chosen.exact)
 
 
 def _is_upsert(node: physical.PhysicalNode) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
+from rowkind.service.physical import ROW_DIGEST
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalFilter,
@@ -22,7 +23,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
-from rowkind.service.plan.scalar.types import INT
+from rowkind.service.plan.scalar.types import BINARY, INT
 from rowkind.service.plan.traits.null_rejection import rejects
 
 
@@ -31,7 +32,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
     """The columns that a node emits and their types."""
     match node:
         case LogicalScan():
-            return {node.name(column): node.source.declared.type(column) for column in node.source.declared.names}
+            found = {node.name(column): node.source.declared.type(column) for column in node.source.declared.names}
+            return found | ({node.name(ROW_DIGEST): BINARY} if node.digested else {})
         case LogicalFilter():
             below = columns(node.input)
             return below if _replaces(node.input) else _without_null(below, node.conjuncts)

@@ -8,6 +8,7 @@ below the state and anything above the last operator may change freely only if n
 from __future__ import annotations
 
 from rowkind.service.physical import (
+    ROW_DIGEST,
     AggregateCall,
     Calc,
     Key,
@@ -59,7 +60,7 @@ def _own(
 ) -> Fingerprint:
     match node:
         case PhysicalScan():
-            return {"topic": node.source.topic, "mode": node.source.mode}
+            return {"topic": node.source.topic, "mode": node.source.mode, **_digest(node)}
         case PhysicalJoin():
             return {
                 "kind": node.kind,
@@ -84,6 +85,18 @@ def _own(
             return {"state": _input(node.state)}
         case PhysicalUnion():
             return {}
+
+
+def _digest(scan: PhysicalScan) -> Fingerprint:
+    """What a digest of whole rows is made of, where rows are told apart by it."""
+    if all(expression.column != ROW_DIGEST for expression in scan.calc.columns):
+        return {}
+    return {
+        "digest": ", ".join(
+            f"{field.name} {field.type.sql}{'' if field.type.nullable else ' NOT NULL'}"
+            for field in scan.calc.input.fields
+        )
+    }
 
 
 def _calc(calc: Calc) -> Fingerprint:

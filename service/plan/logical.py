@@ -23,12 +23,16 @@ from rowkind.service.plan.scalar.scalars import resolved
 
 @dataclass(frozen=True)
 class LogicalScan:
-    """One use of a table under an alias. `used` are the columns somebody reads, all until they are pruned."""
+    """One use of a table under an alias. `used` are the columns somebody reads, all until they are pruned.
+
+    `digested` says that `ROW_DIGEST` comes with them.
+    """
 
     path: str
     source: SourceTable
     used: tuple[str, ...]
     at: exp.Expr
+    digested: bool = False
 
     def name(self, column: str) -> str:
         """What a column of the table is called in the plan."""

@@ -23,6 +23,7 @@ from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
 from rowkind.service.plan.passes.split_distinct import split_distinct
+from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.parse import parse
 from rowkind.service.plan.translate import translate
@@ -40,6 +41,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     choose_layouts,
     limit_time,
     prune_columns,
+    tell_rows_apart,
     check_numbers,
 )
 

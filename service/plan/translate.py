@@ -16,6 +16,7 @@ from sqlglot import exp
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.semi_join import HAS_NULL, NOT_EMPTY
 from rowkind.service import physical
+from rowkind.service.physical import ROW_DIGEST
 from rowkind.service.plan.calcs import Edge, calc, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
@@ -35,7 +36,7 @@ from rowkind.service.plan.logical import (
     Query,
 )
 from rowkind.service.plan.scalar.scalars import Columns, compile_condition, resolved, show
-from rowkind.service.plan.scalar.types import BIGINT, INT
+from rowkind.service.plan.scalar.types import BIGINT, BINARY, INT
 from rowkind.service.plan.traits.changelog_modes import base, produced
 from rowkind.service.plan.traits.partitioning import already_partitioned, normalize_key, partitioning, together
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
@@ -81,6 +82,8 @@ class _Translator:
     """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own."""
 
     _names: Counter[str] = field(default_factory=Counter)
+    _in_fact: bool = False
+    """Whether what is walked is planned a second time, for a fact, so that its strays have been counted before."""
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> physical.PhysicalNode:
         """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
@@ -109,6 +112,7 @@ class _Translator:
         source = scan.source
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
+        below |= {scan.name(ROW_DIGEST): (ROW_DIGEST, BINARY)} if scan.digested else {}
         name = f"scan_{scan.path}"
         self._names[name] += 1
         needs_before = edge.needs_before if source.exact else not source.replaces
@@ -123,7 +127,7 @@ class _Translator:
                 record,
                 replaced_by=source.primary_key if source.replaces and not source.exact else (),
                 upsert=source.mode == "upsert",
-                nets=not source.replaces,
+                nets=not source.ordered,
             ),
             alias=scan.path,
             traits=_traits(top, (), needs_before),
@@ -140,8 +144,8 @@ class _Translator:
             kind=join.kind,
             left=left,
             right=right,
-            left_input=_input(join.left),
-            right_input=_input(join.right),
+            left_input=self._counted(_input(join.left)),
+            right_input=self._counted(_input(join.right)),
             schema=schema,
             condition=compile_condition(join.condition, _named(both)),
             calc=calc(top, edge, schema, _named(schema), record),
@@ -167,10 +171,13 @@ class _Translator:
         """What a NOT IN must know of its right side as a whole: whether it has a row, and whether one is NULL."""
         (key,) = join.keys
         null = exp.Is(this=key.right.copy(), expression=exp.Null())
-        return tuple(
+        outside, self._in_fact = self._in_fact, True
+        facts = tuple(
             self._fact(node, fact)
             for node, fact in ((join.right.input, NOT_EMPTY), (LogicalFilter(join.right.input, (null,)), HAS_NULL))
         )
+        self._in_fact = outside
+        return facts
 
     def _fact(self, node: LogicalNode, fact: bytes) -> physical.PhysicalNode:
         at = exp.Count(this=exp.Star())
@@ -225,8 +232,10 @@ class _Translator:
         return physical.PhysicalRank(
             node=self._name("deduplicate" if plain else "rank"),
             input=node,
-            state=physical.PhysicalInput(
-                "multiset", side.ttl_ms, isinstance(scan, LogicalScan) and scan.source.mode == "retract"
+            state=self._counted(
+                physical.PhysicalInput(
+                    "multiset", side.ttl_ms, isinstance(scan, LogicalScan) and scan.source.mode == "retract"
+                )
             ),
             function=rank.function,
             first=rank.first,
@@ -258,11 +267,14 @@ class _Translator:
         return physical.PhysicalNormalize(
             node=self._name("normalize"),
             input=node,
-            state=physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=bool(normalize.key)),
+            state=self._counted(_input(side)),
             reason=normalize.reason,
             calc=calc(top, edge, schema, _named(schema), record),
             traits=_traits(top, _shown(map(resolved, key)), edge.needs_before),
         )
+
+    def _counted(self, chosen: physical.PhysicalInput) -> physical.PhysicalInput:
+        return replace(chosen, counts_unmatched=not self._in_fact)
 
     def _input(self, side: LogicalInput, edge: Edge) -> physical.PhysicalNode:
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
@@ -308,8 +320,11 @@ def _carried(side: LogicalInput) -> Mapping[str, Type]:
 
 def _input(side: LogicalInput) -> physical.PhysicalInput:
     scan = base(side.input)
+    if not isinstance(scan, LogicalScan):
+        return physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=False)
+    source = scan.source
     return physical.PhysicalInput(
-        side.layout, side.ttl_ms, by_seq=isinstance(scan, LogicalScan) and scan.source.replaces
+        side.layout, side.ttl_ms, by_seq=source.ordered, exact=source.replaces and source.exact
     )
 
 

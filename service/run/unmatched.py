@@ -20,7 +20,14 @@ from rowkind.operators.columns.changes import Changes, RowKind, binary
 from rowkind.operators.partial_aggregate import PARTIAL, group_of_sums
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.kafka.dead_letter import DeadLetter
-from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalNode, PhysicalOperator, PhysicalScan
+from rowkind.service.physical import (
+    PhysicalAggregate,
+    PhysicalJoin,
+    PhysicalNode,
+    PhysicalOperator,
+    PhysicalScan,
+    is_digest,
+)
 from rowkind.service.run.json_rows import decode
 
 
@@ -69,7 +76,7 @@ def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[
 
 
 def _letter(stage: str, source: PhysicalNode, kind: RowKind, row: Mapping[str, object]) -> DeadLetter:
-    value = {_column(source, name): value for name, value in row.items()}
+    value = {_column(source, name): value for name, value in row.items() if not is_digest(name)}
     return DeadLetter(
         table=source.source.table if isinstance(source, PhysicalScan) else _name(source),
         stage=stage,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rowkind.avro.schema import Record
 from rowkind.service.physical import (
+    ROW_DIGEST,
     Calc,
     PhysicalAggregate,
     PhysicalJoin,
@@ -178,6 +179,9 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
         yield Fact("filter", calc.predicate.text + swallows, values)
     if calc.key.drop_null and any(part.type.nullable for part in calc.key.parts):
         yield Fact("drops", "rows whose key is NULL: they match nothing", {"drops_null_keys": True})
+    if any(each.column == ROW_DIGEST for each in calc.columns):
+        text = "by a digest of all their columns: a retraction must not take back another one"
+        yield Fact("rows differ", text, {"digested": True})
     if computed := [_computed(calc, number) for number, each in enumerate(calc.columns) if each.column is None]:
         yield Fact("computes", ", ".join(map(" = ".join, computed)), {"computes": dict(computed)})
 

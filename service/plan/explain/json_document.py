@@ -50,6 +50,7 @@ KEYS = {
     "filter_deletes": "true where a row that fails the filter goes on as a delete of its key",
     "drops_null_keys": "true where rows with a NULL in the next step's key are dropped, because they match nothing",
     "computes": "the columns that are computed, each with its expression",
+    "digested": "of a scan: true where its rows are told apart by a digest of all columns, which comes with the others",
     "reads": "of a scan: the columns that somebody reads, each with name and type",
     "table": "of a scan: the table",
     "topic": "of a scan or a sink: the topic",

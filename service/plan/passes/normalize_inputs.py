@@ -4,6 +4,9 @@ An upsert table never says which row an update replaces, and a retract table wit
 take back what was not there, unless the job says that it is exact. That does no harm where the consumer finds the old
 row itself: by a key that no update can change (FLINK-38579 is what comes of less). Elsewhere the old row would stay for
 ever, and a Normalize between the two keeps the table's rows and puts in what is missing.
+
+A retract table without a primary key may take back what was not there just as well. A join or a rank finds its rows by
+their content, and so knows (`passes.tell_rows_apart`); an aggregate, a union and a retract topic do not.
 """
 
 from __future__ import annotations
@@ -76,15 +79,15 @@ def _incomplete(node: LogicalNode) -> bool:
 def _unchecked(node: LogicalNode) -> bool:
     """Whether rows may be taken back that are not there."""
     scan = base(node)
-    return isinstance(scan, LogicalScan) and scan.source.mode == "retract" and not scan.source.exact
+    return isinstance(scan, LogicalScan) and scan.source.strays
 
 
 def _needed_by_sink(query: Query, root: LogicalNode) -> str:
-    if not _incomplete(root):
-        return ""
-    if query.sink.mode == "retract":
+    if query.sink.mode == "retract" and _incomplete(root):
         return "a retract sink writes old rows"
-    if query.sink.mode == "upsert" and frozenset(query.sink.key) not in unique_keys(root):
+    if query.sink.mode == "retract" and _unchecked(root):
+        return "a retract sink takes back only what it was given"
+    if query.sink.mode == "upsert" and _incomplete(root) and frozenset(query.sink.key) not in unique_keys(root):
         return "the sink's key is not the table's"
     return ""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
+from rowkind.service.physical import is_digest
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -73,7 +74,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
 def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
     """What a Normalize is partitioned by: the primary key, or as much of the row as can be part of a key."""
     below = columns(node.input.input)
-    return node.key or tuple(name for name in node.input.carried if below[name].orderable)
+    return node.key or tuple(name for name in node.input.carried if below[name].orderable and not is_digest(name))
 
 
 def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]]) -> bool:
