@@ -16,8 +16,11 @@ retraction is of a row that the group has is not known here: the input is exact.
 Integers and decimals are summed exactly and a sum that does not fit its type is NULL. Doubles are summed exactly too,
 and rounded once for the result: sums do not depend on the order of rows and come back to what they were when rows go.
 
-Expiry. A group is forgotten as a whole when it has not changed for the TTL: its row stays in the output, as in Flink,
-later retractions of its rows are unmatched or, where it has begun anew, are taken for those of new rows.
+Expiry. A group is forgotten as a whole when it has not been written for the TTL: its row stays in the output, as in
+Flink, which passes over retractions of a group that it has forgotten: here they are unmatched or, where it has begun
+anew, are taken for those of new rows. Every change writes its group, and so does a refresh of one of its rows, where
+there is a group. Where somebody further down has a TTL, a group that is written and has the same result is emitted as a
+refresh.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns import value_bytes
-from rowkind.operators.columns.changes import Changes, Mask
+from rowkind.operators.columns.changes import Changes, Mask, RowKind
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.group_state import After, GroupState
 from rowkind.operators.operator import Output
@@ -60,6 +63,7 @@ class Aggregate:
         assert changes.key.null_count == 0, "the key of a group is never null"
         arrangement = Arrangement(stores["groups"], "groups", "last write", spec.ttl_ms, now)
         groups = GroupState.of(spec, changes, arrangement)
+        changes, groups = _but_refreshes(changes, groups)
         lifted = lift(spec, changes)
         unmatched = _beyond_what_is_there(changes, lifted, groups)
         if unmatched.any():
@@ -116,6 +120,15 @@ class Aggregate:
         due = (groups.at >= 0) & (groups.refreshed <= now - self.spec.ttl_ms)
         values.refresh(np.flatnonzero(due))
         return replace(groups, refreshed=np.where(due | (groups.at < 0), now, groups.refreshed))
+
+
+def _but_refreshes(changes: Changes, groups: GroupState) -> tuple[Changes, GroupState]:
+    """The changes that are to be counted, and the groups of these; those of the others are known to be written."""
+    refresh = changes.kind == RowKind.REFRESH
+    if not refresh.any():
+        return changes, groups
+    of_change, again = groups.of_change[~refresh], groups.of_change[refresh]
+    return changes.filter(~refresh), replace(groups, of_change=of_change, again=again)
 
 
 def _beyond_what_is_there(changes: Changes, lifted: Lifted, groups: GroupState) -> Mask:

@@ -28,6 +28,7 @@ class AggregateSpec:
       the order of columns are the calc's.
     - `retracts`: whether the input may hold retractions. MIN, MAX and ANY_VALUE then keep all values of a group.
     - `ttl_ms`: how long a group lives after its last change; None for a global aggregate, which has nothing to expire.
+    - `refreshes`: whether somebody further down has a TTL.
     - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes: an empty
       block sent to the shard of the empty key is enough, and the plan has the scan send one with its first batch.
 
@@ -41,6 +42,7 @@ class AggregateSpec:
     retracts: bool = True
     is_global: bool = False
     ttl_ms: int | None = None
+    refreshes: bool = False
 
     def __post_init__(self) -> None:
         assert not (self.is_global and self.ttl_ms), "the row of a global aggregate cannot expire"

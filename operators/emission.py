@@ -53,9 +53,9 @@ def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = Fa
     - `by_seq`: the changes are an upsert stream as it comes from its source, in which the last change of a key by `seq`
       wins and earlier rows are not taken back; they are not a multiset with signs.
 
-    Dead letters must have been taken out before.
+    Dead letters must have been taken out before. Refreshes never get here: whoever keeps a result keeps it for ever.
     """
-    assert not (changes.kind == RowKind.DEAD_LETTER).any(), "dead letters leave before the changes are netted"
+    assert not (changes.kind >= RowKind.DEAD_LETTER).any(), "only changes with a row kind of a topic are netted"
     if form == "append":
         if (changes.weight < 0).any():
             raise RetractionError("an append-only result was given a retraction")

@@ -7,7 +7,7 @@ bytes of it as a rule: 20 for the sum, 9 for the maximum, 1 for each count (`ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,7 @@ _NEVER = np.iinfo(np.int64).min
 class GroupState:
     """The touched groups by number, and what is stored of them.
 
+    `of_change` has the group of each change, `again` that of each refresh.
     `at` is where in `stored` a group is, -1 where it is not; `of_stored` the other way round. `born` and `refreshed`
     are the times of its first row and of its values, 0 for a new one and where no values are kept. `packed` and `parts`
     belong to `stored`.
@@ -57,6 +58,7 @@ class GroupState:
     refreshed: Int64s
     packed: pa.BinaryArray
     parts: list[AccumulatorColumn]
+    again: Indices
 
     @classmethod
     def of(cls, spec: AggregateSpec, changes: Changes, arrangement: Arrangement) -> GroupState:
@@ -89,7 +91,8 @@ class GroupState:
         if columns:
             times[:, of_stored] = columns
         key = key.take(pa.array(first))
-        return cls(hashes[first], key, ids[: len(changes)], stored, of_stored, at, times[0], times[1], packed, parts)
+        ids = ids[: len(changes)]
+        return cls(hashes[first], key, ids, stored, of_stored, at, times[0], times[1], packed, parts, ids[:0])
 
     @property
     def count(self) -> int:
@@ -119,6 +122,7 @@ class After:
         """Groups with changes, and the global one when it is new."""
         known = groups.at >= 0
         written = np.bincount(groups.of_change, minlength=groups.count) > 0
+        written[groups.again] = True
         alive = parts[0][0] > 0
         if spec.is_global:
             written, alive = written | ~known, np.ones(groups.count, np.bool_)
@@ -137,7 +141,7 @@ class After:
         return come[self.gone]
 
     def emit(self, spec: AggregateSpec) -> Rows:
-        """The rows that go and come, where they differ."""
+        """The rows that go and come, where they differ; where they do not, and it matters, refreshes."""
         groups, come = self.groups, self.come
         at, replaced, replacing = groups.at[self.gone], self.replaced, groups.at[come] >= 0
         old, new = _results(spec, groups.parts, at), _results(spec, self.parts, come)
@@ -147,7 +151,11 @@ class After:
         old, new = _join(groups.packed.take(pa.array(at)), old), _join(self.packed, new)
         goes = Rows(np.full(len(at), RowKind.DELETE, np.int8), groups.stored.seq[at], old)
         comes = Rows(np.full(len(come), RowKind.INSERT, np.int8), self.seq, new)
-        return Rows.concat([goes.filter(differs_old), comes.filter(differs_new)])
+        changed = [goes.filter(differs_old), comes.filter(differs_new)]
+        if not spec.refreshes:
+            return Rows.concat(changed)
+        same = comes.filter(~differs_new)
+        return Rows.concat([*changed, replace(same, kind=np.full(len(same), RowKind.REFRESH, np.int8))])
 
     def entries(self, spec: AggregateSpec, now: int) -> Entries:
         """What is to be stored: the rows of groups that have one, and that the others have none."""

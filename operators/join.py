@@ -22,9 +22,18 @@ Expiry. A row is invisible from written_at + TTL on: it no longer matches, and w
 as it is, as in Flink: its pairs are not taken back when it expires, nor when its partner is deleted later, and a pad
 does not come back because the last match expired. So where the other side has a TTL, the number of visible matches
 does not tell whether a pad is in the output, and each row's mark keeps it: 1 while its pad is out. A pad is taken back
-only if it is out, and comes back only when a retraction takes the last visible match. A row that is written again while
-visible (a refresh) lives longer, keeps its mark and puts nothing out; one that comes after its predecessor expired is a
-new row.
+only if it is out, and comes back only when a retraction takes the last visible match. One that comes after its
+predecessor expired is a new row.
+
+A row that is written again while visible lives longer, keeps its mark and changes nothing. Where somebody further down
+has a TTL, what it takes part in is emitted as refreshes (`JoinSpec.refreshes`): its pairs with rows that stay, or its
+pad.
+
+A retraction that finds no row in an input with a TTL is taken for one of a row that has expired (E), as in Flink: it
+takes back its pairs with what is visible before the batch, - E_l X_r - E_l S_r and mirrored, or where there is none its
+pad, and a pad of the other side comes back with the last visible match that a retraction takes. Nobody knows what there
+was: a row that came after the other one expired loses a pair that was never emit. E_l and E_r never met. An upsert
+input's deletes name only keys, so that a late one has nothing to take back and is nothing unusual.
 """
 
 from __future__ import annotations
@@ -38,11 +47,11 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement, Layout
 from rowkind.operators.arrangement.entries import Entries
-from rowkind.operators.arrangement.resolving import Resolved, resolve
+from rowkind.operators.arrangement.resolving import Resolved, entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Uint64s
-from rowkind.operators.columns.grouping import distinct, is_in
-from rowkind.operators.join_output import Emission, Parents, emit
+from rowkind.operators.columns.grouping import Groups, distinct, is_in
+from rowkind.operators.join_output import PAD, Emission, Parents, emit
 from rowkind.operators.join_rows import Pairs, SideRows, hashes, number_keys, pads
 from rowkind.operators.operator import Output
 
@@ -54,8 +63,8 @@ class Side:
     """One input of a join.
 
     - `by_seq`: its changes are to be taken in the order of seq, and a bare insertion replaces.
-    - `counts_unmatched`: retractions that find no row come back as unmatched; false for upsert inputs, where a delete
-      of a row that is not there is nothing unusual.
+    - `counts_unmatched`: retractions that find no row come back as unmatched, or with a TTL stand for rows that have
+      expired; false for upsert inputs, where a delete of a row that is not there is nothing unusual.
     - `exact`: each -U is of a row that was sent, so one that meets another row has been overtaken by its +U.
     """
 
@@ -71,7 +80,8 @@ class JoinSpec:
     """What a join computes.
 
     `condition` gets as many left as right payloads and says which pairs match; it is true only where SQL's condition
-    is true. The pads are the payloads that stand for a missing row.
+    is true. The pads are the payloads that stand for a missing row. `refreshes`: whether somebody further down has a
+    TTL.
     """
 
     kind: JoinKind
@@ -80,6 +90,7 @@ class JoinSpec:
     condition: Callable[[pa.BinaryArray, pa.BinaryArray], Mask] | None = None
     left_pad: bytes = b""
     right_pad: bytes = b""
+    refreshes: bool = False
 
     @property
     def pads_left(self) -> bool:
@@ -111,17 +122,23 @@ class Join:
         left_rows, right_rows = self._rows_of_touched_keys(left, right)
         pairs = Pairs.of(left_rows, right_rows, spec.condition)
         emissions = [pairs.emission]
+        renewed = pairs.renewed(left_rows, right_rows, now) if spec.refreshes else None
+        again = [] if renewed is None else [renewed]
         left_marks = right_marks = None
         if spec.pads_left:
             marked = spec.right.ttl_ms is not None
             emission, padded = pads(left_rows, right_rows, pairs, marked=marked)
             emissions.append(emission)
             left_marks = padded if marked else None
+            if renewed is not None:
+                again.append(_pads_again(left_rows, padded, emission, renewed, now))
         if spec.pads_right:
             marked = spec.left.ttl_ms is not None
             emission, padded = pads(right_rows, left_rows, pairs.mirrored, marked=marked)
             emissions.append(emission.mirrored)
             right_marks = padded if marked else None
+            if renewed is not None:
+                again.append(_pads_again(right_rows, padded, emission, renewed.mirrored, now).mirrored)
         left.append(left_rows, left_marks)
         right.append(right_rows, right_marks)
         of_left, of_right = left.arrangement.finish(), right.arrangement.finish()
@@ -130,10 +147,12 @@ class Join:
                 Emission.concat(emissions),
                 Parents.of(left_rows.payload, left_rows.seq, spec.left_pad),
                 Parents.of(right_rows.payload, right_rows.seq, spec.right_pad),
+                Emission.concat(again) if again else None,
             ),
             Changes.concat([left.unmatched, right.unmatched]),
             of_left.state + of_right.state,
             of_left.merged_rows + of_right.merged_rows,
+            len(left.expired) + len(right.expired),
         )
 
     def _rows_of_touched_keys(self, left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
@@ -144,16 +163,31 @@ class Join:
             counts_for_left=spec.pads_left,
             counts_for_right=spec.pads_right,
             only_counts=spec.condition is None,
+            refreshes=spec.refreshes,
         )
+
+
+def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emission, now: int) -> Emission:
+    """The pads that stay, of rows that were written again; `outer` is the left side of the pads' steps and of pairs."""
+    alone = outer.rewritten(now) & padded.astype(np.bool_)
+    alone[steps.left] = False
+    # Where no match comes or goes, `padded` need not know of those that stay.
+    alone[renewed.left] = False
+    rows = np.flatnonzero(alone)
+    return Emission(rows, np.full(len(rows), PAD), outer.weight[rows])
 
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One side within one batch: its arrangement, and what the changes do to it."""
+    """One side within one batch: its arrangement, and what the changes do to it.
+
+    `expired` are rows that are not there any more, which retractions take back all the same.
+    """
 
     arrangement: Arrangement
     resolved: Resolved
     unmatched: Changes
+    expired: Entries
     withdrawn: Entries
 
     @classmethod
@@ -163,11 +197,20 @@ class JoinInput:
         resolved = resolve(arrangement, changes, by_seq=side.by_seq, exact=side.exact)
         removed = resolved.removed.relabel(weight=-resolved.removed.weight)
         unmatched = changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty()
-        return cls(arrangement, resolved, unmatched, Entries.concat([removed, resolved.refreshed]))
+        expired = Entries.empty()
+        if side.ttl_ms is not None and len(unmatched):
+            unmatched, expired = Changes.empty(), entries_of(arrangement, unmatched)
+        return cls(arrangement, resolved, unmatched, expired, Entries.concat([removed, resolved.refreshed]))
 
     def touched(self) -> Uint64s:
         """The hashes of the keys, not NULL, of which rows are added or removed."""
-        return distinct(np.concatenate([hashes(self.resolved.added), hashes(self.resolved.removed)]))
+        parts = self.resolved.added, self.resolved.removed, self.expired
+        return distinct(np.concatenate([hashes(part) for part in parts]))
+
+    def rewritten_elsewhere(self, keys: Uint64s) -> Entries:
+        """The rows that are written again, without those that `stayed` gives for the keys with these hashes."""
+        rewritten = self.resolved.rewritten
+        return rewritten.filter(~self.arrangement.finds(rewritten, keys))
 
     def stayed(self, keys: Uint64s) -> Entries:
         """The rows of the keys with these hashes that were and still are there; refreshed ones as refreshed."""
@@ -197,21 +240,38 @@ class JoinInput:
 
 
 def rows_of_touched_keys(
-    left: JoinInput, right: JoinInput, *, counts_for_left: bool, counts_for_right: bool, only_counts: bool = False
+    left: JoinInput,
+    right: JoinInput,
+    *,
+    counts_for_left: bool,
+    counts_for_right: bool,
+    only_counts: bool = False,
+    refreshes: bool = False,
 ) -> tuple[SideRows, SideRows]:
     """The rows that each side needs to know of the keys that either side touches.
 
     `counts_for_left` says that it matters for each left row of those keys how many matches it has; likewise right.
-    `only_counts` says that nothing else matters there: no condition will be asked about the matches.
+    `only_counts` says that nothing else matters there: no condition will be asked about the matches. `refreshes` says
+    that rows which are written again matter too, with the other side's rows of their keys.
     """
     of_left, of_right = left.touched(), right.touched()
-    left_stayed, right_stayed = left.stayed(of_right), right.stayed(of_left)
+    known_left, known_right = of_right, of_left
+    if refreshes:
+        known_left, known_right = (
+            distinct(np.concatenate([touched, hashes(side.resolved.rewritten)]))
+            for touched, side in ((of_right, right), (of_left, left))
+        )
+    left_stayed, right_stayed = left.stayed(known_left), right.stayed(known_right)
     # A pad depends on the other side's rows of its key also where its own side does not change.
-    for_left = _others(of_right, left_stayed, of_left) if counts_for_left else of_left[:0]
-    for_right = _others(of_left, right_stayed, of_right) if counts_for_right else of_left[:0]
+    for_left = _others(of_right, left_stayed, known_right) if counts_for_left else of_left[:0]
+    for_right = _others(of_left, right_stayed, known_left) if counts_for_right else of_left[:0]
     if not only_counts:
         both = left.stayed(for_right), right.stayed(for_left)
         left_stayed, right_stayed = Entries.concat([left_stayed, both[0]]), Entries.concat([right_stayed, both[1]])
+        known_left, known_right = np.concatenate([known_left, for_right]), np.concatenate([known_right, for_left])
+    if refreshes:
+        left_stayed = Entries.concat([left_stayed, left.rewritten_elsewhere(known_left)])
+        right_stayed = Entries.concat([right_stayed, right.rewritten_elsewhere(known_right)])
     left_rows, right_rows = number_rows(left, left_stayed, right, right_stayed)
     if not only_counts:
         return left_rows, right_rows
@@ -227,11 +287,11 @@ def number_rows(
     left: JoinInput, left_stayed: Entries, right: JoinInput, right_stayed: Entries
 ) -> tuple[SideRows, SideRows]:
     """The rows of both sides that change and those given, which stay, with their keys numbered."""
-    left_parts = left.resolved.added, left.resolved.removed, left_stayed
-    right_parts = right.resolved.added, right.resolved.removed, right_stayed
+    left_parts = left.resolved.added, left.resolved.removed, left.expired, left_stayed
+    right_parts = right.resolved.added, right.resolved.removed, right.expired, right_stayed
     groups = number_keys([*left_parts, *right_parts])
     split = sum(len(part) for part in left_parts)
     return (
-        SideRows.of(*left_parts, groups.ids[:split], groups.count),
-        SideRows.of(*right_parts, groups.ids[split:], groups.count),
+        SideRows.of(*left_parts, Groups(groups.ids[:split], groups.count)),
+        SideRows.of(*right_parts, Groups(groups.ids[split:], groups.count)),
     )

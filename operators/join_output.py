@@ -1,4 +1,7 @@
-"""What a join emits: signed pairs of rows become output rows, after equal ones of opposite sign have cancelled."""
+"""What a join emits: signed pairs of rows become output rows, after equal ones of opposite sign have cancelled.
+
+Where refreshes are asked for, a pair of rows that cancels is one: what the row was made of has been written again.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.columns.changes import Indices, Int64s, RowKind, Rows, binary, concat_binary, lengths
-from rowkind.operators.columns.consolidation import net_weights, spelled_out
+from rowkind.operators.columns.changes import Indices, Int64s, Rows, binary, concat_binary, lengths
+from rowkind.operators.columns.consolidation import cancelled_pairs, net_weights
 from rowkind.operators.columns.hashing import mix, sketch64
-from rowkind.operators.errors import BatchTooLarge
+from rowkind.operators.netting import emitted
 
 PAD = -1
 """The index that stands for the missing row of a side."""
-
-LARGEST = (1 << 31) - 1
-"""Bytes of payload that rows emitted together may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +66,37 @@ class Parents:
         return np.where(rows == PAD, len(self.seq) - 1, rows)
 
 
-def emit(emission: Emission, left: Parents, right: Parents) -> Rows:
+def emit(emission: Emission, left: Parents, right: Parents, again: Emission | None = None) -> Rows:
     """The output rows: what is left of the emission when equal rows of opposite sign have cancelled.
 
-    They come in the order of `operators.emission`: rows that go before rows that come.
+    They come in the order of `operators.emission`: rows that go before rows that come. `again` are rows to be emitted
+    as refreshes, and so are then the pairs that cancel; None where nobody waits for any.
     """
-    left_payload, right_payload = left.payload, right.payload
     emission = Emission(left.find(emission.left), right.find(emission.right), emission.weight)
-    emission = _cancel(emission, left, right)
-    size = int((lengths(left_payload)[emission.left] + lengths(right_payload)[emission.right]) @ abs(emission.weight))
-    if size > LARGEST:
-        raise BatchTooLarge(int(abs(emission.weight).sum()), size)
-    emission = emission.take(spelled_out(emission.weight))
+    weight = _net(emission, left, right)
+    refreshed = np.empty(0, np.int64)
+    if again is not None:
+        pairs = cancelled_pairs(emission.weight, weight)
+        refreshed = np.concatenate([pairs, len(weight) + np.repeat(np.arange(len(again.weight)), again.weight)])
+        again = Emission(left.find(again.left), right.find(again.right), np.zeros_like(again.weight))
+        emission, weight = Emission.concat([emission, again]), np.concatenate([weight, again.weight])
+    sizes = lengths(left.payload)[emission.left] + lengths(right.payload)[emission.right]
+    rows, kind = emitted(weight, refreshed, sizes)
+    emission = emission.take(rows)
     return Rows(
-        np.where(emission.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
+        kind,
         np.maximum(left.seq[emission.left], right.seq[emission.right]),
         pc.binary_join_element_wise(
-            left_payload.take(pa.array(emission.left)), right_payload.take(pa.array(emission.right)), b""
+            left.payload.take(pa.array(emission.left)), right.payload.take(pa.array(emission.right)), b""
         ),
     )
 
 
-def _cancel(emission: Emission, left: Parents, right: Parents) -> Emission:
-    """The same emission without pairs of equal output rows of opposite sign; what is left is the latest by seq."""
+def _net(emission: Emission, left: Parents, right: Parents) -> Int64s:
+    """The weights without pairs of equal output rows of opposite sign; what is left is the latest by seq."""
     if not (emission.weight < 0).any():
-        return emission
-    weight = net_weights(
+        return emission.weight
+    return net_weights(
         mix(sketch64(left.payload)[emission.left], sketch64(right.payload)[emission.right]),
         emission.weight,
         lambda rows: (
@@ -100,4 +105,3 @@ def _cancel(emission: Emission, left: Parents, right: Parents) -> Emission:
         ),
         lambda rows: np.maximum(left.seq[emission.left[rows]], right.seq[emission.right[rows]]),
     )
-    return Emission(emission.left, emission.right, weight)

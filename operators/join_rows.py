@@ -30,7 +30,8 @@ class SideRows:
     """The rows of the touched keys on one side: first those added, then those removed, then those that stay.
 
     `keys` numbers the keys over both sides, from 0 to `key_count` - 1; it is -1 where the key is NULL. Weights are
-    positive throughout. `unseen` is how many more rows that stay each key has, where only their number matters.
+    positive throughout. `unseen` is how many more rows that stay each key has, where only their number matters. The
+    last `expired` of those removed had expired before: nobody sees them, but what they took part in may be out.
     """
 
     payload: pa.BinaryArray
@@ -41,24 +42,26 @@ class SideRows:
     key_count: int
     added: int
     removed: int
+    expired: int
     stayed: Entries
     unseen: Int64s
 
     @classmethod
-    def of(cls, added: Entries, removed: Entries, stayed: Entries, keys: Indices, key_count: int) -> Self:
-        """The rows of these three parts, whose keys have these numbers."""
-        parts = added, removed, stayed
+    def of(cls, added: Entries, removed: Entries, expired: Entries, stayed: Entries, keys: Groups) -> Self:
+        """The rows of these four parts, whose keys have these numbers."""
+        parts = added, removed, expired, stayed
         return cls(
             concat_binary([part.payload for part in parts]),
             np.concatenate([part.weight for part in parts]),
             np.concatenate([part.seq for part in parts]),
             np.concatenate([part.mark for part in parts]),
-            keys,
-            key_count,
+            keys.ids,
+            keys.count,
             len(added),
-            len(removed),
+            len(removed) + len(expired),
+            len(expired),
             stayed,
-            np.zeros(key_count, np.int64),
+            np.zeros(keys.count, np.int64),
         )
 
     def __len__(self) -> int:
@@ -68,6 +71,17 @@ class SideRows:
     def changed(self) -> int:
         """How many rows are added or removed; the others stay."""
         return self.added + self.removed
+
+    @property
+    def seen(self) -> int:
+        """Where among those removed the rows begin that had expired."""
+        return self.changed - self.expired
+
+    def rewritten(self, now: int) -> Mask:
+        """Which rows stay and have been written at time `now`, that of the batch."""
+        result = np.zeros(len(self), np.bool_)
+        result[self.changed :] = self.stayed.written_at == now
+        return result
 
     def beside(self, unseen: Int64s) -> Self:
         """The same rows, beside so many more of each key that stay."""
@@ -114,7 +128,9 @@ class Pairs:
             ((0, left.changed), (right.changed, len(right))),
             ((left.changed, len(left)), (0, right.changed)),
             ((0, left.added), (0, right.added)),
-            ((left.added, left.changed), (right.added, right.changed)),
+            # Whether rows that had expired, both, were there at one time, nobody knows.
+            ((left.added, left.changed), (right.added, right.seen)),
+            ((left.added, left.seen), (right.seen, right.changed)),
         ):
             parts += list(_equal_keys(left, np.arange(*left_range), right, np.arange(*right_range), matches))
         left_rows = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, np.int64)
@@ -127,6 +143,19 @@ class Pairs:
     def emission(self) -> Emission:
         """What these pairs emit."""
         return Emission(self.left, self.right, np.where(self.gained, self.weight, -self.weight))
+
+    def renewed(self, left: SideRows, right: SideRows, now: int) -> Emission:
+        """The pairs of the same two sides that stay and of which at least one row was written again at time `now`."""
+        again_left, again_right = left.rewritten(now), right.rewritten(now)
+        others = np.flatnonzero(~again_left[left.changed :]) + left.changed
+        parts = [
+            *_equal_keys(left, np.flatnonzero(again_left), right, np.arange(right.changed, len(right)), self.matches),
+            *_equal_keys(left, others, right, np.flatnonzero(again_right), self.matches),
+        ]
+        left_rows, right_rows = (
+            np.concatenate([np.empty(0, np.int64), *(part[at] for part in parts)]) for at in (0, 1)
+        )
+        return Emission(left_rows, right_rows, left.weight[left_rows] * right.weight[right_rows])
 
     @property
     def mirrored(self) -> Pairs:
@@ -145,10 +174,11 @@ def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tup
     """The pads of `outer` rows that come or go, and for each row whether its pad is in the output afterwards.
 
     `outer` is the left side of `pairs`. `marked` says that the marks tell whether the pads of rows that were there
-    before are in the output; otherwise a pad is there exactly where there was no match.
+    before are in the output; otherwise, and for rows that had expired, a pad is there where there was no match.
     """
     old, new = _match_counts(outer, inner, pairs, marked=marked)
     padded_before = outer.mark.astype(np.bool_) if marked else old == 0
+    padded_before[outer.seen : outer.changed] = old[outer.seen : outer.changed] == 0
     padded_before[: outer.added] = False
     padded_after = (new == 0) & (padded_before | (old > 0))
     padded_after[: outer.added] = new[: outer.added] == 0
@@ -174,7 +204,11 @@ def _match_counts(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: boo
         real = outer.keys >= 0
         if len(before) == 0:
             return np.zeros(len(outer), np.int64), np.zeros(len(outer), np.int64)
-        return np.where(real, before[outer.keys], 0), np.where(real, now[outer.keys], 0)
+        of_each = before[outer.keys]
+        if outer.expired and inner.expired:
+            expired = slice(outer.seen, outer.changed)
+            of_each[expired] -= inner.count_by_key(inner.seen, inner.changed)[outer.keys[expired]]
+        return np.where(real, of_each, 0), np.where(real, now[outer.keys], 0)
 
     weight = inner.weight[pairs.right]
     before, now = (

@@ -7,13 +7,18 @@ What comes out is what changes in there. A row that is replaced goes as it is st
 tombstone looks like; a row that comes again as it is puts nothing out; a retraction that finds nothing changes nothing
 and is unmatched. So whoever comes after may count on every retraction having its insertion, byte for byte.
 
-A row that has expired is gone without a word: it stays in the output, and its successor comes as a new row.
+A row that has expired is gone without a word: it stays in the output, and its successor comes as a new row. A later
+retraction of it ends here as unmatched, as in Flink's own normalization: whether it is one too many, which is what a
+normalize is there to hold back, or one that comes late, cannot be told. A row that comes again as it is goes on as a
+refresh where somebody further down has a TTL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
@@ -32,9 +37,11 @@ class Normalize:
     The plan provides: for an upsert topic, or a retract topic whose bare +U replaces, the layout "one row per key" with
     the primary key as key and no sub-key, by seq; for a retract topic without a primary key, the layout "multiset" with
     any key that spreads the rows, the one of the consumer say. A tombstone needs its key only; its payload is not read.
+    `refreshes`: whether somebody further down has a TTL.
     """
 
     side: Side
+    refreshes: bool = False
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
@@ -50,8 +57,13 @@ class Normalize:
         rows.append(step)
         rows.append(resolved.refreshed)
         finished = rows.finish()
+        again = None
+        if self.refreshes:
+            rewritten, changed = resolved.rewritten, len(step)
+            step = Entries.concat([step, rewritten.relabel(weight=np.zeros(len(rewritten), np.int64))])
+            again = np.arange(changed, len(step))
         return Output(
-            net_rows(step.payload, step.seq, step.weight),
+            net_rows(step.payload, step.seq, step.weight, again),
             changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty(),
             finished.state,
             finished.merged_rows,

@@ -13,7 +13,11 @@ The operator guarantees
 - that the rows it emits are net: materialising them after every batch gives the operator's definition over the
   materialised inputs, and a row that did not change is not emitted;
 - that rows that go come before rows that come (the order of changes: `operators.emission`);
-- that a retraction which finds no row changes nothing and comes back in `unmatched`.
+- that where somebody further down has a TTL (`refreshes` in its spec), a row that did not change is emitted as a
+  refresh, if the batch wrote something that it was made of: once for each time that it comes and goes, or is kept;
+- that a refresh which reaches it renews the written-at of the row that it names, of equal ones the oldest, and nothing
+  else: where no row expires, a result with refreshes is the one without;
+- that a retraction which finds no row changes nothing and comes back in `unmatched`, unless it is counted in `expired`.
 
 Not re-checked: that hashes belong to keys, that payloads are valid under their schema, that unique keys are unique.
 """
@@ -31,15 +35,17 @@ from rowkind.operators.columns.changes import Changes, Rows
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one batch of one shard gave: net changes (+I and -D), retractions that found nothing, and state size.
+    """What one batch of one shard gave: net changes (+I, -D) and refreshes, unmatched retractions, and state size.
 
-    `merged_rows` is how many rows of state were read to be merged.
+    `merged_rows` is how many rows of state were read to be merged. `expired` is how many retractions found no row in an
+    input with a TTL and were taken for those of rows that had expired.
     """
 
     rows: Rows
     unmatched: Changes
     state: StateSize
     merged_rows: int = 0
+    expired: int = 0
 
 
 class Operator(Protocol):

@@ -111,8 +111,14 @@ def lift(spec: AggregateSpec, changes: Changes) -> Lifted:
 def partial(spec: AggregateSpec, changes: Changes) -> Changes:
     """What a task sends in place of these changes of side `RAW`: their sums, or the changes where sums do not pay.
 
-    There must be no dead letters. Both sides may reach an `Aggregate` in one batch, and of one group.
+    There must be no dead letters. Both sides may reach an `Aggregate` in one batch, and of one group. Refreshes stay as
+    they are, one for each group.
     """
+    refresh = changes.kind == RowKind.REFRESH
+    if refresh.any():
+        again = changes.filter(refresh)
+        groups = group(again.hash, [again.key])
+        return Changes.concat([partial(spec, changes.filter(~refresh)), again.take(_firsts(groups.ids, groups.count))])
     worth = WORTH * len(changes)
     if len(distinct(changes.hash)) > worth:
         return changes

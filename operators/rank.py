@@ -31,7 +31,12 @@ is in layout *last write* and the walk is `operators.first_row`.
 Expiry. A row is invisible from written_at + TTL on: it counts no more, and what was emitted because of it stays, as in
 Flink. What follows it moves up when something in the partition changes, not before. So with a TTL the numbers of the
 visible rows do not tell what is in the output, and each row's mark keeps it: the number under which it is out, or 1
-where numbers are not emitted; 0 where it is not out.
+where numbers are not emitted; 0 where it is not out. A retraction of a row that has expired is unmatched, whatever it
+was the reason for, as in Flink.
+
+A row that is written again goes and comes. So does one that is refreshed, which keeps its arrival and with that its
+number. Where that leaves it under the number under which it is out, nothing is emitted but, where somebody further down
+has a TTL, a refresh.
 """
 
 from __future__ import annotations
@@ -47,7 +52,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, Layout
 from rowkind.operators.arrangement.entries import Entries, consolidate
 from rowkind.operators.arrangement.resolving import Resolved, replace_among, resolve
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Rows
+from rowkind.operators.columns.changes import Changes, Indices, Int8s, Int64s, Mask, Rows
 from rowkind.operators.columns.grouping import distinct, is_in
 from rowkind.operators.first_row import replace_first
 from rowkind.operators.netting import net_rows
@@ -86,6 +91,7 @@ class RankSpec:
       of signed rows (an operator).
     - `counts_unmatched`: retractions that find no row come back as unmatched.
     - `ttl_ms`: with it and with `numbered`, `last` is 127 at most.
+    - `refreshes`: whether somebody further down has a TTL.
     """
 
     function: RankFunction
@@ -98,6 +104,7 @@ class RankSpec:
     ttl_ms: int | None = None
     by_seq: bool = False
     counts_unmatched: bool = True
+    refreshes: bool = False
 
     def __post_init__(self) -> None:
         assert 1 <= self.first <= self.last, "a range of numbers begins at 1 or later and does not end before"
@@ -160,7 +167,7 @@ class Rank:
         payload, seq, weight = replace_first(arrangement, gone, come, self.spec.ties)
         if self.spec.numbered is not None:
             payload = self.spec.numbered(payload, np.ones(len(payload), np.int64))
-        return net_rows(payload, seq, weight)
+        return net_rows(payload, seq, weight, self._again)
 
     def _resolve(self, arrangement: Arrangement, changes: Changes) -> tuple[Resolved, Entries | None]:
         """What the changes do and, where that had to be looked up for it, the rows of their keys before them."""
@@ -252,4 +259,9 @@ class Rank:
         if numbered is not None:
             payload = numbered(payload, np.concatenate([old[leaves], new[enters]]))
         weight = np.repeat(np.array([-1, 1]), [len(leaves), len(enters)])
-        return net_rows(payload, entries.seq[rows], weight)
+        return net_rows(payload, entries.seq[rows], weight, self._again)
+
+    @property
+    def _again(self) -> Indices | None:
+        """No refreshes but for what goes and comes as it is, or not even for that."""
+        return np.empty(0, np.int64) if self.spec.refreshes else None

@@ -20,7 +20,12 @@ them. When a fact comes or goes, all left rows of the shard are looked at, and t
 Expiry is as for the join. A row is invisible from written_at + TTL on, and what was emitted stays as it is: that the
 last match of a left row expired neither takes it out of a semi join nor brings it into an anti join; that the last
 visible match is retracted does. So where the right side has a TTL, each left row's mark keeps whether it is out: 1 for
-the anti join, 0 for the semi join. A left row that expired stays in the output and its later delete is unmatched.
+the anti join, 0 for the semi join. A left row that expired stays in the output. A retraction that finds no row in an
+input with a TTL is taken for one of a row that has expired: on the left it takes the row back if by what is visible now
+it would be out, on the right it counts as a match that goes.
+
+Where somebody further down has a TTL, a left row that stays out is emitted as a refresh when it is written again, and
+by a semi join also when a match of it is written, new or again.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Mask, Rows, binary
+from rowkind.operators.columns.changes import Changes, Indices, Mask, Rows, binary
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.join import JoinInput, Side, number_rows, rows_of_touched_keys
@@ -71,12 +76,15 @@ class SemiJoinSpec:
     not be sent as side 1. With one shard nothing needs to be broadcast. There can be no condition, and no TTL on the
     right: of what expired nobody knows whether it is in R. A correlated NOT IN, whose R depends on the left row, is not
     this kind but an anti join on the correlated columns with the condition `(x = y) IS NOT FALSE`.
+
+    `refreshes`: whether somebody further down has a TTL.
     """
 
     kind: SemiJoinKind
     left: Side
     right: Side
     condition: Condition | None = None
+    refreshes: bool = False
 
     def __post_init__(self) -> None:
         if self.kind == "null-aware anti":
@@ -108,11 +116,21 @@ class SemiJoin:
             left_rows, right_rows = _all_rows(left, right)
         else:
             left_rows, right_rows = rows_of_touched_keys(
-                left, right, counts_for_left=True, counts_for_right=False, only_counts=spec.condition is None
+                left,
+                right,
+                counts_for_left=True,
+                counts_for_right=False,
+                only_counts=spec.condition is None,
+                refreshes=spec.refreshes,
             )
         marked = spec.right.ttl_ms is not None
-        lonely = _Lonely.of(left_rows, right_rows, spec.condition, marked=marked)
-        rows = self._put_out(left_rows, lonely, facts)
+        pairs = _no_pairs() if spec.condition is None else Pairs.of(left_rows, right_rows, spec.condition)
+        lonely = _Lonely.of(left_rows, right_rows, pairs, marked=marked)
+        again = None
+        if spec.refreshes:
+            again, matched = self._written(left_rows, right_rows, pairs, now)
+            lonely = lonely.without(matched)
+        rows = self._put_out(left_rows, lonely, facts, again)
         left.append(left_rows, lonely.after.astype(np.int8) if marked else None)
         right.append(right_rows, None)
         finished = [left.arrangement.finish(), right.arrangement.finish()]
@@ -122,10 +140,30 @@ class SemiJoin:
             Changes.concat([left.unmatched, right.unmatched]),
             sum((one.state for one in finished), StateSize()),
             sum(one.merged_rows for one in finished),
+            len(left.expired) + len(right.expired),
         )
 
-    def _put_out(self, left: SideRows, lonely: _Lonely, facts: _Facts | None) -> Rows:
-        """The left rows that were not out before and are now, and the other way round."""
+    def _written(self, left: SideRows, right: SideRows, pairs: Pairs, now: int) -> tuple[Mask, Indices]:
+        """Which left rows are written again or have a match that is written; rows that stay and are known to have one.
+
+        An anti join emits rows without a match only.
+        """
+        written = left.rewritten(now)
+        if pairs.matches is not None:
+            matched = pairs.renewed(left, right, now).left
+            written[pairs.left[pairs.gained]] = True
+            written[matched] = True
+            return written, matched
+        match = right.rewritten(now)
+        match[: right.added] = True
+        of_key = np.zeros(left.key_count + 1, np.bool_)
+        of_key[right.keys[match]] = True
+        # NULL keys have the number -1, and so the place behind all others.
+        of_key[-1] = False
+        return written | of_key[left.keys], np.empty(0, np.int64)
+
+    def _put_out(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Rows:
+        """The left rows that were not out before and are now, the other way round, and those out that are written."""
         before, after = lonely.before, lonely.after
         if self.spec.kind == "semi":
             before, after = ~before, ~after
@@ -134,7 +172,11 @@ class SemiJoin:
             before, after = facts.before.passes(before, has_key), facts.after.passes(after, has_key)
         index = np.arange(len(left))
         step = (after & ~left.is_removed(index)).astype(np.int64) - (before & (index >= left.added))
-        return net_rows(left.payload, left.seq, step * left.weight)
+        refreshed = None
+        if again is not None:
+            stays = np.flatnonzero(again & before & after & (index >= left.changed))
+            refreshed = np.repeat(stays, left.weight[stays])
+        return net_rows(left.payload, left.seq, step * left.weight, refreshed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +191,24 @@ class _Lonely:
     after: Mask
 
     @classmethod
-    def of(cls, left: SideRows, right: SideRows, condition: Condition | None, *, marked: bool) -> _Lonely:
-        """Compared with all right rows of the touched keys."""
-        none = np.empty(0, np.int64)
-        pairs = Pairs(none, none, none.astype(np.bool_), none, None)
-        if condition is not None:
-            pairs = Pairs.of(left, right, condition)
+    def of(cls, left: SideRows, right: SideRows, pairs: Pairs, *, marked: bool) -> _Lonely:
+        """Compared with all right rows of the touched keys; `pairs` are needed only where there is a condition."""
         emission, padded = pads(left, right, pairs, marked=marked)
         after = padded.astype(np.bool_)
         before = after.copy()
         before[emission.left] = emission.weight < 0
         return cls(before, after)
+
+    def without(self, matched: Indices) -> _Lonely:
+        """The same, but for these rows, which have a match before and after."""
+        before, after = self.before.copy(), self.after.copy()
+        before[matched] = after[matched] = False
+        return _Lonely(before, after)
+
+
+def _no_pairs() -> Pairs:
+    none = np.empty(0, np.int64)
+    return Pairs(none, none, none.astype(np.bool_), none, None)
 
 
 @dataclass(frozen=True, slots=True)

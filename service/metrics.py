@@ -34,6 +34,7 @@ MetricName = Literal[
     "rowkind_operator_rows_out_total",
     "rowkind_operator_seconds_total",
     "rowkind_unmatched_retractions_total",
+    "rowkind_expired_retractions_total",
     "rowkind_state_rows",
     "rowkind_state_bytes",
     "rowkind_state_runs",
@@ -101,6 +102,12 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_operator_seconds_total", "counter", "Seconds of an operator by stage.", ("sink", "operator", "stage")
     ),
     Metric("rowkind_unmatched_retractions_total", "counter", "Retractions that found no row.", ("sink", "operator")),
+    Metric(
+        "rowkind_expired_retractions_total",
+        "counter",
+        "Retractions in a join of rows that had expired, joined with what was left.",
+        ("sink", "operator"),
+    ),
     Metric("rowkind_state_rows", "gauge", "Rows kept by an operator.", ("sink", "operator"), shards=True),
     Metric("rowkind_state_bytes", "gauge", "Bytes kept by an operator, as stored.", ("sink", "operator"), shards=True),
     Metric("rowkind_state_runs", "gauge", "Sorted runs kept by an operator.", ("sink", "operator"), shards=True),

@@ -121,6 +121,8 @@ class Calc:
     bring these columns only. Of what is known by its key alone, nothing else is computed.
     `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
     `partial` is the aggregate that the rows go to, where they are added up by group before they are shuffled.
+    `refreshes` says that somebody further down has a TTL, and so must be told of rows that are written again and stay
+    the same: by the operator that the calc belongs to, and by the calc of what it cancels.
     """
 
     input: Record
@@ -134,6 +136,7 @@ class Calc:
     upsert: bool = False
     nets: bool = False
     partial: Aggregation | None = None
+    refreshes: bool = False
 
 
 @dataclass(frozen=True)

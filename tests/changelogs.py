@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rowkind.operators.columns.changes import Changes, RowKind, Rows, Uint64s, binary
+from rowkind.operators.columns.changes import WEIGHTS, Changes, RowKind, Rows, Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
 
 Row = tuple[int | None, ...]
@@ -43,8 +43,8 @@ class Change:
 
     @property
     def sign(self) -> int:
-        """+1 or -1."""
-        return 1 if self.kind in (RowKind.INSERT, RowKind.UPDATE_AFTER) else -1
+        """+1 or -1; 0 for a refresh."""
+        return int(WEIGHTS[self.kind])
 
     def __str__(self) -> str:
         return f"{'LR'[self.side]} {self.kind.symbol} {self.row} seq {self.seq}"
@@ -108,12 +108,20 @@ def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = str
 
 
 def changed(rows: Rows) -> Counter[Row]:
-    """How often each row comes, negative where it goes."""
+    """How often each row comes, negative where it goes; refreshes left out."""
     step: Counter[Row] = Counter()
     for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
+        if kind == RowKind.REFRESH:
+            continue
         assert kind in (RowKind.INSERT, RowKind.DELETE), f"an operator emitted kind {kind}"
         step[unpack(payload)] += 1 if kind == RowKind.INSERT else -1
     return step
+
+
+def refreshed(rows: Rows) -> Counter[Row]:
+    """How often each row is refreshed."""
+    payloads = zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True)
+    return Counter(unpack(payload) for kind, payload in payloads if kind == RowKind.REFRESH)
 
 
 def fold(view: Counter[Row], rows: Rows) -> None:
@@ -129,7 +137,8 @@ def net(rows: Rows) -> bool:
     """Whether no row both comes and goes."""
     signs: dict[bytes, set[int]] = {}
     for kind, payload in zip(rows.kind.tolist(), rows.payload.to_pylist(), strict=True):
-        signs.setdefault(payload, set()).add(kind)
+        if kind != RowKind.REFRESH:
+            signs.setdefault(payload, set()).add(kind)
     return all(len(kinds) == 1 for kinds in signs.values())
 
 

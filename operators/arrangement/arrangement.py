@@ -40,7 +40,7 @@ from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.segment_store import SegmentStore
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
 from rowkind.operators.columns import order_code
-from rowkind.operators.columns.changes import Indices, Int64s, Uint64s
+from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import distinct, is_in, to_mask
 from rowkind.operators.columns.hashing import hash64
 
@@ -128,6 +128,10 @@ class Arrangement:
         if less is not None:
             found = Entries.concat([found, less.filter(is_in(less.place & self._of_key, first))])
         return self._live(found)
+
+    def finds(self, entries: Entries, hashes: Uint64s) -> Mask:
+        """Which of these entries a lookup by these hashes would give, if they were there."""
+        return is_in(entries.place & self._of_key, self.firsts(hashes))
 
     def firsts(self, hashes: Uint64s) -> Uint64s:
         """The places at which the rows of keys with these hashes begin, each once, ascending."""

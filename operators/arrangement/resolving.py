@@ -19,6 +19,10 @@ The order of changes is (seq, retraction before insertion) where the input is or
 set of signed rows without order: retractions may then take away rows that the same batch brings, so in a multiset
 insertions count first and in the other layouts retractions do.
 
+Refreshes come last. Each renews the written_at of a row that is there with the same key, sub-key and payload, of
+several the one that would be taken back next, and keeps its seq: it is the same row. Where there is none, or it has
+expired, nothing happens.
+
 Where an operator keeps rows in layout *ordered* and has read those of the touched keys anyway, `replace_among` treats
 them as identified by something else than their sub-key.
 """
@@ -32,7 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement, places
-from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.entries import Entries, consolidate
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, RowKind, Uint64s, concat_binary, lengths
 from rowkind.operators.columns.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
 from rowkind.operators.columns.hashing import hash64, mix
@@ -44,7 +48,8 @@ class Resolved:
 
     - `added` and `removed` are the rows that come and go, with positive weights; the marks of those added are 0.
     - `refreshed` are entries, to be appended as they are, by which rows go and equal ones with the same identity come:
-      that rewrites written_at, seq and nothing else. A row that comes inherits the mark of the one that goes.
+      that rewrites written_at, seq and nothing else; a refresh not even the seq. A row that comes inherits the mark of
+      the one that goes.
     - `unmatched` are the indices of the retractions that found no row.
     """
 
@@ -53,12 +58,34 @@ class Resolved:
     refreshed: Entries
     unmatched: Indices
 
+    @property
+    def rewritten(self) -> Entries:
+        """The rows that are there before and after, as they are after."""
+        return self.refreshed.filter(self.refreshed.weight > 0)
+
 
 def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: bool = False) -> Resolved:
-    """What `changes` (kinds 0 to 3, all of one input) do to the arrangement; nothing is appended to it yet.
+    """What `changes` (no dead letters, all of one input) do to the arrangement; nothing is appended to it yet.
 
     `exact` matters only where the changes are ordered by seq.
     """
+    refresh = changes.kind == RowKind.REFRESH
+    if not refresh.any():
+        return _resolve(arrangement, changes, by_seq=by_seq, exact=exact)
+    others, again = np.flatnonzero(~refresh), changes.filter(refresh)
+    resolved = _resolve(arrangement, changes.take(others), by_seq=by_seq, exact=exact)
+    place = places(arrangement.layout, again.hash, again.sub_key, again.payload)
+    stored = arrangement.at(place, again.payload if arrangement.layout == "ordered" else None)
+    return _renew(arrangement, again, stored, replace(resolved, unmatched=others[resolved.unmatched]))
+
+
+def entries_of(arrangement: Arrangement, changes: Changes) -> Entries:
+    """The changes as rows that the arrangement could hold, written now."""
+    place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
+    return _new_entries(arrangement, changes, place)
+
+
+def _resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: bool) -> Resolved:
     if arrangement.layout in ("multiset", "ordered", "last write"):
         return _resolve_multiset(arrangement, changes, by_seq=by_seq)
     anonymous = _null(changes.key) & (lengths(changes.sub_key) == 0)
@@ -87,11 +114,38 @@ def replace_among(
 
     `stored` are all rows of the changes' keys, and maybe of others; `identities` are those of changes and stored rows.
     """
+    refresh = changes.kind == RowKind.REFRESH
+    if refresh.any():
+        others = np.flatnonzero(~refresh)
+        of_others = identities[0].take(pa.array(others)), identities[1]
+        resolved = replace_among(arrangement, changes.take(others), stored, of_others, by_seq=by_seq)
+        resolved = replace(resolved, unmatched=others[resolved.unmatched])
+        return _renew(arrangement, changes.filter(refresh), stored, resolved)
     identity = concat_binary(identities)
     codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(identity))
     groups = group(codes, [concat_binary([changes.key, stored.key]), identity])
     place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
     return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+
+
+def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: Resolved) -> Resolved:
+    """The same, and refreshes beside it; `stored` has all rows that they may be of, as they are before the batch."""
+    there = consolidate(Entries.concat([stored, -resolved.removed, resolved.refreshed]))
+    there = there.filter(there.weight > 0).units
+    columns = [
+        concat_binary([getattr(part, name) for part in (again, there)]) for name in ("key", "sub_key", "payload")
+    ]
+    codes = mix(np.concatenate([again.hash, there.hash]), hash64(columns[-1]))
+    groups = group(codes, columns)
+    owner = groups.ids[len(again) :]
+    wanted = np.bincount(groups.ids[: len(again)], minlength=groups.count)
+    queue = np.lexsort((there.seq, there.written_at, owner))
+    chosen = queue[members(np.bincount(owner, minlength=groups.count))[1] < wanted[owner[queue]]]
+    old = there.take(chosen)
+    # What the batch has written already need not be written again.
+    old = old.filter(old.written_at != arrangement.now)
+    new = replace(old, written_at=np.full(len(old), arrangement.now, np.int64))
+    return replace(resolved, refreshed=Entries.concat([resolved.refreshed, -old, new]))
 
 
 def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: bool) -> Resolved:

@@ -37,23 +37,29 @@ _COUNTERS = b"rowkind.counters"
 
 
 class RowKind(IntEnum):
-    """What a change does to its row; the ordinals are Flink's, plus the dead letter that only rides along."""
+    """What a change does to its row; the ordinals are Flink's, plus two that no topic has.
+
+    A dead letter only rides along. A refresh says that its row was written again and is the same: who keeps the row
+    keeps it longer, and tells those further down. A batch's refreshes come after its other changes; one of a row that
+    is not there, or has expired, says nothing.
+    """
 
     INSERT = 0
     UPDATE_BEFORE = 1
     UPDATE_AFTER = 2
     DELETE = 3
     DEAD_LETTER = 4
+    REFRESH = 5
 
     @property
     def symbol(self) -> str:
-        """`+I`, `-U`, `+U` or `-D`; a dead letter shows as `!`."""
+        """`+I`, `-U`, `+U` or `-D`; a dead letter shows as `!`, a refresh as `~`."""
         return SYMBOLS[self]
 
 
-SYMBOLS = ("+I", "-U", "+U", "-D", "!")
+SYMBOLS = ("+I", "-U", "+U", "-D", "!", "~")
 
-WEIGHTS = np.array([1, -1, 1, -1, 0], dtype=np.int64)
+WEIGHTS = np.array([1, -1, 1, -1, 0, 0], dtype=np.int64)
 """The sign with which each row kind counts in a multiset, indexed by its ordinal."""
 
 
@@ -174,7 +180,7 @@ class Changes:
 
     @property
     def weight(self) -> Int64s:
-        """The sign of each change: +1 for +I and +U, -1 for -U and -D, 0 for a dead letter."""
+        """The sign of each change: +1 for +I and +U, -1 for -U and -D, 0 for a dead letter or a refresh."""
         return WEIGHTS[self.kind]
 
     @property

@@ -72,6 +72,12 @@ def spelled_out(weight: Int64s) -> Indices:
     return rows if (copies == 1).all() else np.repeat(rows, copies)
 
 
+def cancelled_pairs(before: Int64s, after: Int64s) -> Indices:
+    """Of each pair that has cancelled the row that came; `before` and `after` are the weights."""
+    gone = np.maximum(before, 0) - np.maximum(after, 0)
+    return np.repeat(np.arange(len(gone)), gone)
+
+
 def _alike(codes: Uint64s) -> tuple[Indices, Mask]:
     """The rows that share their code with another row, those of one code together, and where each code begins."""
     ascending = np.argsort(codes)

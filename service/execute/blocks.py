@@ -37,8 +37,8 @@ def _slice(changes: Changes, start: int, end: int) -> Changes:
 
 
 def rows_by_kind(kind: Int8s) -> dict[str, int]:
-    """How many changes of each row kind there are, by its symbol, dead letters left out."""
-    counts = np.bincount(kind[kind != RowKind.DEAD_LETTER], minlength=RowKind.DEAD_LETTER)
+    """How many changes of each row kind there are, by its symbol, dead letters and refreshes left out."""
+    counts = np.bincount(kind[kind < RowKind.DEAD_LETTER], minlength=RowKind.DEAD_LETTER)
     return {SYMBOLS[ordinal]: int(count) for ordinal, count in enumerate(counts) if count}
 
 
@@ -75,6 +75,10 @@ class Tally:
     def add_unmatched(self, count: int) -> None:
         """Count retractions that found no row."""
         self._add("rowkind_unmatched_retractions_total", count)
+
+    def add_expired(self, count: int) -> None:
+        """Count retractions of rows that had expired."""
+        self._add("rowkind_expired_retractions_total", count)
 
     def add_merged(self, rows: int) -> None:
         """Count rows of state that were read to be merged."""

@@ -34,7 +34,8 @@ def run(calc: Calc, rows: Rows) -> Changes:
     """The rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
 
     Dead letters pass untouched, behind everything else. Where the halves of an update part, because a filter took one
-    or because they have different keys, what is left of them is -D and +I. A partial aggregate comes last, and where
+    or because they have different keys, what is left of them is -D and +I. Rows that cancel go on as refreshes where
+    somebody further down has a TTL. A partial aggregate comes last, and where
     it pays, adds up what is left. Raises ExpressionError.
     """
     dead = rows.kind == RowKind.DEAD_LETTER
@@ -102,6 +103,10 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
         changes, update = changes.filter(~null), update[~null]
     if calc.nets:
         kept = _survivors(changes)
+        if calc.refreshes and not kept.all():
+            again = ~kept & (changes.weight > 0)
+            changes = replace(changes, kind=np.where(again, np.int8(RowKind.REFRESH), changes.kind))
+            kept, update = kept | again, np.where(again, 0, update)
         changes, update = changes.filter(kept), update[kept]
     return _with_parted_halves(changes, update)
 
@@ -262,18 +267,17 @@ def _passes(calc: Calc, predicate: Expression, rows: Rows) -> Mask:
 def _survivors(changes: Changes) -> Mask:
     """What is left where equal rows of opposite sign cancel; of several equal ones, the latest by seq stay."""
     weight = changes.weight
-    if (weight > 0).all():
+    if not (weight < 0).any():
         return np.ones(len(changes), np.bool_)
     columns = changes.payload, changes.sub_key, changes.key
-    kept: Mask = (
-        net_weights(
-            mix(changes.hash, sketch64(changes.payload)),
-            weight,
-            lambda rows: [column.take(pa.array(rows)) for column in columns],
-            changes.seq.__getitem__,
-        )
-        != 0
+    left = net_weights(
+        mix(changes.hash, sketch64(changes.payload)),
+        weight,
+        lambda rows: [column.take(pa.array(rows)) for column in columns],
+        changes.seq.__getitem__,
     )
+    # What has no sign, a refresh, has nothing to cancel with.
+    kept: Mask = (left != 0) | (weight == 0)
     return kept
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from rowkind.avro.codec import null_row
@@ -24,11 +25,11 @@ def operator(node: physical.PhysicalOperator) -> Operator:
         case physical.PhysicalJoin():
             return _join(node)
         case physical.PhysicalAggregate():
-            return Aggregate(spec_of(node.aggregation))
+            return Aggregate(replace(spec_of(node.aggregation), refreshes=node.calc.refreshes))
         case physical.PhysicalRank():
             return _rank(node)
         case physical.PhysicalNormalize():
-            return Normalize(_side(node.input, node.state))
+            return Normalize(_side(node.input, node.state), node.calc.refreshes)
         case _:
             assert_never(node)
 
@@ -37,15 +38,16 @@ def _join(node: physical.PhysicalJoin) -> Operator:
     left, right = node.left.calc.output, node.right.calc.output
     left_side, right_side = _side(node.left, node.left_input), _side(node.right, node.right_input)
     matches = condition(node.condition, left, right) if node.condition else None
+    refreshes = node.calc.refreshes
     match node.kind:
         case "semi" | "anti":
-            return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches))
+            return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches, refreshes))
         case "not in":
-            return SemiJoin(SemiJoinSpec("null-aware anti", left_side, right_side, matches))
+            return SemiJoin(SemiJoinSpec("null-aware anti", left_side, right_side, matches, refreshes))
         case "inner" | "left" | "right" | "full":
             left_pad = null_row(left) if node.kind in {"right", "full"} else b""
             right_pad = null_row(right) if node.kind in {"left", "full"} else b""
-            return Join(JoinSpec(node.kind, left_side, right_side, matches, left_pad, right_pad))
+            return Join(JoinSpec(node.kind, left_side, right_side, matches, left_pad, right_pad, refreshes))
         case _:
             assert_never(node.kind)
 
@@ -64,6 +66,7 @@ def _rank(node: physical.PhysicalRank) -> Operator:
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
             counts_unmatched=node.state.counts_unmatched and not _is_upsert(node.input),
+            refreshes=node.calc.refreshes,
         )
     )
 

@@ -20,7 +20,7 @@ class Edge:
 
     `types` are the columns that are carried, with the types that the consumer knows them by. `key` holds expressions,
     the type that each is compared as, and whether NULL equals NULL in it. `sub_key` are columns, and how each sorts:
-    descending, and with NULLs first.
+    descending, and with NULLs first. `refreshes`: whether the consumer or somebody further down has a TTL.
     """
 
     types: Mapping[str, Type]
@@ -32,6 +32,7 @@ class Edge:
     key_record: Record | None = None
     constant: bytes | None = None
     needs_before: bool = True
+    refreshes: bool = False
 
 
 def calc(
@@ -73,6 +74,7 @@ def calc(
         replaced_by=replaced_by,
         upsert=upsert,
         nets=nets,
+        refreshes=edge.refreshes,
     )
 
 

@@ -134,8 +134,8 @@ class _Translator:
         )
 
     def _join(self, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalJoin:
-        left = self._join_side(join, join.left, 0)
-        right = self._join_side(join, join.right, 1)
+        left = self._join_side(join, join.left, 0, edge)
+        right = self._join_side(join, join.right, 1, edge)
         facts = self._facts(join) if join.kind == "not in" else ()
         both = left.calc.output.concat(right.calc.output)
         schema = left.calc.output if join.filters_left else both
@@ -155,7 +155,9 @@ class _Translator:
             ),
         )
 
-    def _join_side(self, join: LogicalJoin, side: LogicalInput, number: int) -> physical.PhysicalNode:
+    def _join_side(self, join: LogicalJoin, side: LogicalInput, number: int, above: Edge) -> physical.PhysicalNode:
+        # Nothing that an anti join emits is made of right rows.
+        made_of_it = number == 0 or join.kind not in ("anti", "not in")
         edge = Edge(
             types=_carried(side),
             key=tuple((key.left if number == 0 else key.right, key.type, key.null_safe) for key in join.keys),
@@ -164,6 +166,7 @@ class _Translator:
             padded=join.pads_right if number == 0 else join.pads_left,
             side=number,
             needs_before=not keeps_key(join, side),
+            refreshes=_refreshes(side, above) if made_of_it else side.ttl_ms is not None,
         )
         return self._input(side, edge)
 
@@ -192,7 +195,7 @@ class _Translator:
     ) -> physical.PhysicalAggregate:
         side, below = aggregate.input, columns(aggregate.input.input)
         key = tuple((resolved(name), below[name], True) for name in aggregate.group)
-        node = self._input(side, Edge(types=_carried(side), key=key))
+        node = self._input(side, Edge(types=_carried(side), key=key, refreshes=_refreshes(side, edge)))
         output = record_of("Row", columns(aggregate))
         calls = tuple(
             physical.AggregateCall(
@@ -223,6 +226,7 @@ class _Translator:
             types=_carried(side),
             key=tuple((resolved(name), below[name], True) for name in rank.partition),
             sub_key=tuple((each.column, each.descending, each.nulls_first) for each in rank.order if each.column),
+            refreshes=_refreshes(side, edge),
         )
         node = self._input(side, given)
         number = {} if rank.number is None else {rank.number: INT}
@@ -261,6 +265,7 @@ class _Translator:
             types=_carried(side),
             key=tuple((resolved(name), below[name], True) for name in key),
             needs_before=False,
+            refreshes=_refreshes(side, edge),
         )
         node = self._input(side, given)
         schema = node.calc.output
@@ -326,6 +331,11 @@ def _input(side: LogicalInput) -> physical.PhysicalInput:
     return physical.PhysicalInput(
         side.layout, side.ttl_ms, by_seq=source.ordered, exact=source.replaces and source.exact
     )
+
+
+def _refreshes(side: LogicalInput, edge: Edge) -> bool:
+    """Whether an operator must be told of rows of this side that are written again; `edge` leads on from it."""
+    return side.ttl_ms is not None or edge.refreshes
 
 
 def _traits(node: LogicalNode, partition_key: tuple[str, ...], needs_before: bool) -> physical.Traits:

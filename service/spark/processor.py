@@ -146,6 +146,7 @@ class OperatorProcessor(StatefulProcessor):
         tally.set_state(shard, output.state)
         tally.add_merged(output.merged_rows)
         tally.add_unmatched(len(output.unmatched))
+        tally.add_expired(output.expired)
         return result, output.unmatched, tally.counters
 
     def _letters(self, member: Member, lost: Changes) -> Changes:

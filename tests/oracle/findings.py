@@ -12,7 +12,7 @@ from functools import wraps
 from typing import ParamSpec
 
 from rowkind.operators.columns.changes import Rows
-from tests.changelogs import Row, changed
+from tests.changelogs import Row, changed, refreshed
 
 _Given = ParamSpec("_Given")
 
@@ -51,7 +51,12 @@ def views_differ(views: Sequence[Counter[Row]], expected: Mapping[int, Counter[R
     return None
 
 
-def changes_differ(number: int, rows: Rows, expected: Counter[Row]) -> str | None:
-    """Whether a batch emits other changes, as a multiset with signs, than expected."""
+def changes_differ(
+    number: int, rows: Rows, expected: Counter[Row], expected_refreshes: Counter[Row] | None = None
+) -> str | None:
+    """Whether a batch emits other changes, as a multiset with signs, or other refreshes than expected."""
     found = changed(rows)
-    return f"batch {number} puts out {dict(found)}, expected {dict(expected)}" if found != expected else None
+    if found != expected:
+        return f"batch {number} puts out {dict(found)}, expected {dict(expected)}"
+    again, expected = refreshed(rows), expected_refreshes or Counter()
+    return f"batch {number} refreshes {dict(again)}, expected {dict(expected)}" if again != expected else None

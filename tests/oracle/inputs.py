@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -98,6 +99,24 @@ def random_batches(inputs: Sequence[Input], seed: str, batches: int = 5, changes
             state.apply([change for change in batch if change.side == side])
         generator.shuffle(batch)
         result.append(batch)
+    return result
+
+
+def times(batches: int) -> list[int]:
+    """When each of so many batches comes, in ms: mostly one after the other, now and then after a while."""
+    generator = random.Random("times")
+    return list(itertools.accumulate(generator.choice([1, 1, 1, 2, 3, 6]) for _ in range(batches)))
+
+
+def with_refreshes(batches: Batches, seed: str) -> Batches:
+    """The same, and in each batch refreshes of rows that came at any time before, whether they are there or not."""
+    generator = random.Random(f"refreshes, {seed}")
+    came: list[Change] = []
+    result = []
+    for batch in batches:
+        chosen = [generator.choice(came) for _ in range(generator.randint(0, 4))] if came else []
+        result.append([*batch, *(replace(change, kind=RowKind.REFRESH, seq=0) for change in chosen)])
+        came += [change for change in batch if change.sign > 0]
     return result
 
 

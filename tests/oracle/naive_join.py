@@ -1,8 +1,9 @@
 """The join's definition with a clock: one row at a time, everything recomputed in every batch.
 
 Where no TTL runs out this is plain SQL. What expiry adds is written down here and in the docstring of `operators.join`:
-an invisible row neither matches nor can be taken back, what was emitted because of it stays, and a pad that went for
-a match that has expired does not come back by itself.
+an invisible row does not match, what was emitted because of it stays until a retraction of it comes, and a pad that
+went for a match that has expired does not come back by itself. A row that is emitted and was made of one written in the
+batch is refreshed, and so is one that both goes and comes.
 """
 
 from __future__ import annotations
@@ -49,11 +50,15 @@ class NaiveSide:
         if self.ttl_ms is not None:
             self.stored = [one for one in self.stored if one.written_at + self.ttl_ms > now]
 
-    def apply(self, batch: Sequence[Change], now: int) -> None:
-        """Replace the rows by those after the batch; a row that goes and comes back equal stays, with a new time."""
+    def apply(self, batch: Sequence[Change], now: int) -> list[Stored]:
+        """Replace the rows by those after the batch; a row that goes and comes back equal stays, with a new time.
+
+        Returns the rows of retractions that found nothing.
+        """
         before = list(self.stored)
         after = list(before)
-        for change in sorted(batch, key=self._order):
+        unmatched = []
+        for change in sorted((change for change in batch if change.sign), key=self._order):
             old = [one for one in after if self._identity(one.row) == self._identity(change.row)]
             old.sort(key=lambda one: (one.written_at, one.seq))
             single = self._identity(change.row)[1]
@@ -62,6 +67,8 @@ class NaiveSide:
                 after.append(Stored(change.row, now, change.seq))
             elif old:
                 after.remove(old[0])
+            else:
+                unmatched.append(Stored(change.row, now, change.seq))
         gone = sorted((one for one in before if one not in after), key=lambda one: (one.written_at, one.seq))
         for one in sorted((one for one in after if one not in before), key=lambda one: (one.written_at, one.seq)):
             for other in gone:
@@ -70,7 +77,12 @@ class NaiveSide:
                     after[after.index(one)] = other
                     other.written_at, other.seq = now, one.seq
                     break
+        for row, count in Counter(change.row for change in batch if not change.sign).items():
+            equal = sorted((one for one in after if one.row == row), key=lambda one: (one.written_at, one.seq))
+            for one in equal[:count]:
+                one.written_at = now
         self.stored = after
+        return unmatched
 
     def _order(self, change: Change) -> tuple[int, ...]:
         if self.of.by_seq:
@@ -84,65 +96,108 @@ class NaiveSide:
         return (self.key(row), sub_key), True
 
 
+@dataclass
+class Steps:
+    """What a batch emits: how often each row comes, goes, and is kept though something it is made of was written."""
+
+    come: Counter[Row] = field(default_factory=Counter)
+    gone: Counter[Row] = field(default_factory=Counter)
+    kept: Counter[Row] = field(default_factory=Counter)
+
+    def add(self, row: Row, *, was: bool, is_: bool, written: bool) -> None:
+        """Count a row that was out, is out, or both."""
+        if was and is_:
+            self.kept[row] += written
+        else:
+            self.gone[row] += was
+            self.come[row] += is_
+
+    @property
+    def net(self) -> Counter[Row]:
+        """Rows with their signed number."""
+        return Counter({row: count for row in self.come | self.gone if (count := self.come[row] - self.gone[row])})
+
+    @property
+    def refreshed(self) -> Counter[Row]:
+        """How often each row is refreshed."""
+        return +(self.kept + (self.come & self.gone))
+
+
+@dataclass
+class _Sides:
+    """One side's rows in a batch: visible before it, after it, and taken back though they have expired."""
+
+    old: list[Stored]
+    new: list[Stored]
+    late: list[Stored]
+
+
 class NaiveJoin:
     """The join of two inputs on equal keys and the condition, which is about payloads."""
 
     def __init__(self, kind: JoinKind, left: NaiveSide, right: NaiveSide, condition: Condition) -> None:
         self.left, self.right, self._condition = left, right, condition
         self.pads_left, self.pads_right = kind in ("left", "full"), kind in ("right", "full")
+        self.expired = 0
 
-    def process(self, batch: Sequence[Change], now: int) -> Counter[Row]:
-        """Apply one batch; returns the net output, rows with their signed number."""
-        left, right = self.left, self.right
-        for side in (left, right):
-            side.expire(now)
-        old_left, old_right = list(left.stored), list(right.stored)
-        old_pairs = self._pairs()
-        for number, side in enumerate((left, right)):
-            side.apply([change for change in batch if change.side == number], now)
-        output = Counter[Row]()
-        output.update(self._pairs())
-        output.subtract(old_pairs)
-        if self.pads_left:
-            for one, sign in _pad_steps(left, old_left, right, old_right, self._match):
-                output[left.of.table.project(one.row) + _nulls(right)] += sign
-        if self.pads_right:
-            for one, sign in _pad_steps(right, old_right, left, old_left, lambda one, other: self._match(other, one)):
-                output[_nulls(left) + right.of.table.project(one.row)] += sign
-        return Counter({row: count for row, count in output.items() if count})
-
-    def _pairs(self) -> Counter[Row]:
-        left, right = self.left, self.right
-        return Counter(
-            left.of.table.project(one.row) + right.of.table.project(other.row)
-            for one in left.stored
-            for other in right.stored
-            if self._match(one, other)
+    def process(self, batch: Sequence[Change], now: int) -> Steps:
+        """Apply one batch; `expired` is then how many retractions were taken for those of rows that have expired."""
+        left, right = (self._apply(number, batch, now) for number in (0, 1))
+        self.expired = len(left.late) + len(right.late)
+        steps = Steps()
+        before = (
+            self._pairs(left.old, right.old) | self._pairs(left.late, right.old) | self._pairs(left.old, right.late)
         )
+        after = self._pairs(left.new, right.new)
+        for pair, (one, other) in (before | after).items():
+            written = now in (one.written_at, other.written_at)
+            row = self.left.of.table.project(one.row) + self.right.of.table.project(other.row)
+            steps.add(row, was=pair in before, is_=pair in after, written=written)
+        if self.pads_left:
+            for one, was in _pads(left, right, self._match):
+                row = self.left.of.table.project(one.row) + _nulls(self.right)
+                steps.add(row, was=was, is_=one.padded, written=one.written_at == now)
+        if self.pads_right:
+            for one, was in _pads(right, left, lambda one, other: self._match(other, one)):
+                row = _nulls(self.left) + self.right.of.table.project(one.row)
+                steps.add(row, was=was, is_=one.padded, written=one.written_at == now)
+        return steps
+
+    def _apply(self, number: int, batch: Sequence[Change], now: int) -> _Sides:
+        side = (self.left, self.right)[number]
+        side.expire(now)
+        old = list(side.stored)
+        unmatched = side.apply([change for change in batch if change.side == number], now)
+        return _Sides(old, side.stored, unmatched if side.ttl_ms is not None else [])
+
+    def _pairs(self, left: list[Stored], right: list[Stored]) -> dict[tuple[int, int], tuple[Stored, Stored]]:
+        return {(id(one), id(other)): (one, other) for one in left for other in right if self._match(one, other)}
 
     def _match(self, one: Stored, other: Stored) -> bool:
         key = self.left.key(one.row)
         return key is not None and key == self.right.key(other.row) and self._condition(one.row, other.row)
 
 
-def _pad_steps(
-    outer: NaiveSide, old_outer: list[Stored], inner: NaiveSide, old_inner: list[Stored], match: Match
-) -> list[tuple[Stored, int]]:
-    """The pads that come (+1) and go (-1), noted in the rows."""
-    steps = []
-    for one in {*old_outer, *outer.stored}:
-        before = one.padded
-        if one not in outer.stored:
+def _pads(outer: _Sides, inner: _Sides, match: Match) -> list[tuple[Stored, bool]]:
+    """The rows with whether their pad was out; whether it is now is noted in the rows.
+
+    Nobody remembers the pad of a row that is taken back late: it was out if nothing visible matched.
+    """
+    found = []
+    for one in {*outer.old, *outer.new, *outer.late}:
+        was = one.padded
+        matches = any(match(one, other) for other in inner.new)
+        if one in outer.late:
+            was, one.padded = not any(match(one, other) for other in inner.old), False
+        elif one not in outer.new:
             one.padded = False
-        elif one not in old_outer:
-            one.padded = not any(match(one, other) for other in inner.stored)
+        elif one not in outer.old:
+            one.padded = not matches
         else:
-            one.padded = not any(match(one, other) for other in inner.stored) and (
-                before or any(match(one, other) for other in old_inner)
-            )
-        if one.padded != before:
-            steps.append((one, 1 if one.padded else -1))
-    return steps
+            lost = any(match(one, other) for other in [*inner.old, *inner.late])
+            one.padded = not matches and (was or lost)
+        found.append((one, was))
+    return found
 
 
 def _nulls(side: NaiveSide) -> Row:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rowkind.operators import join_output, join_rows
+from rowkind.operators import join_rows, netting
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Mask, RowKind
@@ -260,7 +260,7 @@ def test_dead_segments_of_state_do_not_outlive_the_rows() -> None:
 
 def test_output_that_fits_no_block_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says how many rows and bytes one shard's batch gave."""
-    monkeypatch.setattr(join_output, "LARGEST", 100)
+    monkeypatch.setattr(netting, "LARGEST", 100)
     with pytest.raises(BatchTooLarge, match="4 rows with 216 bytes"):
         Running("inner", layout="multiset").batch(*[(L, INSERT, ORDER)] * 2, *[(R, INSERT, PAYMENT)] * 2)
 
