@@ -7,7 +7,6 @@ definition, `numbers`, recounts all rows of all partitions; `NaiveRank` applies 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,7 +20,7 @@ from rowkind.operators.rank_rows import RankFunction, Ties
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Batches, Input, random_batches
-from tests.oracle.naive_join import NaiveSide, Stored
+from tests.oracle.naive_join import NaiveSide, Steps, Stored
 
 
 @dataclass(frozen=True)
@@ -164,32 +163,36 @@ class NaiveRank:
     side: NaiveSide
     out: dict[int, tuple[Stored, int]] = field(default_factory=dict)
 
-    def process(self, batch: Sequence[Change], now: int) -> Counter[Row]:
-        """Apply one batch; returns the net output, rows with their signed number."""
+    def process(self, batch: Sequence[Change], now: int) -> Steps:
+        """Apply one batch. What is written again and is out as before is refreshed."""
         spec = self.spec
         self.side.expire(now)
-        before = {id(one): (one, one.seq) for one in self.side.stored}
+        before = {id(one): (one, one.seq, one.written_at) for one in self.side.stored}
         self.out = {at: each for at, each in self.out.items() if at in before}
         self.side.apply(batch, now)
-        after = {id(one): (one, one.seq) for one in self.side.stored}
-        partitions = {one.row[1] for at, (one, _) in (before | after).items() if before.get(at) != after.get(at)}
-        output: Counter[Row] = Counter()
+        after = {id(one): (one, one.seq, one.written_at) for one in self.side.stored}
+        written = {at for at in before.keys() | after.keys() if before.get(at) != after.get(at)}
+        partitions = {(before | after)[at][0].row[1] for at in written}
+        steps = Steps()
         for partition in partitions:
-            for at, (one, number) in list(self.out.items()):
-                if one.row[1] == partition:
-                    output[self._row(one, number)] -= 1
-                    del self.out[at]
+            old = {at: each for at, each in self.out.items() if each[0].row[1] == partition}
             rows = [one for one in self.side.stored if one.row[1] == partition]
             ranks = numbers(spec.function, rows, self.of, spec.ties)
-            for one in rows:
-                if spec.first <= ranks[id(one)] <= spec.last:
-                    output[self._row(one, ranks[id(one)])] += 1
-                    self.out[id(one)] = one, ranks[id(one)]
+            new = {at: (one, ranks[at]) for one in rows if spec.first <= ranks[at := id(one)] <= spec.last}
+            for at in old.keys() | new.keys():
+                was, is_ = (self._row(*each[at]) if at in each else None for each in (old, new))
+                if was == is_ and was is not None:
+                    steps.add(was, was=True, is_=True, written=at in written)
+                    continue
+                for row, there in ((was, True), (is_, False)):
+                    if row is not None:
+                        steps.add(row, was=there, is_=not there, written=False)
+            self.out = {at: each for at, each in self.out.items() if at not in old} | new
             if spec.strategy != "retract":
                 limits = numbers("rank", rows, self.of, spec.ties) if spec.strategy == "improving" else ranks
                 dropped = {id(one) for one in rows if limits[id(one)] > spec.last}
                 self.side.stored = [one for one in self.side.stored if id(one) not in dropped]
-        return Counter({row: count for row, count in output.items() if count})
+        return steps
 
     def _row(self, one: Stored, number: int) -> Row:
         return one.row if self.spec.numbered is None else (*one.row, number)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -17,10 +19,11 @@ import pytest
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
-from tests.changelogs import Row, show, strong_hash
+from tests.changelogs import Change, Row, show, strong_hash
 from tests.oracle.aggregates import AGGREGATES, Aggregated, row_of, spec_of
 from tests.oracle.findings import changes_differ, finding, operating
-from tests.oracle.inputs import Batches, random_batches, shrink
+from tests.oracle.inputs import Batches, random_batches, shrink, times, with_refreshes
+from tests.oracle.naive_join import Steps
 from tests.oracle.test_aggregate_oracle import INPUT, Case, columns
 
 CASES = 120
@@ -37,7 +40,7 @@ NAIVE = {
 
 
 def test_what_each_batch_puts_out_is_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch emits what the naive aggregate does."""
+    """Every batch emits the changes and refreshes that the naive aggregate does."""
     candidates = [one for one in AGGREGATES if one.sql in NAIVE]
     for number in range(CASES):
         seed = f"aggregate with a clock, {number}"
@@ -51,7 +54,8 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(monkeypatch: pytes
             patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             ttl_ms = generator.choice([1, 2, 4])
-            batches = _without_forgotten(random_batches([INPUT], seed, batches=16, changes=4), ttl_ms)
+            batches = with_refreshes(random_batches([INPUT], seed, batches=16, changes=4), seed)
+            batches = _without_forgotten(batches, ttl_ms)
             difference = functools.partial(_difference, case, ttl_ms)
             if difference(batches) is not None:
                 least = shrink(
@@ -94,46 +98,61 @@ class _Naive:
         if not +rows:
             del self.groups[key]
 
+    def apply(self, batch: Sequence[Change], now: int) -> None:
+        """Count a batch in; a refresh writes the group that its row is of, if there is one."""
+        for change in sorted(batch, key=lambda change: -change.sign):
+            if change.sign:
+                self.step(change.row[1], change.row, change.sign, now)
+        for change in batch:
+            if not change.sign and change.row[1] in self.groups:
+                self.groups[change.row[1]] = (self.groups[change.row[1]][0], now)
+
 
 def _without_forgotten(batches: Batches, ttl_ms: int) -> Batches:
     """The same without retractions of rows that are not there, or no longer."""
     naive, result = _Naive(ttl_ms), []
-    for now, batch in enumerate(batches):
+    for now, batch in zip(times(len(batches)), batches, strict=True):
         naive.expire(now)
         kept = []
         for change in sorted(batch, key=lambda change: -change.sign):
             rows = naive.groups.get(change.row[1], (Counter(), 0))[0]
-            if change.sign > 0 or rows[change.row] > 0:
-                naive.step(change.row[1], change.row, change.sign, now)
+            if change.sign >= 0 or rows[change.row] > 0:
+                naive.apply([change] if change.sign else [], now)
                 kept.append(change)
+        naive.apply([change for change in kept if not change.sign], now)
         result.append([change for change in batch if change in kept])
     return result
 
 
-def _results(naive: _Naive, aggregates: tuple[Aggregated, ...]) -> Counter[Row]:
-    return Counter(
-        row_of(key, [NAIVE[one.sql](list(rows.elements())) for one in aggregates])
+def _results(naive: _Naive, aggregates: tuple[Aggregated, ...]) -> dict[int | None, Row]:
+    return {
+        key: row_of(key, [NAIVE[one.sql](list(rows.elements())) for one in aggregates])
         for key, (rows, _) in naive.groups.items()
-    )
+    }
 
 
 @finding
 def _difference(case: Case, ttl_ms: int, batches: Batches) -> str | None:
-    """What is wrong with the aggregate on these batches, of which one comes every millisecond; None if nothing is."""
-    spec = spec_of(case.aggregates, ttl_ms=ttl_ms)
+    """What is wrong with the aggregate on these batches, whose times depend on their number; None if nothing is."""
+    spec = replace(spec_of(case.aggregates, ttl_ms=ttl_ms), refreshes=True)
     aggregate = Aggregate(spec)
     stores = {name: MemoryStore() for name in aggregate.arrangements}
     naive = _Naive(ttl_ms)
-    for now, batch in enumerate(batches):
+    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
         naive.expire(now)
-        expected: Counter[Row] = Counter()
-        expected.subtract(_results(naive, case.aggregates))
-        for change in sorted(batch, key=lambda change: -change.sign):
-            naive.step(change.row[1], change.row, change.sign, now)
-        expected.update(_results(naive, case.aggregates))
-        with operating(now):
+        before = _results(naive, case.aggregates)
+        naive.apply(batch, now)
+        after, steps = _results(naive, case.aggregates), Steps()
+        for key in before.keys() | after.keys():
+            if before.get(key) == after.get(key):
+                steps.add(after[key], was=True, is_=True, written=naive.groups[key][1] == now)
+                continue
+            for results, was in ((before, True), (after, False)):
+                if key in results:
+                    steps.add(results[key], was=was, is_=not was, written=False)
+        with operating(number):
             rows = aggregate.process(columns(batch, case), stores, now).rows
-        if wrong := changes_differ(now, rows, expected):
+        if wrong := changes_differ(number, rows, steps.net, steps.refreshed):
             return wrong
     return None
 

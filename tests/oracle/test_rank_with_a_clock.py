@@ -21,7 +21,7 @@ from rowkind.operators.rank import Rank, RankSpec, Strategy
 from rowkind.operators.rank_rows import RankFunction, Ties
 from tests.changelogs import Row, fold, show
 from tests.oracle.findings import changes_differ, finding, operating
-from tests.oracle.inputs import Batches, shrink
+from tests.oracle.inputs import Batches, shrink, times, with_refreshes
 from tests.oracle.naive_join import NaiveSide
 from tests.oracle.ranked import NaiveRank, RankInput, changelog, identity, numbered
 
@@ -43,7 +43,7 @@ class Case:
 def test_what_each_batch_puts_out_is_what_the_definition_says(
     strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every batch emits what the naive rank does, and no row goes from the output that is not there."""
+    """Every batch emits the changes and refreshes that the naive rank does, and no row goes that is not there."""
     for number in range(CASES_EACH):
         seed = f"clock, {strategy}, {number}"
         generator = random.Random(seed)
@@ -65,6 +65,7 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(
             ties=generator.choice(TIES),
             ttl_ms=generator.choice([1, 2, 5]),
             by_seq=of.by_seq,
+            refreshes=generator.random() < 0.7,
         )
         with monkeypatch.context() as patch:
             rows = generator.choice([2, segment.SEGMENT_ROWS])
@@ -75,6 +76,8 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
             patch.setattr(prefix_scan, "MANY", generator.choice([0, 1, prefix_scan.MANY]))
             batches = changelog(spec, of, seed, 14, 6)
+            if spec.refreshes:
+                batches = with_refreshes(batches, seed)
             case = Case(spec, of)
             if _difference(case, batches) is not None:
                 least = shrink(batches, functools.partial(_fails, case))
@@ -87,17 +90,18 @@ def _fails(case: Case, batches: Batches) -> bool:
 
 @finding
 def _difference(case: Case, batches: Batches) -> str | None:
-    """What is wrong with the rank on these batches, of which one comes every millisecond; None if nothing is."""
+    """What is wrong with the rank on these batches, whose times depend on their number alone; None if nothing is."""
     operator, naive = Rank(case.spec), NaiveRank(case.spec, case.of, NaiveSide(case.of, case.spec.ttl_ms))
     stores = {name: MemoryStore() for name in operator.arrangements}
     view: Counter[Row] = Counter()
     now = 0
-    for now, batch in enumerate(batches):
+    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
         expected = naive.process(batch, now)
-        with operating(now):
+        with operating(number):
             output = operator.process(case.of.columns(batch), stores, now)
             fold(view, output.rows)
-        if wrong := changes_differ(now, output.rows, expected):
+        refreshes = expected.refreshed if case.spec.refreshes else None
+        if wrong := changes_differ(number, output.rows, expected.net, refreshes):
             return wrong
     assert case.spec.ttl_ms is not None
     operator.process(case.of.columns([]), stores, now + case.spec.ttl_ms)

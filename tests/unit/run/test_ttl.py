@@ -1,0 +1,145 @@
+"""Queries with a TTL in memory: what is written again lives on everywhere, what goes late is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.service.physical import PhysicalNode
+from rowkind.service.run.memory import MemoryEngine
+from tests.clocked import Clocked, Line, job_of
+
+JOB = """
+job: written-again
+ttl: 10s
+tables:
+  u: {{mode: upsert, primary_key: [k], columns: {{k: INT NOT NULL, a: INT, n: STRING}}}}
+  v: {{mode: retract, columns: {{k: INT, a: INT, n: STRING}}}}
+  r: {{mode: append, ttl: 1d, columns: {{b: INT}}}}
+  s: {{mode: append, columns: {{c: INT}}}}
+sinks:
+  result: {{mode: retract, sql: "{sql}"}}
+"""
+U = {"k": 1, "a": 1, "n": "x"}
+ONCE_IN_A_WHILE = (0, 3_000, 6_000, 9_000)
+
+
+def clocked(folder: Path, sql: str) -> Clocked:
+    """A query over the tables."""
+    return Clocked.of(job_of(folder, JOB.format(sql=sql)))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT u.k, r.b FROM u JOIN r ON u.a = r.b",
+        "SELECT u.k, r.b FROM u JOIN s ON u.k = s.c JOIN r ON u.a = r.b",
+        "SELECT u.k, r.b FROM u LEFT JOIN s ON u.k = s.c + 1 JOIN r ON u.a = r.b",
+        "SELECT u.k, r.b FROM (SELECT * FROM u WHERE EXISTS (SELECT 1 FROM s WHERE c = u.k)) u JOIN r ON u.a = r.b",
+        "SELECT u.k, r.b FROM (SELECT * FROM u WHERE NOT EXISTS (SELECT 1 FROM s WHERE c > k)) u JOIN r ON u.a = r.b",
+        "SELECT u.k, r.b FROM (SELECT a, MAX(k) AS k FROM u GROUP BY a) u JOIN r ON u.a = r.b",
+        "SELECT u.k, r.b FROM (SELECT a, k FROM u UNION SELECT a, k FROM v) u JOIN r ON u.a = r.b",
+        "SELECT u.k, r.b FROM (SELECT k, a FROM u ORDER BY n LIMIT 3) u JOIN r ON u.a = r.b",
+        "SELECT u.k, r.b FROM (SELECT k, a FROM u QUALIFY RANK() OVER (ORDER BY n) < 3) u JOIN r ON u.a = r.b",
+    ],
+)
+def test_a_row_that_is_written_again_and_again_does_not_expire_downstream(tmp_path: Path, sql: str) -> None:
+    """Whatever operator stands between, the copy of the last join is as young as the table's row."""
+    query = clocked(tmp_path, sql)
+    query.batch(0, ("s", "+I", {"c": 1}), ("u", "+U", U))
+    for now in ONCE_IN_A_WHILE:
+        query.batch(now, ("u", "+U", U))
+    query.batch(12_000, ("r", "+I", {"b": 1}))
+    assert query.result == [{"k": 1, "b": 1}]
+
+
+def test_a_row_that_nobody_writes_expires_downstream(tmp_path: Path) -> None:
+    """Refreshes are for rows that are written, and not for others of the same key."""
+    query = clocked(tmp_path, "SELECT u.k, r.b FROM u JOIN r ON u.a = r.b")
+    query.batch(0, ("u", "+U", U | {"k": 2}))
+    for now in ONCE_IN_A_WHILE:
+        query.batch(now, ("u", "+U", U))
+    query.batch(12_000, ("r", "+I", {"b": 1}))
+    assert query.result == [{"k": 1, "b": 1}]
+
+
+def test_an_update_of_columns_that_nobody_reads_is_a_write(tmp_path: Path) -> None:
+    """Both halves of such an update are the same row behind the projection: they cancel, and refresh what they are."""
+    query = clocked(tmp_path, "SELECT v.k, r.b FROM v JOIN r ON v.a = r.b")
+    row: dict[str, Any] = {"k": 1, "a": 1, "n": "0"}
+    query.batch(0, ("v", "+I", row))
+    for now in ONCE_IN_A_WHILE:
+        after = row | {"n": str(now + 1)}
+        query.batch(now, ("v", "-U", row), ("v", "+U", after))
+        row = after
+    query.batch(12_000, ("r", "+I", {"b": 1}))
+    assert query.result == [{"k": 1, "b": 1}]
+
+
+def test_a_group_whose_rows_are_added_up_before_they_are_shuffled_is_refreshed(tmp_path: Path) -> None:
+    """Of many refreshes of a group one goes on, and the group lives."""
+    query = clocked(tmp_path, "SELECT a, COUNT(*) AS c FROM (SELECT u.a FROM u JOIN s ON u.k < s.c) GROUP BY a")
+    rows: list[Line] = [("u", "+U", U | {"k": number}) for number in range(50)]
+    query.batch(0, ("s", "+I", {"c": 100}), *rows)
+    for now in ONCE_IN_A_WHILE:
+        query.batch(now, ("s", "+I", {"c": 0}), *rows)
+    query.batch(12_000, ("u", "+U", U | {"k": 99}), ("s", "+I", {"c": 1}))
+    assert query.result == [{"a": 1, "c": 51}]
+
+
+def test_without_a_ttl_nothing_is_refreshed(tmp_path: Path) -> None:
+    """No refresh moves in a plan without a TTL, and none leaves for the sink in one with a TTL."""
+    seen: list[tuple[str, RowKind]] = []
+
+    def watch(node: PhysicalNode, changes: Changes) -> None:
+        seen.extend((node.node, RowKind(kind)) for kind in changes.kind.tolist())
+
+    text = JOB.format(sql="SELECT u.k, r.b FROM u JOIN r ON u.a = r.b")
+    for ttl, expected in (("ttl: 10s\n", [("normalize_1", RowKind.REFRESH)]), ("", [])):
+        query = Clocked.of(job_of(tmp_path, text.replace("ttl: 10s\n", ttl)))
+        query.engine = MemoryEngine(query.sink, watch=watch)
+        seen.clear()
+        query.batch(0, ("u", "+U", U), ("r", "+I", {"b": 1}))
+        query.batch(1, ("u", "+U", U))
+        assert [each for each in seen if each[1] == RowKind.REFRESH] == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "left"),
+    [
+        ("SELECT v.k, r.b FROM v JOIN r ON v.a = r.b", []),
+        ("SELECT v.k, r.b FROM r LEFT JOIN v ON v.a = r.b", [{"k": None, "b": 1}]),
+        ("SELECT v.k, s.c AS b FROM v LEFT JOIN s ON v.a = s.c", []),
+        ("SELECT r.b FROM r WHERE EXISTS (SELECT 1 FROM v WHERE v.a = r.b)", []),
+        ("SELECT r.b FROM r WHERE NOT EXISTS (SELECT 1 FROM v WHERE v.a = r.b)", [{"b": 1}]),
+        ("SELECT v.k FROM v WHERE EXISTS (SELECT 1 FROM r WHERE v.a = r.b)", []),
+        ("SELECT v.k FROM v WHERE NOT EXISTS (SELECT 1 FROM s WHERE v.a = s.c)", []),
+    ],
+)
+def test_a_delete_of_a_row_that_has_expired_takes_back_its_results(
+    tmp_path: Path, sql: str, left: Sequence[dict[str, Any]]
+) -> None:
+    """It is joined with the partner that lives, and is not unmatched."""
+    query = clocked(tmp_path, sql)
+    lost: list[str] = []
+    query.engine = MemoryEngine(query.sink, unmatched=lambda node, _: lost.append(node))
+    query.batch(0, ("v", "+I", U), ("r", "+I", {"b": 1}))
+    before = query.result
+    query.batch(20_000, ("v", "-D", U))
+    assert (query.result, lost) == (left, [])
+    assert before != left
+
+
+def test_without_a_ttl_a_delete_of_no_row_is_unmatched(tmp_path: Path) -> None:
+    """It changes nothing, and the policy for unmatched retractions decides."""
+    lost: list[str] = []
+    text = JOB.format(sql="SELECT v.k, r.b FROM v JOIN r ON v.a = r.b").replace("ttl: 10s\n", "")
+    query = Clocked.of(job_of(tmp_path, text))
+    query.engine = MemoryEngine(query.sink, unmatched=lambda node, _: lost.append(node))
+    query.batch(0, ("r", "+I", {"b": 1}))
+    query.batch(1, ("v", "-D", U))
+    assert (query.result, lost) == ([], ["join_1"])
