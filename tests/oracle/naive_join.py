@@ -139,11 +139,17 @@ class NaiveJoin:
         self.left, self.right, self._condition = left, right, condition
         self.pads_left, self.pads_right = kind in ("left", "full"), kind in ("right", "full")
         self.expired = 0
+        self.late_left: list[tuple[Stored, bool]] = []
 
     def process(self, batch: Sequence[Change], now: int) -> Steps:
-        """Apply one batch; `expired` is then how many retractions were taken for those of rows that have expired."""
+        """Apply one batch.
+
+        `expired` is then how many retractions were taken for those of rows that have expired, and `late_left` has those
+        of the left side, with whether nothing visible matched them.
+        """
         left, right = (self._apply(number, batch, now) for number in (0, 1))
         self.expired = len(left.late) + len(right.late)
+        self.late_left = [(one, not any(self.match(one, other) for other in right.old)) for one in left.late]
         steps = Steps()
         before = (
             self._pairs(left.old, right.old) | self._pairs(left.late, right.old) | self._pairs(left.old, right.late)
@@ -154,11 +160,11 @@ class NaiveJoin:
             row = self.left.of.table.project(one.row) + self.right.of.table.project(other.row)
             steps.add(row, was=pair in before, is_=pair in after, written=written)
         if self.pads_left:
-            for one, was in _pads(left, right, self._match):
+            for one, was in _pads(left, right, self.match):
                 row = self.left.of.table.project(one.row) + _nulls(self.right)
                 steps.add(row, was=was, is_=one.padded, written=one.written_at == now)
         if self.pads_right:
-            for one, was in _pads(right, left, lambda one, other: self._match(other, one)):
+            for one, was in _pads(right, left, lambda one, other: self.match(other, one)):
                 row = _nulls(self.left) + self.right.of.table.project(one.row)
                 steps.add(row, was=was, is_=one.padded, written=one.written_at == now)
         return steps
@@ -171,9 +177,10 @@ class NaiveJoin:
         return _Sides(old, side.stored, unmatched if side.ttl_ms is not None else [])
 
     def _pairs(self, left: list[Stored], right: list[Stored]) -> dict[tuple[int, int], tuple[Stored, Stored]]:
-        return {(id(one), id(other)): (one, other) for one in left for other in right if self._match(one, other)}
+        return {(id(one), id(other)): (one, other) for one in left for other in right if self.match(one, other)}
 
-    def _match(self, one: Stored, other: Stored) -> bool:
+    def match(self, one: Stored, other: Stored) -> bool:
+        """Whether a left and a right row match."""
         key = self.left.key(one.row)
         return key is not None and key == self.right.key(other.row) and self._condition(one.row, other.row)
 

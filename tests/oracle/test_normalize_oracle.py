@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import random
-from collections import Counter
 
 import pytest
 
@@ -17,10 +16,10 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.join import Side
 from rowkind.operators.normalize import Normalize
 from tests import changelogs
-from tests.changelogs import Row, show
+from tests.changelogs import show
 from tests.oracle.findings import changes_differ, finding, operating
-from tests.oracle.inputs import Batches, Input, random_batches, shrink
-from tests.oracle.naive_join import NaiveSide
+from tests.oracle.inputs import Batches, Input, random_batches, shrink, times, with_refreshes
+from tests.oracle.naive_join import NaiveSide, Steps
 
 CASES_EACH = 130
 
@@ -32,7 +31,7 @@ CASES_EACH = 130
 def test_each_batch_puts_out_what_changes_among_the_rows(
     of: Input, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every batch emits the difference between the rows after it and before it, and nothing else."""
+    """Every batch emits the difference between the rows after it and before it, and refreshes of those written."""
     for number in range(CASES_EACH):
         seed = f"normalize, {of}, {ttl_ms}, {number}"
         print(f"seed '{seed}'")
@@ -43,7 +42,7 @@ def test_each_batch_puts_out_what_changes_among_the_rows(
             patch.setattr(segment, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
-            batches = random_batches([of], seed, batches=8)
+            batches = with_refreshes(random_batches([of], seed, batches=8), seed)
             difference = functools.partial(_difference, of, ttl_ms, hashed)
             if difference(batches) is not None:
                 least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
@@ -52,18 +51,19 @@ def test_each_batch_puts_out_what_changes_among_the_rows(
 
 @finding
 def _difference(of: Input, ttl_ms: int | None, hashed: changelogs.Hash, batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches, of which one comes every millisecond; None if nothing is."""
-    operator = Normalize(Side(of.layout, ttl_ms, of.by_seq))
+    """What is wrong with the operator on these batches, whose times depend on their number; None if nothing is."""
+    operator = Normalize(Side(of.layout, ttl_ms, of.by_seq), refreshes=True)
     naive = NaiveSide(of, ttl_ms)
     stores = {name: MemoryStore() for name in operator.arrangements}
-    for now, batch in enumerate(batches):
+    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
         naive.expire(now)
-        expected: Counter[Row] = Counter()
-        expected.subtract(one.row for one in naive.stored)
+        before, steps = {id(one): one for one in naive.stored}, Steps()
         naive.apply(batch, now)
-        expected.update(one.row for one in naive.stored)
-        with operating(now):
+        after = {id(one): one for one in naive.stored}
+        for at, one in (before | after).items():
+            steps.add(one.row, was=at in before, is_=at in after, written=one.written_at == now)
+        with operating(number):
             rows = operator.process(changelogs.changes(batch, [of.table], hashed), stores, now).rows
-        if wrong := changes_differ(now, rows, expected):
+        if wrong := changes_differ(number, rows, steps.net, steps.refreshed):
             return wrong
     return None

@@ -13,7 +13,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -31,8 +31,8 @@ from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, show, unpack
 from tests.oracle.facts import with_facts
 from tests.oracle.findings import changes_differ, finding, operating, views_differ
-from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
-from tests.oracle.naive_join import NaiveJoin, NaiveSide, Stored
+from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink, times, with_refreshes
+from tests.oracle.naive_join import NaiveJoin, NaiveSide, Steps, Stored
 
 CASES_EACH = 28
 CLOCK_CASES_EACH = 40
@@ -50,13 +50,14 @@ class Case:
     conditional: bool
     hashed: changelogs.Hash = changelogs.strong_hash
     ttls: tuple[int | None, int | None] = (None, None)
+    refreshes: bool = False
 
     @property
     def operator(self) -> SemiJoin:
         """The operator."""
         sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(self.inputs, self.ttls, strict=True)]
         condition: Condition | None = _less_mask if self.conditional else None
-        return SemiJoin(SemiJoinSpec(self.kind, sides[0], sides[1], condition))
+        return SemiJoin(SemiJoinSpec(self.kind, sides[0], sides[1], condition, self.refreshes))
 
     def columns(self, batch: list[Change]) -> Changes:
         """The batch as the operator takes it."""
@@ -113,6 +114,8 @@ def test_what_each_batch_puts_out_under_a_clock_is_what_the_definition_says(
             difference = _difference_to_not_in
         with _small_segments(monkeypatch, generator):
             batches = random_batches(case.inputs, seed, batches=14, changes=6)
+            if generator.random() < 0.7:
+                case, batches = replace(case, refreshes=True), with_refreshes(batches, seed)
             _check(seed, case, batches, difference)
 
 
@@ -198,30 +201,43 @@ def _sql(
 
 
 def _difference_to_pads(case: Case, batches: Batches) -> str | None:
-    """What is wrong with the operator on these batches, of which one comes every millisecond; None if nothing is."""
+    """What is wrong with the operator on these batches, whose times depend on their number; None if nothing is."""
     left, right = (NaiveSide(of, ttl) for of, ttl in zip(case.inputs, case.ttls, strict=True))
     naive = NaiveJoin("left", left, right, _less if case.conditional else (lambda _left, _right: True))
 
-    def process(batch: list[Change], now: int) -> None:
+    def process(batch: list[Change], now: int) -> list[Row]:
         naive.process(batch, now)
+        return [one.row for one, lonely in naive.late_left if lonely == (case.kind == "anti")]
 
-    return _difference_to_left_rows(case, batches, left, process, lambda one: one.padded == (case.kind == "anti"))
+    def written(one: Stored, now: int) -> bool:
+        matches = (other for other in right.stored if case.kind == "semi" and naive.match(one, other))
+        return any(each.written_at == now for each in (one, *matches))
+
+    def passes(one: Stored) -> bool:
+        return one.padded == (case.kind == "anti")
+
+    return _difference_to_left_rows(case, batches, left, process, passes=passes, written=written)
 
 
 def _difference_to_not_in(case: Case, batches: Batches) -> str | None:
     """The same where the definition is NOT IN over all rows of the right side, which live for ever."""
     left, right = (NaiveSide(of, ttl) for of, ttl in zip(case.inputs, case.ttls, strict=True))
 
-    def process(batch: list[Change], now: int) -> None:
-        for side, state in enumerate((left, right)):
-            state.apply([change for change in batch if change.side == side], now)
+    def process(batch: list[Change], now: int) -> list[Row]:
+        late = left.apply([change for change in batch if change.side == 0], now)
+        out = [one.row for one in late if left.ttl_ms is not None and passes(one)]
+        right.apply([change for change in batch if change.side == 1], now)
+        return out
 
     def passes(one: Stored) -> bool:
         keys = [right.key(other.row) for other in right.stored]
         key = left.key(one.row)
         return not keys or (key is not None and None not in keys and key not in keys)
 
-    return _difference_to_left_rows(case, batches, left, process, passes)
+    def written(one: Stored, now: int) -> bool:
+        return one.written_at == now
+
+    return _difference_to_left_rows(case, batches, left, process, passes=passes, written=written)
 
 
 @finding
@@ -229,22 +245,28 @@ def _difference_to_left_rows(
     case: Case,
     batches: Batches,
     left: NaiveSide,
-    process: Callable[[list[Change], int], None],
+    process: Callable[[list[Change], int], list[Row]],
+    *,
     passes: Callable[[Stored], bool],
+    written: Callable[[Stored, int], bool],
 ) -> str | None:
-    """What is wrong where a batch is to emit how those of the left rows change that pass."""
-    operator = case.operator
+    """What is wrong where a batch is to emit how those of the left rows change that pass.
+
+    `process` also gives the rows that are taken back late, and `written` says what keeps one alive.
+    """
+    operator, project = case.operator, case.inputs[0].table.project
     stores = {name: MemoryStore() for name in operator.arrangements}
-    view: Counter[Row] = Counter()
-    for now, batch in enumerate(batches):
+    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
         left.expire(now)
-        expected: Counter[Row] = Counter()
-        expected.subtract(case.inputs[0].table.project(one.row) for one in left.stored if passes(one))
-        process(batch, now)
-        expected.update(case.inputs[0].table.project(one.row) for one in left.stored if passes(one))
-        with operating(now):
+        before, steps = {id(one): one for one in left.stored if passes(one)}, Steps()
+        late = process(batch, now)
+        after = {id(one): one for one in left.stored if passes(one)}
+        for at, one in (before | after).items():
+            steps.add(project(one.row), was=at in before, is_=at in after, written=written(one, now))
+        for row in late:
+            steps.add(project(row), was=True, is_=False, written=False)
+        with operating(number):
             output = operator.process(case.columns(batch), stores, now)
-            fold(view, output.rows)
-        if wrong := changes_differ(now, output.rows, expected):
+        if wrong := changes_differ(number, output.rows, steps.net, steps.refreshed if case.refreshes else None):
             return wrong
     return None

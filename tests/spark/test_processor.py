@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,13 +19,20 @@ from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
 from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, binary
 from rowkind.operators.operator import Output
+from rowkind.service.execute import calc
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.members import Member, Wrap, address
+from rowkind.service.execute.operators import operator
+from rowkind.service.execute.route import Route
 from rowkind.service.metrics import sample
+from rowkind.service.physical import PhysicalJoin, PhysicalNode, PhysicalNormalize, PhysicalScan
+from rowkind.service.run.json_rows import decode
+from rowkind.service.run.memory import pruned
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor
+from tests.clocked import Clocked, Line, job_of
 from tests.spark.distinct import Distinct, by_payload, changes
 from tests.spark.running import alone, fold
 
@@ -55,9 +63,9 @@ class Running:
         processor = OperatorProcessor(given, shards=shards, labels=labels, limits=CacheLimits(0, 0), **options)
         self._tester = TwsTester(pickle.loads(pickle.dumps(processor)))
 
-    def batch(self, *blocks: Block, label: int = 0) -> list[tuple[int, Block]]:
-        """The blocks that a batch of one shard gives."""
-        rows = [Row(shard=label, block=block.to_bytes(), now=1000) for block in blocks]
+    def batch(self, *blocks: Block, label: int = 0, now: int = 1000) -> list[tuple[int, Block]]:
+        """The blocks that a batch of one shard gives at time `now`, in ms."""
+        rows = [Row(shard=label, block=block.to_bytes(), now=now) for block in blocks]
         return [(row.shard, Block.from_bytes(row.block)) for row in self._tester.test(label, rows)]
 
 
@@ -243,3 +251,45 @@ def test_a_processor_is_pickled_by_the_name_of_its_module() -> None:
     processor = alone("distinct", Distinct(), by_payload, shards=1, labels=[0])
     assert b"rowkind.service.spark.processor" in pickle.dumps(processor)
     assert len(pickle.dumps(processor)) < 1000
+
+
+def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path) -> None:
+    """What a normalize keeps as it is crosses the shuffle as a refresh, and counts as no row on its way."""
+    query = Clocked.of(job_of(tmp_path, WRITTEN_AGAIN))
+    join = query.sink.input
+    assert isinstance(join, PhysicalJoin)
+    normalize, right = join.left, join.right
+    assert isinstance(normalize, PhysicalNormalize)
+    first = Running(members=[_member(normalize)])
+    second = Running(members=[_member(join)])
+    result: Counter[bytes] = Counter()
+    for now, line in (*((now, U) for now in (0, 3_000, 6_000, 9_000)), (12_000, ("r", "+I", {"b": 1}))):
+        tables = query.rows(line)
+        left = first.batch(Block(calc.run(normalize.input.calc, _scanned(normalize.input, tables))), now=now)
+        counted = [name for _, block in left for name in block.counters if name.startswith(OUT)]
+        assert counted == ([sample(OUT, operator="normalize_1", kind="+I")] if now == 0 else [])
+        other = Block(calc.run(right.calc, _scanned(right, tables)))
+        result += fold([block.changes for _, block in second.batch(*(block for _, block in left), other, now=now)])
+    assert decode(query.sink.value, binary(result.elements())) == [{"k": 1, "b": 1}]
+
+
+OUT = "rowkind_operator_rows_out_total"
+U: Line = ("u", "+U", {"k": 1, "a": 1, "n": "x"})
+WRITTEN_AGAIN = """
+job: written-again
+ttl: 10s
+tables:
+  u: {mode: upsert, primary_key: [k], columns: {k: INT NOT NULL, a: INT, n: STRING}}
+  r: {mode: append, columns: {b: INT}}
+sinks:
+  result: {mode: retract, sql: "SELECT u.k, r.b FROM u JOIN r ON u.a = r.b"}
+"""
+
+
+def _member(node: PhysicalJoin | PhysicalNormalize) -> Member:
+    return Member(node.node, operator(node), Route(node.calc))
+
+
+def _scanned(node: PhysicalNode, tables: Mapping[str, Rows]) -> Rows:
+    assert isinstance(node, PhysicalScan)
+    return pruned(node, tables)

@@ -198,7 +198,10 @@ def _outcome(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, way: Way
     yield Fact("output", text, {"columns": column_values(node.calc.output)})
     spared = traits.mode == "retract" and not traits.needs_before
     text = _KINDS[traits.mode] + ("; the consumer could do without -U" if spared else "")
-    yield Fact("changes", text, {"mode": traits.mode, "needs_old_rows": traits.needs_before})
+    values = {"mode": traits.mode, "needs_old_rows": traits.needs_before}
+    refreshes = not isinstance(node, PhysicalScan) and node.calc.refreshes
+    text += "; and refreshes: what is written again lives on further down" if refreshes else ""
+    yield Fact("changes", text, {**values, "refreshes": refreshes})
     keys = "there is one row" if () in traits.unique_keys else ", ".join(map(_tuple, traits.unique_keys))
     yield Fact("unique keys", keys or "none known", {"unique_keys": [list(key) for key in traits.unique_keys]})
     if traits.upsert_key and traits.mode != "append":

@@ -40,6 +40,7 @@ KEYS = {
     "adds_up": "of goes: whether rows are added up by group in each task before they are shuffled",
     "mode": "of a sink or of what a step emits: append, retract or upsert",
     "needs_old_rows": "whether somebody further down needs the -U of updates",
+    "refreshes": "whether the step passes on which rows were written again, because a step further down has a TTL",
     "columns": "the columns that the step emits, each with name and type",
     "type": "of a column: its SQL type",
     "unique_keys": "sets of columns that identify at most one row of what the step emits",
