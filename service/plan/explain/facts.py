@@ -200,7 +200,7 @@ def _outcome(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, way: Way
     text = _KINDS[traits.mode] + ("; the consumer could do without -U" if spared else "")
     values = {"mode": traits.mode, "needs_old_rows": traits.needs_before}
     refreshes = not isinstance(node, PhysicalScan) and node.calc.refreshes
-    text += "; and refreshes: what is written again lives on further down" if refreshes else ""
+    text += "; and refreshes" if refreshes else ""
     yield Fact("changes", text, {**values, "refreshes": refreshes})
     keys = "there is one row" if () in traits.unique_keys else ", ".join(map(_tuple, traits.unique_keys))
     yield Fact("unique keys", keys or "none known", {"unique_keys": [list(key) for key in traits.unique_keys]})
