@@ -24,10 +24,8 @@ from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import digest128, hash64, mix, sketch64
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
-from rowkind.service.execute.expressions import evaluate, truth
+from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
 from rowkind.service.physical import ROW_DIGEST, Calc, Expression, Key, SubKeyPart
-
-"""The bits of a seq that say from which partition of its topic a change came."""
 
 
 def run(calc: Calc, rows: Rows) -> Changes:
@@ -79,10 +77,23 @@ def _live(calc: Calc, rows: Rows) -> Changes:
         alone = rows.kind == RowKind.DELETE
     if not alone.any():
         return _sent(calc, rows, update)
-    known = frozenset(calc.replaced_by)
-    return Changes.concat(
-        [_sent(calc, rows.filter(~alone), update[~alone]), _sent(calc, rows.filter(alone), update[alone], known)]
-    )
+    by_key = _sent_by_key(calc, rows.filter(alone), update[alone])
+    return Changes.concat([_sent(calc, rows.filter(~alone), update[~alone]), by_key])
+
+
+def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Changes:
+    """Rows of which only the key is known, on their way.
+
+    Where an expression fails on the key, no predicate has let a row with this key through: it would have failed on that
+    row. Nobody has one to replace.
+    """
+    try:
+        return _sent(calc, rows, update, frozenset(calc.replaced_by))
+    except ExpressionError:
+        if len(rows) == 1:
+            return Changes.empty()
+        first = np.arange(len(rows)) < len(rows) // 2
+        return Changes.concat([_sent_by_key(calc, rows.filter(half), update[half]) for half in (first, ~first)])
 
 
 def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None = None) -> Changes:

@@ -25,6 +25,8 @@ _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
+    # It computes what two expressions share for every row, also what COALESCE would come to for some rows only.
+    "SET disabled_optimizers = 'common_subexpressions'",
 )
 
 
@@ -81,10 +83,11 @@ def _connection(process: int, thread: int) -> Any:  # noqa: ARG001 -- a forked w
 
 def _reason(text: str) -> str:
     """The one line of an error that says what was wrong with a value."""
-    lines = text.splitlines()
-    if "Python exception" in lines[0]:
-        lines = [line.partition(": ")[2] for line in reversed(lines) if "Error: " in line] or lines
-    return lines[0].removeprefix("Invalid Input Error: ")
+    _, kernel, raised = text.partition("while executing the UDF: ")
+    if kernel:
+        # The class of the exception stands before its message.
+        text = raised.partition(": ")[2]
+    return text.splitlines()[0].removeprefix("Invalid Input Error: ")
 
 
 def _data_errors() -> tuple[type[Exception], ...]:

@@ -29,7 +29,7 @@ def _divide(left: Decimal, right: Decimal) -> Decimal:
 
 def _quotient(left: Decimal, right: Decimal) -> Decimal:
     if not right:
-        raise ZeroDivisionError("division by zero")
+        raise ZeroDivisionError("division by zero: a DIV NULLIF(b, 0) makes it NULL")
     return _WIDE.divide(left, right).quantize(Decimal(1), ROUND_DOWN, _WIDE)
 
 

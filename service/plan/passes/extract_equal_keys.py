@@ -2,6 +2,9 @@
 
 Both sides are cast to the type in which Spark SQL compares them, so that equal values have equal key bytes: 1 = 1L, and
 1.0 = 1.00 as decimals. The rest of the condition is evaluated on pairs of rows.
+
+A key is computed for every row of its side. Where that may fail, `ON l.k <> 0 AND 10 / l.k = r.x`, the conditions
+before it guard it: it is NULL where they are not true. Those on pairs cannot, and it is evaluated on pairs as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import EqualKey, LogicalJoin, LogicalNode, Query, bottom_up, reads
 from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 
 
@@ -31,15 +35,38 @@ def _visit(node: LogicalNode) -> LogicalNode:
     keys: list[EqualKey] = []
     rest: list[exp.Expr] = []
     for each in node.condition:
-        sides = _sides(each, set(left), set(right))
-        if sides is None:
+        sides = equal_sides(each, set(left), set(right))
+        null_safe = isinstance(each.unnest(), exp.NullSafeEQ)
+        guarded = None if sides is None else _guarded(sides, rest, (set(left), set(right)), null_safe=null_safe)
+        if sides is None or guarded is None:
             rest.append(each)
         else:
-            keys.append(EqualKey(*sides, _type(each, *sides, below), isinstance(each, exp.NullSafeEQ)))
+            keys.append(EqualKey(*guarded, _type(each, *sides, below), null_safe))
     return replace(node, keys=tuple(keys), condition=tuple(rest))
 
 
-def _sides(condition: exp.Expr, left: set[str], right: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
+def _guarded(
+    sides: tuple[exp.Expr, exp.Expr],
+    guards: list[exp.Expr],
+    columns_: tuple[set[str], set[str]],
+    *,
+    null_safe: bool,
+) -> tuple[exp.Expr, exp.Expr] | None:
+    """The operands of an equality as keys behind the conditions before it, None where they cannot guard it."""
+    found: list[exp.Expr] = []
+    for operand, own in zip(sides, columns_, strict=True):
+        if not guards or not may_fail(operand):
+            found.append(operand)
+        elif null_safe or not all(reads(guard) <= own for guard in guards):
+            return None
+        else:
+            test = exp.and_(*(guard.copy() for guard in guards), copy=False)
+            found.append(exp.Case(ifs=[exp.If(this=test, true=operand.copy())]))
+    left, right = found
+    return left, right
+
+
+def equal_sides(condition: exp.Expr, left: set[str], right: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
     """The two operands of an equality between the sides, left first."""
     condition = condition.unnest()
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):

@@ -7,6 +7,10 @@
     over a union            sinks into every input
 
 Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
+
+Conditions that AND holds together guard each other in the order in which they are written, `k <> 0 AND 10 / k > 1`,
+and a join guards what stands above it. So what may fail stays where it is if it would leave a guard behind. `Possible`
+of it sinks instead, which takes out the rows that it is not true of, and lets pass those on which it fails.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ from rowkind.service.plan.logical import (
     reads,
     substitute,
 )
+from rowkind.service.plan.passes.extract_equal_keys import equal_sides
+from rowkind.service.plan.scalar.conditions import Possible, may_fail
 
 
 def push_filters(query: Query) -> Query:
@@ -64,39 +70,58 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
 
 def _parted(conditions: Sequence[exp.Expr], group: set[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """The conditions that remove whole groups, and the others."""
-    sink = [each for each in conditions if _within(each, group)]
-    return sink, [each for each in conditions if each not in sink]
+    sink: list[exp.Expr] = []
+    stay: list[exp.Expr] = []
+    for each in conditions:
+        whole = _within(each, group)
+        held = bool(stay) and may_fail(each)
+        if whole:
+            sink.append(_possible(each) if held else each)
+        if held or not whole:
+            stay.append(each)
+    return sink, stay
 
 
 def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode:
     left, right = set(columns(node.left.input)), set(columns(node.right.input))
-    stay: list[exp.Expr] = []
     to_left: list[exp.Expr] = []
     to_right: list[exp.Expr] = []
     on: list[exp.Expr] = []
-    for each in conditions:
-        if node.filters_left or (not node.pads_right and _within(each, left)):
-            to_left.append(each)
-        elif not node.pads_left and _within(each, right):
-            to_right.append(each)
-        elif node.kind == "inner":
-            on.append(each)
-        else:
-            stay.append(each)
+    above: list[exp.Expr] = []
+
+    def put(each: exp.Expr, sink: list[exp.Expr] | None, otherwise: list[exp.Expr]) -> None:
+        held = may_fail(each)
+        for operand, beyond in zip(equal_sides(each, left, right) or (), (to_right, to_left), strict=False):
+            if may_fail(operand):
+                # As a key it is computed without the other side, which the conditions there would not guard.
+                on.extend(one for one in beyond if not isinstance(one, Possible) and one not in on)
+        if sink is not None:
+            sink.append(_possible(each) if held else each)
+        if held or sink is None:
+            otherwise.append(each)
+
     for each in node.condition:
         if not node.pads_left and node.kind != "anti" and _within(each, left):
-            to_left.append(each)
-        elif not node.pads_right and _within(each, right):
-            to_right.append(each)
+            put(each, to_left, on)
         else:
-            on.append(each)
+            put(each, to_right if not node.pads_right and _within(each, right) else None, on)
+    for each in conditions:
+        if node.filters_left or (not node.pads_right and _within(each, left)):
+            put(each, to_left, on if node.kind == "inner" else above)
+        else:
+            sink = to_right if not node.pads_left and _within(each, right) else None
+            put(each, sink, on if node.kind == "inner" else above)
     joined = replace(
         node,
         left=replace(node.left, input=_push(node.left.input, to_left)),
         right=replace(node.right, input=_push(node.right.input, to_right)),
         condition=tuple(on),
     )
-    return _filtered(joined, stay)
+    return _filtered(joined, above)
+
+
+def _possible(condition: exp.Expr) -> exp.Expr:
+    return Possible(this=condition.copy())
 
 
 def _within(condition: exp.Expr, side: set[str]) -> bool:

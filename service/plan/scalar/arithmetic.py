@@ -24,6 +24,7 @@ _SHIFTS: Mapping[type[exp.Expr], str] = {
     exp.BitwiseLeftShift: "spark_shift_left",
     exp.BitwiseRightShift: "spark_shift_right",
 }
+_ADVICE: Mapping[str, str] = {"/": "TRY_DIVIDE", "%": "TRY_MOD", "DIV": "a DIV NULLIF(b, 0)"}
 _BOTH = ("this", "expression")
 _MOST = 38
 _LEAST_SCALE = 6
@@ -55,16 +56,13 @@ def calculated(sign: str, left: Typed, right: Typed, *, strict: bool = True) -> 
     assert type_ is not None, "numbers have a common type"
     a, b = converted(left, type_).sql, converted(right, type_).sql
     result = nullable(type_, left, right)
-    if sign in ("/", "%") and (not strict or family(type_) == "float"):
-        # DuckDB refuses to divide whole numbers by zero by itself.
-        zero = _by_zero(a, sign) if strict else "NULL"
+    if sign in ("/", "%"):
+        zero = _by_zero(a, sign, type_) if strict else "NULL"
+        # The least number has no opposite, so that DuckDB refuses to divide it by -1.
         opposite = f"WHEN {b} = -1 THEN 0 * {a} " if family(type_) == "integer" else ""
         return Typed(
             f"(CASE WHEN {b} = 0 THEN {zero} {opposite}ELSE {a} {sign} {b} END)", _lossy(result, strict=strict)
         )
-    if sign == "%":
-        # The least number has no opposite, so that DuckDB refuses to divide it by -1.
-        return Typed(f"(CASE WHEN {b} = -1 THEN 0 * {a} ELSE {a} % {b} END)", result)
     if not strict and family(type_) == "integer":
         wide = f"CAST({a} AS HUGEINT) {sign} {b}"
         return Typed(f"TRY_CAST({wide} AS {types.duckdb(type_)})", result.as_nullable())
@@ -75,9 +73,10 @@ def _lossy(type_: Type, *, strict: bool) -> Type:
     return type_ if strict else type_.as_nullable()
 
 
-def _by_zero(left: str, sign: str) -> str:
-    other = "TRY_DIVIDE" if sign == "/" else "TRY_MOD"
-    return f"CASE WHEN {left} IS NOT NULL THEN error('division by zero: {other} makes it NULL') END"
+def _by_zero(left: str, sign: str, type_: Type) -> str:
+    """What stands for a quotient or remainder by zero: an error, but where the left operand is NULL."""
+    failed = types.failure(f"'division by zero: {_ADVICE[sign]} makes it NULL'", types.duckdb(type_))
+    return f"CASE WHEN {left} IS NOT NULL THEN {failed} END"
 
 
 def _of_decimals(sign: str, left: Typed, right: Typed, *, strict: bool) -> Typed:
@@ -100,7 +99,10 @@ def _of_decimals(sign: str, left: Typed, right: Typed, *, strict: bool) -> Typed
     else:
         same = _bounded(max(a.precision - a.scale, b.precision - b.scale) + max(a.scale, b.scale), scale)
         inner = f"CAST({x} AS {same.sql}) {sign} CAST({y} AS {same.sql})"
-    return Typed(f"{word}({inner} AS {type_.sql})", result)
+    whole = f"{word}({inner} AS {type_.sql})"
+    if strict and sign in ("/", "%"):
+        whole = f"(CASE WHEN {y} = 0 THEN {_by_zero(x, sign, type_)} ELSE {whole} END)"
+    return Typed(whole, result)
 
 
 _NAMES = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "remainder"}
@@ -160,7 +162,8 @@ def _whole_quotient(compiler: Compiler, node: exp.IntDiv) -> Typed:
         raise Refusal("DIV takes whole numbers and decimals: write CAST(a / b AS BIGINT)", node)
     if family(left.type) == family(right.type) == "integer":
         a, b = converted(left, BIGINT).sql, converted(right, BIGINT).sql
-        return Typed(f"({a} // {b})", nullable(BIGINT, left, right))
+        zero = _by_zero(a, "DIV", BIGINT)
+        return Typed(f"(CASE WHEN {b} = 0 THEN {zero} ELSE {a} // {b} END)", nullable(BIGINT, left, right))
     texts = ", ".join(f"CAST({converted(value, _exactly(value)).sql} AS VARCHAR)" for value in (left, right))
     return Typed(f"CAST(spark_decimal_quotient({texts}, 0) AS BIGINT)", nullable(BIGINT, left, right))
 

@@ -21,9 +21,10 @@ _MOMENT = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?"
 def cast(sql: str, to: Type, *, strict: bool) -> str | None:
     """DuckDB SQL that reads a value of type `to` out of a text; what is none fails, or is NULL if not `strict`."""
     text = f"trim({sql}, '{_AROUND}')"
-    bad = f"error('''' || {sql} || ''' is not a {to.sql}: TRY_CAST makes NULL of such text')" if strict else "NULL"
     word = "CAST" if strict else "TRY_CAST"
     name = types.duckdb(to)
+    reason = f"'''' || {sql} || ''' is not a {to.sql}: TRY_CAST makes NULL of such text'"
+    bad = types.failure(reason, "TIMESTAMP" if family(to) == "timestamp" else name) if strict else "NULL"
 
     def where(pattern: str, value: str) -> str:
         """The value, of text for {0}. Most text has nothing around it, and taking that off costs much."""

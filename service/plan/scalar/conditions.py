@@ -35,7 +35,7 @@ def joined(word: str, operands: Sequence[tuple[Typed, exp.Expr]]) -> Typed:
     *before, (found, _) = operands
     for index, (condition, _) in reversed(list(enumerate(before))):
         both = f"({condition.sql} {word} {found.sql})"
-        if any(_may_fail(node) for _, node in operands[index + 1 :]):
+        if any(may_fail(node) for _, node in operands[index + 1 :]):
             decides = "FALSE" if word == "AND" else "TRUE"
             both = f"(CASE WHEN {condition.sql} IS NOT DISTINCT FROM {decides} THEN {decides} ELSE {both} END)"
         found = Typed(both, nullable(BOOLEAN, condition, found))
@@ -45,12 +45,40 @@ def joined(word: str, operands: Sequence[tuple[Typed, exp.Expr]]) -> Typed:
 _SAFE = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Connector, exp.Not, exp.Paren, exp.Is, exp.In,
     exp.Between, exp.Like, exp.ILike, exp.Coalesce, exp.Nullif, exp.Case, exp.If, exp.Predicate, exp.Escape,
-    exp.NullSafeEQ, exp.NullSafeNEQ, exp.Dot,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.Dot, exp.Trim, exp.Substring, exp.DPipe, exp.Concat,
+)  # fmt: skip
+_SAFE_CALLS = (
+    "UPPER", "UCASE", "LOWER", "LCASE", "LENGTH", "TRIM", "LTRIM", "RTRIM", "NVL", "IFNULL", "NVL2", "ISNULL",
+    "ISNOTNULL", "EQUAL_NULL", "ISNAN", "STARTSWITH", "ENDSWITH", "CONTAINS", "CONCAT",
 )  # fmt: skip
 
 
-def _may_fail(node: exp.Expr) -> bool:
-    return not all(isinstance(each, _SAFE) for each in node.walk())
+class Possible(exp.Expression, exp.Func):
+    """Whether a condition is true of a row or cannot be evaluated on it; no user writes it."""
+
+    arg_types = {"this": True}  # noqa: RUF012 -- as sqlglot has it
+
+
+def may_fail(node: exp.Expr) -> bool:
+    """Whether an expression may fail on a row, as by a division, a cast or an overflow; what is not known may.
+
+    What may fail is not evaluated for rows that a condition before it has taken out: no pass may move it past one.
+    """
+    parts = node.walk(prune=lambda each: isinstance(each, Possible))
+    return not all(isinstance(each, (*_SAFE, Possible)) or _is_safe_call(each) for each in parts)
+
+
+def _is_safe_call(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous) and node.name.upper() != "MOD":
+        return node.name.upper() in _SAFE_CALLS
+    operands = node.expressions if isinstance(node, exp.Anonymous) else [*node.iter_expressions()]
+    by = operands[-1].unnest() if isinstance(node, exp.Mod | exp.Anonymous) and operands else None
+    return isinstance(by, exp.Literal) and by.is_int and int(by.name) > 0
+
+
+def _possible(compiler: Compiler, node: Possible) -> Typed:
+    condition = compiler.condition(node.this)
+    return Typed(f"(TRY(CASE WHEN {condition.sql} THEN TRUE ELSE FALSE END) IS DISTINCT FROM FALSE)", BOOLEAN)
 
 
 def _negated(compiler: Compiler, node: exp.Not) -> Typed:
@@ -140,6 +168,7 @@ RULES: Mapping[type[exp.Expr], Rule] = {
     exp.And: (_both, _BOTH),
     exp.Or: (_both, _BOTH),
     exp.Not: (_negated, ("this",)),
+    Possible: (_possible, ("this",)),
     **dict.fromkeys(_COMPARISONS, (_compare, _BOTH)),
     exp.NullSafeEQ: (_distinct_from, _BOTH),
     exp.NullSafeNEQ: (_distinct_from, _BOTH),

@@ -80,6 +80,11 @@ def duckdb(type_: Type) -> str:
     return type_.sql if type_.logical == "decimal" else _PLAIN[type_.sql][2]
 
 
+def failure(text: str, name: str) -> str:
+    """DuckDB SQL of a DuckDB type that stops the query, with a text that is DuckDB SQL too."""
+    return f"CAST(spark_fails({text}) AS {name})"
+
+
 def as_decimal(type_: Type) -> Type | None:
     """The decimal that holds every value of an integer or decimal type."""
     if type_.logical == "decimal":

@@ -16,6 +16,7 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalInput, LogicalNode, LogicalProject, reads
+from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
 from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_call, aggregate_type, is_aggregate
 from rowkind.service.plan.sql.context import Names
@@ -163,7 +164,7 @@ class Grouping:
             column = self.names.claim(name) if name else self.names.fresh(stem(node))
             self._built[column] = LogicalCall(
                 function=asked.function,
-                arguments=tuple(self._column(argument.unnest()) for argument in asked.arguments),
+                arguments=tuple(self._argument(argument.unnest(), asked.filter) for argument in asked.arguments),
                 type=aggregate_type(asked.function, types[0] if types else None, node),
                 at=node,
                 filter=None if asked.filter is None else self._column(asked.filter.unnest()),
@@ -172,17 +173,24 @@ class Grouping:
             self._calls[asked] = column
         return self._calls[asked]
 
+    def _argument(self, node: exp.Expr, filter_: exp.Expr | None) -> str:
+        """The column of an argument, which is computed only for rows that FILTER lets through if it may fail."""
+        if filter_ is None or not may_fail(node):
+            return self._column(node)
+        guarded = exp.Case(ifs=[exp.If(this=filter_.copy(), true=node.copy())])
+        return self._column(guarded, like=node)
+
     def _type(self, node: exp.Expr, at: exp.Expr) -> Type:
         if reads(node) & self.later:
             raise Refusal("a subquery cannot be grouped by: compute it in a derived table", at)
         return compile_scalar(node, self._types).type
 
-    def _column(self, node: exp.Expr, name: str = "") -> str:
-        """The column of the Project below that holds an expression."""
+    def _column(self, node: exp.Expr, name: str = "", like: exp.Expr | None = None) -> str:
+        """The column of the Project below that holds an expression; where it has no `name`, one that reminds of it."""
         if isinstance(node, exp.Column):
             return node.name
         if node not in self._computed:
-            self._computed[node] = self.names.claim(name) if name else self.names.fresh(stem(node))
+            self._computed[node] = self.names.claim(name) if name else self.names.fresh(stem(like or node))
         return self._computed[node]
 
 

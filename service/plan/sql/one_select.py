@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalProject, conjuncts, substitute
+from rowkind.service.plan.logical import LogicalFilter, LogicalProject, conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
 from rowkind.service.plan.sql.from_clause import from_clause
@@ -147,6 +147,10 @@ class OneSelect:
         return copied
 
     def _groups(self, group: exp.Group | None, items: SelectList) -> Grouping:
+        # Groups are found by equal links, so that what only stands behind one is asked here.
+        inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
+        self._links = tuple(each for each in self._links if each not in inner)
+        self._node = LogicalFilter(self._node, inner) if inner else self._node
         grouping = Grouping(self._node, self._names, self._values.names)
         if group is None:
             return grouping

@@ -13,7 +13,8 @@ What a subquery's WHERE says of the query around it becomes the condition of the
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Mapping
+from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -30,6 +31,7 @@ from rowkind.service.plan.logical import (
     reads,
     substitute,
 )
+from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected, check_reach
 from rowkind.service.plan.sql.grouping import no_aggregates
@@ -102,29 +104,45 @@ class ScalarSubqueries:
 def where(
     condition: exp.Expr, node: LogicalNode, scope: Scope, context: Context, queries: Queries
 ) -> tuple[LogicalNode, tuple[exp.Expr, ...]]:
-    """The rows that fulfil WHERE, and the conditions that read columns of the query around it. Raises Refusal."""
+    """The rows that fulfil WHERE, and the conditions that read columns of the query around it. Raises Refusal.
+
+    What may fail behind such a condition goes along with it.
+    """
     no_windows(condition, "WHERE")
     no_aggregates(condition, "WHERE")
     values = ScalarSubqueries(queries, context, scope)
-    plain: list[exp.Expr] = []
-    tests: list[exp.Expr] = []
-    for each in conjuncts(condition):
-        if _predicate(each) is not None:
-            tests.append(each)
-        else:
-            plain.append(scope.resolve(each, subquery=values.place, outer=True))
+    parts = [
+        each if _predicate(each) is not None else scope.resolve(each, subquery=values.place, outer=True)
+        for each in conjuncts(condition)
+    ]
+    tests = [each for each in parts if _predicate(each) is not None]
+    plain = [each for each in parts if _predicate(each) is None]
     own = {*columns(node), *values.names}
-    links = tuple(each for each in plain if not reads(each) <= own)
-    for each in links:
-        if reads(each) & values.names:
+    links: list[exp.Expr] = []
+    for each in plain:
+        is_link = not reads(each) <= own
+        if is_link and reads(each) & values.names:
             raise Refusal("this condition reads the query around this one and a subquery: use a derived table", each)
-    rest = [each for each in plain if each not in links]
-    node = _filtered(node, [each for each in rest if not reads(each) & values.names])
+        if is_link or (links and may_fail(each) and not reads(each) & values.names):
+            links.append(each)
+    late = _late(parts, values.names)
+    node = _filtered(node, [each for each in plain if each not in links and each not in late])
     for each in tests:
         node = _tested(each, node, scope, context, queries)
     node, meanings = values.join(node)
-    late = [substitute(each, meanings) for each in rest if reads(each) & values.names]
-    return _filtered(node, late), links
+    return _filtered(node, [substitute(each, meanings) for each in late if each not in links]), tuple(links)
+
+
+def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]:
+    """The conditions to ask behind all subqueries: those that read one's value, or may fail where one stands before."""
+    late: list[exp.Expr] = []
+    guarded = False
+    for each in parts:
+        is_test = _predicate(each) is not None
+        if not is_test and (reads(each) & values or (guarded and may_fail(each))):
+            late.append(each)
+        guarded = guarded or is_test or bool(late)
+    return late
 
 
 def _filtered(node: LogicalNode, conditions: list[exp.Expr]) -> LogicalNode:
@@ -172,14 +190,14 @@ def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Conte
 
 def _in(mine: list[exp.Expr], inner: Selected, node: LogicalNode, at: exp.Expr) -> LogicalJoin:
     equal = [exp.EQ(this=a, expression=b) for a, b in zip(mine, inner.outputs.values(), strict=True)]
-    return LogicalJoin("semi", LogicalInput(node), LogicalInput(inner.input), (*inner.links, *equal), at)
+    return LogicalJoin("semi", LogicalInput(node), LogicalInput(inner.input), (*equal, *inner.links), at)
 
 
 def _not_in(mine: list[exp.Expr], inner: Selected, node: LogicalNode, path: str, at: exp.Expr) -> LogicalJoin:
     pairs = list(zip(mine, inner.outputs.values(), strict=True))
     equal = [exp.EQ(this=a, expression=b) for a, b in pairs]
     if all(_never_null(a, node) and _never_null(b, inner.input) for a, b in pairs):
-        return LogicalJoin("anti", LogicalInput(node), LogicalInput(inner.input), (*inner.links, *equal), at)
+        return LogicalJoin("anti", LogicalInput(node), LogicalInput(inner.input), (*equal, *inner.links), at)
     if len(pairs) > 1:
         raise Refusal(
             "NOT IN with more than one column that may be NULL is not supported: write NOT EXISTS (SELECT … WHERE "

@@ -8,7 +8,7 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed, unite
-from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, canonical, family
+from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, canonical, failure, family
 
 
 def _element(arguments: Sequence[Typed]) -> Type:
@@ -74,10 +74,11 @@ def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:
     def write(arguments: Sequence[Typed]) -> str:
         array, number = (argument.sql for argument in arguments)
         inside = template.format(array, number)
-        bad = f"error('the array has no element ' || {number} || ': GET and TRY_ELEMENT_AT make NULL of it')"
-        place = f"{number} + 1" if zero == 0 else number
+        reason = f"'the array has no element ' || {number} || ': GET and TRY_ELEMENT_AT make NULL of it'"
+        bad = failure(reason, "BIGINT")
+        place = f"CASE WHEN {inside} THEN {number}{' + 1' if zero == 0 else ''} ELSE {bad} END"
         known = f"{array} IS NULL OR {number} IS NULL"
-        return f"(CASE WHEN {known} THEN NULL WHEN {inside} THEN list_extract({array}, {place}) ELSE {bad} END)"
+        return f"(CASE WHEN {known} THEN NULL ELSE list_extract({array}, {place}) END)"
 
     return write
 
@@ -87,7 +88,8 @@ _FROM_ZERO = "{1} >= 0 AND {1} < len({0})"
 ELEMENT = ScalarFunction("[]", "array, int", _element, _at_or_fail(_FROM_ZERO, 0), "The first element is 0.")
 ENTRY = ScalarFunction("[]", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)")
 _GET = "(CASE WHEN {1} < 0 THEN NULL ELSE list_extract({0}, {1} + 1) END)"
-_TRY = "(CASE WHEN {1} = 0 THEN error('elements count from 1, or from -1 at the end') ELSE list_extract({0}, {1}) END)"
+_NO_ZERO = failure("'elements count from 1, or from -1 at the end'", "BIGINT")
+_TRY = f"list_extract({{0}}, CASE WHEN {{1}} = 0 THEN {_NO_ZERO} ELSE {{1}} END)"
 
 FUNCTIONS = (
     ScalarFunction("SIZE CARDINALITY ARRAY_SIZE", "array", INT, "CAST(len({0}) AS INTEGER)", "NULL for NULL."),

@@ -22,7 +22,11 @@ calls otherwise or computes otherwise is said in the remarks; where both differ,
 
 What fails on a row (an overflow, a division by zero, a CAST of text that is none of the type) stops the query with the
 expression and the value: leaving out the row would give a wrong result. `TRY_CAST`, `TRY_DIVIDE` and their kin give
-NULL instead. Behind AND, OR, CASE, IF and COALESCE nothing is evaluated that does not count any more.
+NULL instead. Behind AND, OR, CASE, IF and COALESCE nothing is evaluated that does not count any more, nor is the
+argument of an aggregate where its FILTER is not true. A condition of WHERE, ON or HAVING is evaluated for the rows that
+reach it, behind those written before it. Where `explain` shows POSSIBLE(…) further down, that takes out rows of which
+the condition is not true, and leaves those on which it fails to the condition itself. An equality of ON that may fail,
+`a = 10 / b`, is a key of the join if it comes first; behind conditions on both tables it is evaluated on pairs.
 
 ## Types
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rowkind.service.plan.scalar.casts import cast
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed
-from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT, STRING, family
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT, STRING, failure, family
 
 _SPARK_ORDER = "Spark's order: the characters to trim come first."
 
@@ -50,7 +50,7 @@ def _grouped(arguments: Sequence[Typed]) -> str:
 def _chosen(arguments: Sequence[Typed]) -> str:
     number, *texts = (argument.sql for argument in arguments)
     whens = " ".join(f"WHEN {place} THEN {text}" for place, text in enumerate(texts, 1))
-    bad = f"error('ELT has no value number ' || {number})"
+    bad = failure(f"'ELT has no value number ' || {number}", "VARCHAR")
     return f"(CASE WHEN {number} IS NULL THEN NULL ELSE CASE {number} {whens} ELSE {bad} END END)"
 
 

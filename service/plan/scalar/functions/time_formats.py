@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.types import failure
 
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 _FULL = "January|February|March|April|May|June|July|August|September|October|November|December"
@@ -53,11 +54,8 @@ def read(text: str, pattern: str, *, strict: bool) -> str:
     _check_parts(letters, pattern)
     quoted = format_.replace("'", "''")
     parsed = f"{'' if strict else 'try_'}strptime({text}, '{quoted}')"
-    bad = (
-        f"error('''' || {text} || ''' is not of the form {pattern.replace(chr(39), chr(39) * 2)}')"
-        if strict
-        else "NULL"
-    )
+    reason = f"'''' || {text} || ''' is not of the form {pattern.replace(chr(39), chr(39) * 2)}'"
+    bad = failure(reason, "TIMESTAMP") if strict else "NULL"
     matches = f"regexp_full_match({text}, '{shape.replace(chr(39), chr(39) * 2)}')"
     return f"(CASE WHEN {text} IS NULL THEN NULL WHEN {matches} THEN {parsed} ELSE {bad} END)"
 

@@ -1,0 +1,47 @@
+"""What `rowkind try --fold` prints, in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rowkind.service.job.load import load
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.trial import Engine, in_memory, read, results
+
+Change = Mapping[str, Any]
+
+
+def folded(
+    folder: Path,
+    sql: str,
+    tables: Mapping[str, Mapping[str, Any]],
+    changes: Iterable[Change],
+    *,
+    sink: Mapping[str, Any] | None = None,
+    batch_rows: int = 1,
+    engine: Engine | None = None,
+    **settings: Any,
+) -> list[dict[str, Any]]:
+    """The rows that are left of a query in the end, from left to right; `settings` are others of the job.
+
+    Raises PlanError and JobError for a job that is refused, and ExpressionError.
+    """
+    document = {
+        "job": "tried",
+        "tables": {name: {"topic": name} | dict(table) for name, table in tables.items()},
+        "sinks": {"o": {"topic": "o", "sql": sql} | dict(sink or {"mode": "retract"})},
+    }
+    file = folder / "job.yaml"
+    file.write_text(json.dumps(document | settings))
+    job = load(file)
+    batches = read(job, map(json.dumps, changes), "changes.jsonl", batch_rows)
+    lines = results(job, plan(job, "o"), batches, engine or in_memory(print), fold=True)
+    return [json.loads(line)["row"] for line in lines]
+
+
+def inserts(table: str, rows: Sequence[Mapping[str, Any]]) -> list[Change]:
+    """Rows that come into a table."""
+    return [{"table": table, "op": "+I", "row": dict(row)} for row in rows]
