@@ -19,7 +19,9 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import EqualKey, LogicalJoin, LogicalNode, Query, bottom_up, reads
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.exact_decimals import Digits, too_wide
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
+from rowkind.service.plan.scalar.types import STRING
 
 
 def extract_equal_keys(query: Query) -> Query:
@@ -41,8 +43,15 @@ def _visit(node: LogicalNode) -> LogicalNode:
         if sides is None or guarded is None:
             rest.append(each)
         else:
-            keys.append(EqualKey(*guarded, _type(each, *sides, below), null_safe))
+            keys.append(_key(each, *guarded, below, null_safe=null_safe))
     return replace(node, keys=tuple(keys), condition=tuple(rest))
+
+
+def _key(condition: exp.Expr, left: exp.Expr, right: exp.Expr, below: Columns, *, null_safe: bool) -> EqualKey:
+    """The equality as a key, in the type that both sides are compared as."""
+    if too_wide([compile_scalar(side, below).type for side in (left, right)]):
+        return EqualKey(Digits(this=left.copy()), Digits(this=right.copy()), STRING, null_safe)
+    return EqualKey(left, right, _type(condition, left, right, below), null_safe)
 
 
 def _guarded(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 
 from rowkind.avro.schema import Type
 from rowkind.avro.timestamp_text import moment_of
 from rowkind.service.plan.scalar import casts_of_text, types
 from rowkind.service.plan.scalar.types import family
 
+_WIDE = Context(prec=100)
 _EXACT_DIGITS = 15
 """Decimals of so many digits become a double by one exact division; longer ones go through their text."""
 
@@ -132,10 +133,11 @@ def constant(text: str, to: Type) -> str | None:
 def _fits(text: str, to: Type) -> bool:
     try:
         number = Decimal(text)
+        rounded = number.quantize(Decimal(1).scaleb(-to.scale), context=_WIDE) if to.logical == "decimal" else number
     except InvalidOperation:
         return False
     if to.logical == "decimal":
-        return bool(abs(round(number, to.scale)) < 10 ** (to.precision - to.scale))
+        return bool(abs(rounded) < 10 ** (to.precision - to.scale))
     bits = 31 if to.sql == "INT" else 63
     return bool(-(2**bits) <= number < 2**bits)
 

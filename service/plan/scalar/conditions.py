@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.compiler import Compiler, Rule
+from rowkind.service.plan.scalar.exact_decimals import compared
 from rowkind.service.plan.scalar.typed import Typed, nullable, quoted, text_literal
 from rowkind.service.plan.scalar.types import BOOLEAN
 
@@ -87,12 +88,12 @@ def _negated(compiler: Compiler, node: exp.Not) -> Typed:
 
 
 def _compare(compiler: Compiler, node: exp.Binary) -> Typed:
-    (left, right), _ = compiler.united(node, [node.left, node.right])
+    left, right = compared([compiler.compile(each) for each in (node.left, node.right)], node)
     return Typed(f"({left.sql} {_COMPARISONS[type(node)]} {right.sql})", nullable(BOOLEAN, left, right))
 
 
 def _distinct_from(compiler: Compiler, node: exp.Binary) -> Typed:
-    (left, right), _ = compiler.united(node, [node.left, node.right])
+    left, right = compared([compiler.compile(each) for each in (node.left, node.right)], node)
     word = "IS NOT DISTINCT FROM" if isinstance(node, exp.NullSafeEQ) else "IS DISTINCT FROM"
     return Typed(f"({left.sql} {word} {right.sql})", BOOLEAN)
 
@@ -114,13 +115,14 @@ def _is(compiler: Compiler, node: exp.Is) -> Typed:
 def _in(compiler: Compiler, node: exp.In) -> Typed:
     if node.args.get("query"):
         raise Refusal("IN with a subquery is not supported: write it as a JOIN", node)
-    values, _ = compiler.united(node, [node.this, *node.expressions])
+    values = compared([compiler.compile(each) for each in (node.this, *node.expressions)], node)
     listed = ", ".join(value.sql for value in values[1:])
     return Typed(f"({values[0].sql} IN ({listed}))", nullable(BOOLEAN, *values))
 
 
 def _between(compiler: Compiler, node: exp.Between) -> Typed:
-    (value, low, high), _ = compiler.united(node, [node.this, node.args["low"], node.args["high"]])
+    parts = (node.this, node.args["low"], node.args["high"])
+    value, low, high = compared([compiler.compile(each) for each in parts], node)
     return Typed(f"({value.sql} BETWEEN {low.sql} AND {high.sql})", nullable(BOOLEAN, value, low, high))
 
 

@@ -15,6 +15,7 @@ from rowkind.service.physical import Expression
 from rowkind.service.plan.scalar import arithmetic as scalar_arithmetic
 from rowkind.service.plan.scalar import calls as scalar_calls
 from rowkind.service.plan.scalar import conditions as scalar_conditions
+from rowkind.service.plan.scalar import exact_decimals as scalar_exact_decimals
 from rowkind.service.plan.scalar import fields as scalar_fields
 from rowkind.service.plan.scalar import values as scalar_values
 from rowkind.service.plan.scalar.compiler import Columns, Compiler
@@ -30,6 +31,7 @@ _RULES = {
     **scalar_arithmetic.RULES,
     **scalar_fields.RULES,
     **scalar_calls.RULES,
+    **scalar_exact_decimals.RULES,
 }
 
 

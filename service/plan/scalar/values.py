@@ -12,6 +12,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.arithmetic import number_type
 from rowkind.service.plan.scalar.compiler import Compiler, Rule
+from rowkind.service.plan.scalar.exact_decimals import compared
 from rowkind.service.plan.scalar.functions.types_as_functions import converted_to
 from rowkind.service.plan.scalar.typed import Typed, nullable, text_literal
 from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, NULL, STRING, family, with_null
@@ -56,7 +57,7 @@ def _coalesce(compiler: Compiler, node: exp.Coalesce) -> Typed:
 
 
 def _nullif(compiler: Compiler, node: exp.Nullif) -> Typed:
-    (left, right), _ = compiler.united(node, [node.this, node.expression])
+    left, right = compared([compiler.compile(each) for each in (node.this, node.expression)], node)
     kept = compiler.compile(node.this)
     return Typed(f"(CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {kept.sql} END)", kept.type.as_nullable())
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.exact_decimals import compared
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed, unite
 from rowkind.service.plan.scalar.types import BOOLEAN, INT, with_null
@@ -36,7 +37,7 @@ def _if_there(arguments: Sequence[Typed]) -> str:
 
 
 def _equal(arguments: Sequence[Typed]) -> str:
-    left, right = (each.sql for each in unite(arguments)[0])
+    left, right = (each.sql for each in compared(arguments))
     return f"({left} IS NOT DISTINCT FROM {right})"
 
 
@@ -53,7 +54,7 @@ def _decode_type(arguments: Sequence[Typed]) -> Type:
 
 def _decode(arguments: Sequence[Typed]) -> str:
     pairs, default = _decoded(arguments)
-    value, *searches = unite([arguments[0], *(search for search, _ in pairs)])[0]
+    value, *searches = compared([arguments[0], *(search for search, _ in pairs)])
     results, type_ = unite([result for _, result in pairs] + ([default] if default else []))
     whens = " ".join(
         f"WHEN {value.sql} IS NOT DISTINCT FROM {search.sql} THEN {result.sql}"

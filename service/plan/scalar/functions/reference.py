@@ -37,6 +37,8 @@ TIMESTAMP_NTZ; TIME can be compared. Fields of a STRUCT are read by `column.fiel
 - Two types become one as in Spark, except that text is not read as a number behind the user's back: write a CAST. Text
   that is written out becomes a date or timestamp where it meets one.
 - TINYINT and SMALLINT are INT; a CAST to them fails on what does not fit.
+- Whole numbers and decimals are compared exactly, also where no DECIMAL of 38 digits could hold both. What unites
+  values, such as COALESCE or UNION, needs one that can.
 - `a / b` is DOUBLE for whole numbers, and a decimal with Spark's digits for decimals: of more than 38, those behind the
   point go first, but six stay.
 - Text becomes a number, date or timestamp as in Spark; years have four digits, a timestamp has a date, and numbers are
