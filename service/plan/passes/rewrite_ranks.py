@@ -4,6 +4,7 @@
     … WHERE n BETWEEN 3 AND 5, n = 2, n > 1 AND n < 4                     rank in that range
     ROW_NUMBER() OVER (PARTITION BY k ORDER BY t DESC) = 1                deduplicate, where t is a time: the last row
     … ORDER BY PROCTIME() DESC                                            the same by arrival
+    two of them over the same rows, each with its bounds                  a join of two ranks (join_ranks)
 
 Without an upper bound each change could renumber the whole partition, so that is refused.
 """
@@ -28,6 +29,7 @@ from rowkind.service.plan.logical import (
     reads,
     with_inputs,
 )
+from rowkind.service.plan.passes.join_ranks import join_ranks, over_same_rows
 from rowkind.service.plan.scalar import types
 
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -48,17 +50,29 @@ def rewrite_ranks(query: Query) -> Query:
 def _visit(node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalFilter(input=LogicalWindow() as window):
-            about = [each for each in node.conjuncts if reads(each) == {window.number}]
-            bounds = [found for each in about if (found := _bounds(each)) is not None]
-            odd = [each for each in about if _bounds(each) is None]
-            if odd and all(last is None for _, last in bounds):
-                raise Refusal(f"this condition on the number of a row is not understood: {_ADVICE}", odd[0])
-            rest = tuple(each for each in node.conjuncts if each not in about or each in odd)
-            rank = _rank(window, bounds)
-            return LogicalFilter(rank, rest) if rest else rank
+            windows, _ = over_same_rows(window)
+            ranks = [_bounded(each, node.conjuncts) for each in windows]
+            numbers = {each.number for each in windows}
+            rest = tuple(each for each in node.conjuncts if not _is_bound(each, numbers))
+            top = ranks[0] if len(ranks) == 1 else join_ranks(ranks)
+            return LogicalFilter(top, rest) if rest else top
         case LogicalWindow():
             return _rank(node, [])
     return with_inputs(node, _visit)
+
+
+def _is_bound(condition: exp.Expr, numbers: set[str]) -> bool:
+    return reads(condition) <= numbers and len(reads(condition)) == 1 and _bounds(condition) is not None
+
+
+def _bounded(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> LogicalRank:
+    """The window as a rank, by the conditions above that read its number and nothing else."""
+    about = [each for each in conditions if reads(each) == {window.number}]
+    bounds = [found for each in about if (found := _bounds(each)) is not None]
+    odd = [each for each in about if _bounds(each) is None]
+    if odd and all(last is None for _, last in bounds):
+        raise Refusal(f"this condition on the number of a row is not understood: {_ADVICE}", odd[0])
+    return _rank(window, bounds)
 
 
 def _rank(window: LogicalWindow, bounds: Iterable[tuple[int, int | None]]) -> LogicalRank:

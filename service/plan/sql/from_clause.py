@@ -16,7 +16,7 @@ from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode,
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries
 from rowkind.service.plan.sql.grouping import no_aggregates
-from rowkind.service.plan.sql.scope import Relation, Scope, near
+from rowkind.service.plan.sql.scope import Merged, Relation, Scope, near
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
@@ -25,7 +25,7 @@ _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
 def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[LogicalNode, Scope]:
     """The rows that FROM brings, and what names mean behind it. Raises Refusal."""
     node, relation = _relation(tree.args["from_"].this, context, queries)
-    scope = Scope((relation,), {}, context.outer)
+    scope = Scope((relation,), outer=context.outer)
     for join in tree.args.get("joins") or []:
         right, relation = _relation(join.this, context, queries)
         taken = [*(other.alias for other in scope.relations), *scope.spent]
@@ -36,7 +36,8 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[L
         before, scope = scope, replace(scope, relations=(*scope.relations, relation))
         if using := join.args.get("using"):
             on, merged = _using(using, kind, before, relation)
-            scope = replace(scope, merged={**scope.merged, **merged})
+            known = {each.name.lower(): each for each in (*scope.merged, *merged)}
+            scope = replace(scope, merged=tuple(known.values()))
         else:
             on = conjuncts(scope.resolve(join.args["on"]) if join.args.get("on") else None)
         node = LogicalJoin(kind, LogicalInput(node), LogicalInput(right), on, join)
@@ -159,13 +160,15 @@ _HALF = ("SEMI", "ANTI")
 
 def _using(
     columns: list[exp.Expr], kind: PhysicalJoinKind, left: Scope, right: Relation
-) -> tuple[tuple[exp.Expr, ...], dict[str, exp.Expr]]:
+) -> tuple[tuple[exp.Expr, ...], list[Merged]]:
     """The equalities that USING stands for, and what its columns mean afterwards."""
     on: list[exp.Expr] = []
-    merged: dict[str, exp.Expr] = {}
+    merged: list[Merged] = []
     for column in columns:
         name = exp.Column(this=column.copy())
-        a, b = left.resolve(name), Scope((right,), {}).resolve(name)
+        a, b = left.resolve(name), Scope((right,)).resolve(name)
         on.append(exp.EQ(this=a.copy(), expression=b.copy()))
-        merged[column.name] = exp.Coalesce(this=a, expressions=[b]) if kind == "full" else b if kind == "right" else a
+        meaning = exp.Coalesce(this=a, expressions=[b]) if kind == "full" else b if kind == "right" else a
+        tables = {relation.alias for relation in (*left.relations, right) if relation.find(column.name)}
+        merged.append(Merged(column.name, meaning, frozenset(tables)))
     return tuple(on), merged

@@ -21,7 +21,7 @@ from rowkind.service.plan.scalar.scalars import Columns, compile_condition, comp
 from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_call, aggregate_type, is_aggregate
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.hints import no_split
-from rowkind.service.plan.sql.scope import is_subquery
+from rowkind.service.plan.sql.scope import outside_queries
 from rowkind.service.plan.sql.select_list import SelectList
 
 _LONGEST = 30
@@ -43,8 +43,8 @@ def calls(node: exp.Expr) -> Iterator[exp.Expr]:
 
 def no_aggregates(node: exp.Expr | None, clause: str) -> None:
     """Refuse aggregate functions where rows are not grouped yet; those in subqueries are theirs."""
-    for each in node.walk(prune=is_subquery) if node is not None else ():
-        if not is_subquery(each) and is_aggregate(each) and not is_window_function(each):
+    for each in outside_queries(node) if node is not None else ():
+        if is_aggregate(each) and not is_window_function(each):
             raise Refusal(
                 f"an aggregate function cannot stand in {clause}: write HAVING, or compute it in a derived table", each
             )

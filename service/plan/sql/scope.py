@@ -29,6 +29,19 @@ class Relation:
         return [name for spelled, name in self.columns.items() if spelled.lower() == column.lower()]
 
 
+@dataclass(frozen=True)
+class Merged:
+    """A column of USING: how it is spelled, what it stands for, and the aliases of the tables that share it."""
+
+    name: str
+    meaning: exp.Expr
+    tables: frozenset[str]
+
+    def covers(self, relation: Relation, column: str) -> bool:
+        """Whether a column of a relation is this one."""
+        return column.lower() == self.name.lower() and relation.alias in self.tables
+
+
 Handler = Callable[[exp.Expr], exp.Expr]
 """What stands for a subquery in an expression."""
 
@@ -49,13 +62,13 @@ def no_alias(_: exp.Column) -> None:
 class Scope:
     """What the names in one SELECT can mean.
 
-    `merged` are the columns of USING: one column each where `*` and bare names are concerned, and what it stands for.
+    `merged` are the columns of USING: one column each where `*` and bare names are concerned.
     `outer` is the scope of the query around a subquery. `spent` are the tables of semi and anti joins, whose columns
     nobody sees behind the join.
     """
 
     relations: tuple[Relation, ...]
-    merged: Mapping[str, exp.Expr]
+    merged: tuple[Merged, ...] = ()
     outer: Scope | None = None
     spent: tuple[str, ...] = ()
 
@@ -83,8 +96,7 @@ class Scope:
 
     def knows(self, column: exp.Column) -> bool:
         """Whether a bare name is a column of FROM, or of more than one table in it."""
-        names = [spelled for relation in self.relations for spelled in relation.columns]
-        return column.name.lower() in {name.lower() for name in (*names, *self.merged)}
+        return any(relation.find(column.name) for relation in self.relations)
 
     def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
         if isinstance(column.this, exp.Star):
@@ -94,10 +106,6 @@ class Scope:
             return field_of(self._column(bare, outer=outer), fields)
         if len(fields) > 1:
             raise Refusal(f"there is no table or column {bare.name} in FROM{near(bare.name, self._names())}", column)
-        if not column.table:
-            for spelled, meaning in self.merged.items():
-                if spelled.lower() == column.name.lower():
-                    return _operand(meaning)
         if self.outer is not None and self._is_outer(column):
             found = self.outer._column(column, outer=True)  # noqa: SLF001 -- the same for the scope around this one
             if not outer:
@@ -109,12 +117,18 @@ class Scope:
             return found
         relations = self._named(column) if column.table else self.relations
         own = [(relation, name) for relation in relations for name in relation.find(column.name)]
-        if len(own) > 1:
+        merged = self.using(column.name) if not column.table else None
+        shared = [each for each in own if merged is not None and merged.covers(each[0], column.name)]
+        if len(own) > max(1, len(shared)):
             choices = " or ".join(f"{relation.alias}.{column.name}" for relation, _ in own)
             raise Refusal(f"the column {column.name} is ambiguous: write {choices}", column)
         if not own:
             raise Refusal(self._unknown(column, relations), column)
-        return resolved(own[0][1], like=column)
+        return resolved(own[0][1], like=column) if merged is None else _operand(merged.meaning)
+
+    def using(self, column: str) -> Merged | None:
+        """The column of USING that is called so."""
+        return next((each for each in self.merged if each.name.lower() == column.lower()), None)
 
     def _is_table(self, name: str) -> bool:
         """Whether a table is called so, here or in a query around this one."""
@@ -174,14 +188,17 @@ class Scope:
             if not relations:
                 aliases = [relation.alias for relation in self.relations]
                 raise Refusal(f"there is no table {table} in FROM{near(table, aliases)}", at)
-        else:
-            for spelled, meaning in self.merged.items():
-                yield spelled, meaning.copy()
-        hidden = set() if table else {spelled.lower() for spelled in self.merged}
+        merged = () if table else self.merged
+        yield from ((each.name, each.meaning.copy()) for each in merged)
         for relation in relations:
             for spelled, name in relation.columns.items():
-                if spelled.lower() not in hidden:
+                if not any(each.covers(relation, spelled) for each in merged):
                     yield spelled, resolved(name, like=at)
+
+
+def outside_queries(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The pieces of an expression, those of its subqueries left out."""
+    return node.walk(prune=lambda each: isinstance(each, exp.Query))
 
 
 def is_subquery(node: exp.Expr) -> bool:

@@ -90,7 +90,7 @@ def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
     no_windows(order, "ORDER BY behind a whole result")
     for each in order.expressions:
         item = items.position(each.this)
-        each.set("this", item.expression.copy() if item is not None else Scope((), {}).resolve(each.this, alias=alias))
+        each.set("this", item.expression.copy() if item is not None else Scope(()).resolve(each.this, alias=alias))
     return Selected(keep_top(inner.input, top, order, names), inner.outputs, single=top.first == top.last)
 
 

@@ -20,6 +20,7 @@ from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.aggregates import AGGREGATES
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.grouping import stem
+from rowkind.service.plan.sql.scope import outside_queries
 
 _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.RowNumber: "row_number",
@@ -48,6 +49,9 @@ def with_windows(node: exp.Expr, named: Mapping[str, exp.Window]) -> exp.Expr:
     """A piece of SQL with the windows that it calls by name written out. Raises Refusal."""
 
     def written(each: exp.Expr) -> exp.Expr:
+        if isinstance(each, exp.Query):
+            # A copy is not looked into, and a subquery has windows of its own.
+            return each.copy()
         return _written_out(each, named) if isinstance(each, exp.Window) else each
 
     return node.transform(written) if node.find(exp.Window) else node
@@ -108,11 +112,12 @@ def is_arrival(node: exp.Expr) -> bool:
 
 
 def no_windows(node: exp.Expr, clause: str) -> None:
-    """Refuse window functions where rows are not numbered yet."""
-    for each in node.find_all(exp.Window):
-        raise Refusal(
-            f"a window function cannot stand in {clause}: compute it in a derived table and filter around it", each
-        )
+    """Refuse window functions where rows are not numbered yet; those in subqueries are theirs."""
+    for each in outside_queries(node):
+        if isinstance(each, exp.Window):
+            raise Refusal(
+                f"a window function cannot stand in {clause}: compute it in a derived table and filter around it", each
+            )
 
 
 def _advice(function: exp.Func, name: str) -> str:

@@ -1,0 +1,129 @@
+"""Several bounded ranks over the same rows: each is kept by itself, and a row is in the result if it is in all of them.
+
+    ROW_NUMBER() OVER (ORDER BY a) AS n, RANK() OVER (ORDER BY b) AS m … WHERE n <= 2 AND m <= 3
+                                            rank by a JOIN rank by b, on what identifies a row
+
+That is the rows' unique key, or else all their columns. Equal rows have the same RANK, so that of such a rank each is
+taken once. By ROW_NUMBER they have different numbers, in the order of their arrival in every rank: where there are
+several, equal rows are counted in each, and the first one here is the first one there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    LogicalRank,
+    LogicalWindow,
+    OrderColumn,
+    reads,
+)
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
+
+
+def over_same_rows(node: LogicalNode) -> tuple[list[LogicalWindow], LogicalNode]:
+    """The windows on top of each other that number the same rows, each right over them, and these rows.
+
+    Conditions between two windows remove whole partitions of the upper one, and are not asked below the lower one. One
+    that reads a number makes other rows.
+    """
+    match node:
+        case LogicalWindow():
+            windows, rows = over_same_rows(node.input)
+            own = {*node.partition, *(each.column for each in node.order)}
+            if own & {each.number for each in windows}:
+                return [replace(node, input=node.input)], node.input
+            return [*windows, replace(node, input=rows)], rows
+        case LogicalFilter(input=LogicalFilter() | LogicalWindow()):
+            windows, rows = over_same_rows(node.input)
+            if not set().union(*map(reads, node.conjuncts)) & {each.number for each in windows}:
+                return windows, replace(node, input=rows)
+    return [], node
+
+
+def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
+    """The rows that are in all ranks, with all numbers. Raises Refusal for rows that cannot be told from each other."""
+    rows = ranks[0].input.input
+    keys = in_order(unique_keys(rows), rows)
+    identity = keys[0] if keys else tuple(columns(rows))
+    numbered = [] if keys else [rank for rank in ranks if rank.function == "row_number"]
+    main = numbered[0] if numbered else ranks[0]
+    if not keys:
+        _check(ranks, numbered, identity)
+    copies = len(numbered) > 1
+    joined: LogicalNode = _with_copies(main, identity) if copies else main
+    for rank in ranks:
+        if rank is main:
+            continue
+        names = {name: _beside(name, rank) for name in identity}
+        outputs: dict[str, exp.Expr] = {names[name]: resolved(name) for name in identity}
+        outputs[_number(rank)] = resolved(_number(rank))
+        pairs = [exp.NullSafeEQ(this=resolved(name), expression=resolved(names[name])) for name in identity]
+        side: LogicalNode = rank
+        if copies and rank in numbered:
+            side = _with_copies(rank, identity)
+            outputs[_copy(rank)] = resolved(_copy(rank))
+            pairs.append(exp.NullSafeEQ(this=resolved(_copy(main)), expression=resolved(_copy(rank))))
+        side = LogicalProject(side, outputs)
+        if not keys and rank not in numbered:
+            side = LogicalAggregate(LogicalInput(side), tuple(outputs), {}, is_global=False, at=rank.at)
+        joined = LogicalJoin("inner", LogicalInput(joined), LogicalInput(side), tuple(pairs), rank.at)
+    return joined
+
+
+def _with_copies(rank: LogicalRank, identity: tuple[str, ...]) -> LogicalNode:
+    """The rank's rows, with the place of each among equal ones, which have to be known from the first on."""
+    whole = replace(rank, first=1)
+    number = _number(rank)
+    counted = LogicalRank(
+        LogicalInput(whole), "row_number", identity, (OrderColumn(number),), 1, rank.last, _copy(rank), rank.at
+    )
+    if rank.first == 1:
+        return counted
+    return LogicalFilter(counted, (exp.GTE(this=resolved(number), expression=exp.Literal.number(rank.first)),))
+
+
+def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identity: tuple[str, ...]) -> None:
+    types = columns(ranks[0].input.input)
+    at = ranks[-1].at
+    for name in identity:
+        if not types[name].orderable:
+            raise Refusal(
+                f"these rows have no unique key and a column that cannot be compared, {name.rpartition('.')[2]} "
+                f"{types[name].sql}, so that several window functions over them cannot be brought together: declare a "
+                f"primary_key, or leave the column out in a derived table",
+                at,
+            )
+    if len({rank.ties for rank in numbered}) > 1:
+        raise Refusal(
+            "these rows have no unique key, and of equal ones one window function takes the first and another one the "
+            "last: declare a primary_key",
+            at,
+        )
+
+
+def _number(rank: LogicalRank) -> str:
+    assert rank.number is not None, "numbers are pruned later"
+    return rank.number
+
+
+def _copy(rank: LogicalRank) -> str:
+    return f"{_number(rank)}_copy"
+
+
+def _beside(name: str, rank: LogicalRank) -> str:
+    """A column of the rows where it stands beside itself, under the same path."""
+    path, _, column = name.rpartition(".")
+    return ".".join(part for part in (path, _number(rank).rpartition(".")[2], column) if part)
