@@ -54,7 +54,7 @@ class _Line:
 
 
 def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[TrialBatch]:
-    """The changes in the lines of a file, in batches. Raises InputError for the first line that is none."""
+    """The changes in the lines of a file, in at least one batch. Raises InputError for the first line that is none."""
     records: dict[str, Record] = {}
     tables: list[tuple[int, str, _Line]] = []
     taken = 0
@@ -67,7 +67,8 @@ def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Tri
             raise InputError(f"{name}:{number}: {problem}") from None
         tables.append((taken // batch_rows, table, line))
         taken += 1
-    batches: list[dict[str, Rows]] = [{} for _ in range(-(-taken // batch_rows))]
+    # Some results have a row before there is any change, such as COUNT(*).
+    batches: list[dict[str, Rows]] = [{} for _ in range(max(1, -(-taken // batch_rows)))]
     for table, record in records.items():
         own = [(batch, line) for batch, other, line in tables if other == table]
         payload = _encoded(record, job.tables[table], [line for _, line in own])

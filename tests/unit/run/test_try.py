@@ -292,6 +292,17 @@ def test_an_empty_file_gives_nothing(tmp_path: Path) -> None:
     assert tried(tmp_path, "\n", "--sink", "paid", "--fold") == Tried(0, "", "")
 
 
+def test_an_empty_file_gives_what_is_said_of_no_rows(tmp_path: Path) -> None:
+    """A global aggregate has its row before there is any change."""
+    job = JOB + '  counted: {mode: retract, sql: "SELECT COUNT(*) AS n, SUM(order_id) AS s FROM orders"}\n'
+
+    every = tried(tmp_path, "", "--sink", "counted", job=job)
+    folded = tried(tmp_path, "", "--sink", "counted", "--fold", job=job)
+
+    assert every.lines == [{"batch": 0, "op": "+I", "row": {"n": 0, "s": None}}]
+    assert folded.lines == [{"row": {"n": 0, "s": None}}]
+
+
 def test_a_small_job_takes_little_more_than_to_load_the_libraries(tmp_path: Path) -> None:
     """Of processor time, in the best of three runs; so it can be a test runner. Without Spark, that is."""
 
