@@ -62,6 +62,8 @@ def select_list(tree: exp.Select, scope: Scope, subquery: Handler, *, named: boo
                 raise Refusal(f"two columns of the result are called {name}: give one another name with AS", item)
             own = name if name and name.lower() not in taken else f"column_{len(items) + 1}"
             items.append(Item(own, expression, item))
+    if not items:
+        raise Refusal("* EXCEPT leaves no column: a result has one at least", tree.expressions[0])
     return SelectList(tuple(items))
 
 
@@ -84,16 +86,25 @@ def _outputs(
 
 def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
     star = item if isinstance(item, exp.Star) else item.this
-    columns = list(scope.star(item, item.table if isinstance(item, exp.Column) else ""))
+    table = item.table if isinstance(item, exp.Column) else ""
+    columns = list(scope.star(item, table))
     if extra := [name for name, value in star.args.items() if value and name != "except_"]:
         raise Refusal(f"* {extra[0].strip('_').upper()} is not supported: write the columns", item)
-    names = {name.lower() for name, _ in columns}
-    without = star.args.get("except_") or []
-    for column in without:
-        if column.name.lower() not in names:
-            raise Refusal(f"* has no column {column.name}{near(column.name, [name for name, _ in columns])}", column)
-    left_out = {column.name.lower() for column in without}
-    yield from ((name, expression) for name, expression in columns if name.lower() not in left_out)
+    left_out = [_left_out(each, columns, scope, table) for each in star.args.get("except_") or []]
+    yield from ((name, expression) for name, expression in columns if expression not in left_out)
+
+
+def _left_out(column: exp.Expr, columns: list[tuple[str, exp.Expr]], scope: Scope, table: str) -> exp.Expr:
+    """The one column of `*`, or of `table.*`, that a name in EXCEPT means."""
+    found = [expression for name, expression in columns if name.lower() == column.name.lower()]
+    if found and (column.args.get("table") or len(found) > 1):
+        meant = scope.resolve(column)
+        found = [expression for expression in found if expression == meant]
+    if not found:
+        star = f"{table}.*" if table else "*"
+        known = "" if column.args.get("table") else near(column.name, [name for name, _ in columns])
+        raise Refusal(f"{star} has no column {column.sql('spark')}{known}", column)
+    return found[0]
 
 
 def in_call(column: exp.Expr) -> bool:
