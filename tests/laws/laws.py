@@ -13,9 +13,9 @@ from typing import Protocol
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import RowKind
 from rowkind.operators.operator import Output
-from tests.changelogs import Row, fold
+from tests.changelogs import Row, changed, fold
 from tests.laws.subjects import Subject
-from tests.oracle.inputs import Batches
+from tests.oracle.inputs import Batches, with_refreshes
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,17 @@ def stop_and_resume_changes_nothing(subject: Subject, batches: Batches, world: W
         assert output.state == expected.state
 
 
+def refreshes_change_nothing(subject: Subject, batches: Batches, world: World) -> None:
+    """Where no row expires, refreshes of rows that are there or not make no difference to what is emitted.
+
+    But of equal rows they may make another one the oldest, whose arrival number then comes with its retraction.
+    """
+    played, other = world.play(subject, batches), world.play(subject, with_refreshes(batches, "law"))
+    for output, expected in zip(other.outputs, played.outputs, strict=True):
+        assert changed(output.rows) == changed(expected.rows)
+        assert sorted(output.unmatched.seq) == sorted(expected.unmatched.seq)
+
+
 def another_split_after_a_stop_changes_nothing(subject: Subject, batches: Batches, world: World) -> None:
     """Stopped in the middle and gone on with in single changes, a changelog gives the same result in the end."""
     half = len(batches) // 2
@@ -124,6 +135,7 @@ LAWS = (
     one_batch_equals_many,
     order_in_a_batch_does_not_matter,
     stop_and_resume_changes_nothing,
+    refreshes_change_nothing,
     another_split_after_a_stop_changes_nothing,
     what_goes_comes_out_before_what_comes,
 )
