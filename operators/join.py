@@ -22,7 +22,7 @@ Expiry. A row is invisible from written_at + TTL on: it no longer matches, and w
 as it is, as in Flink: its pairs are not taken back when it expires, nor when its partner is deleted later, and a pad
 does not come back because the last match expired. So where the other side has a TTL, the number of visible matches
 does not tell whether a pad is in the output, and each row's mark keeps it: 1 while its pad is out. A pad is taken back
-only if it is out, and comes back only when a retraction takes the last visible match. One that comes after its
+only if it is out, and comes back only when a retraction takes the last visible match. A row that comes after its
 predecessor expired is a new row.
 
 A row that is written again while visible lives longer, keeps its mark and changes nothing. Where somebody further down
@@ -210,7 +210,7 @@ class JoinInput:
     def rewritten_elsewhere(self, keys: Uint64s) -> Entries:
         """The rows that are written again, without those that `stayed` gives for the keys with these hashes."""
         rewritten = self.resolved.rewritten
-        return rewritten.filter(~self.arrangement.finds(rewritten, keys))
+        return rewritten.filter(~self.arrangement.finds(rewritten, keys)) if len(rewritten) else rewritten
 
     def stayed(self, keys: Uint64s) -> Entries:
         """The rows of the keys with these hashes that were and still are there; refreshed ones as refreshed."""

@@ -15,7 +15,7 @@ from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
 from rowkind.service.physical import Calc, Expression, Key, SubKeyPart
 
-I, UB, UA, D, DEAD = RowKind  # noqa: E741 -- the kinds by their letters
+I, UB, UA, D, DEAD, REFRESH = RowKind  # noqa: E741 -- the kinds by their letters
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")
 
 Values = dict[str, Any]

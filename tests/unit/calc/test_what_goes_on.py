@@ -18,6 +18,7 @@ from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,
     ORDERS,
+    REFRESH,
     UA,
     UB,
     D,
@@ -156,3 +157,31 @@ def test_of_equal_rows_the_latest_stay() -> None:
     changes = calc.run(hand_on(nets=True), rows)
 
     assert changes.seq.tolist() == [1 << 16, 3 << 16]
+
+
+def test_rows_that_cancel_are_refreshes_where_somebody_waits_for_them() -> None:
+    """The halves of an update that a projection makes equal are one; a row that comes or goes is none."""
+    rows = changes_of(
+        (UB, {"id": 1, "amount": 1.0}),
+        (UA, {"id": 1, "amount": 2.0}),
+        (I, {"id": 2}),
+        (REFRESH, {"id": 3}),
+    )
+    output = ORDERS.select(["id"])
+    plan = Calc(ORDERS, output, columns("id"), nets=True, refreshes=True)
+
+    changes = calc.run(plan, rows)
+
+    found = [(kind, row["id"]) for kind, row in zip(kinds(changes), decoded(output, changes.payload), strict=True)]
+    assert sorted(found) == [(I, 2), (REFRESH, 1), (REFRESH, 3)]
+    assert kinds(calc.run(replace(plan, refreshes=False), rows.filter(rows.kind != REFRESH))) == [I]
+
+
+def test_a_filter_drops_refreshes_of_rows_that_it_drops() -> None:
+    """A refresh goes where its row went, or nowhere."""
+    rows = changes_of((REFRESH, {"id": 1, "amount": 3.0}), (REFRESH, {"id": 2, "amount": 1.0}))
+
+    changes = calc.run(hand_on(predicate=LARGE, nets=True, refreshes=True), rows)
+
+    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1]
+    assert kinds(changes) == [REFRESH]

@@ -29,7 +29,7 @@ from tests.queries import (
 )
 
 READINGS = Record.of({"id": "INT NOT NULL", "at": "DOUBLE", "place": "STRING", "value": "INT"}, "readings")
-I, _, UA, D, _ = RowKind  # noqa: E741 -- the kinds by their letters
+I, _, UA, D, *_ = RowKind  # noqa: E741 -- the kinds by their letters
 
 
 def readings(*rows: tuple[RowKind, int, float | None, str | None, int | None]) -> Rows:
