@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -258,6 +259,18 @@ def test_a_hot_group_costs_a_task_two_rows_and_its_values() -> None:
     assert sent.kind.tolist() == [RowKind.INSERT, RowKind.DELETE]
     valued = Running(AccumulatorCall("count", BIGINT, "value", BIGINT, distinct=True))
     assert len(partial(valued.aggregate.spec, valued.changes(*steps))) == 2 + 3
+
+
+def test_of_the_refreshes_of_a_group_a_task_sends_one() -> None:
+    """Beside the sums of the rows that come, whatever there is of either; and it keeps the group alive."""
+    given = Running(COUNT, ttl_ms=10)
+    given.batch(("+", "a", 1), ("+", "b", 1))
+    many = given.changes(*[("+", "ab"[number % 2], 1) for number in range(100)])
+    again = replace(many, kind=np.full(100, RowKind.REFRESH, np.int8))
+    sent = partial(given.aggregate.spec, Changes.concat([again, given.changes(*[("+", "a", 1)] * 50)]))
+    assert sorted(sent.kind.tolist()) == [RowKind.INSERT, RowKind.REFRESH, RowKind.REFRESH]
+    assert given.process(sent, now=8) == [("+", "a", 51), ("-", "a", 1)]
+    assert given.batch(("+", "b", 1), now=16) == [("+", "b", 2), ("-", "b", 1)]
 
 
 def test_a_task_whose_changes_are_nearly_all_of_different_groups_sends_them_as_they_are() -> None:
