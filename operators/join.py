@@ -65,7 +65,7 @@ class Side:
     - `by_seq`: its changes are to be taken in the order of seq, and a bare insertion replaces.
     - `counts_unmatched`: retractions that find no row come back as unmatched, or with a TTL stand for rows that have
       expired; false for upsert inputs, where a delete of a row that is not there is nothing unusual.
-    - `exact`: each -U is of a row that was sent, so one that meets another row has been overtaken by its +U.
+    - `exact`: retractions are of rows as they were sent, so that one which meets another row must not take that.
     """
 
     layout: Layout

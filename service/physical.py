@@ -230,8 +230,8 @@ class PhysicalInput:
 
     `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
     `+U` replaces, or one that may take back what was never sent); otherwise the batch is an exact multiset of signed
-    rows. `exact` says that every -U is of a row that was sent, so that one which meets another row has been overtaken
-    by its +U. `counts_unmatched` is false where the retractions that find nothing are counted elsewhere.
+    rows. `exact` says that retractions are of rows as they were sent, so that one which meets another row under its key
+    has been overtaken by the +U. `counts_unmatched` is false where what finds nothing is counted elsewhere.
     """
 
     layout: InputLayout

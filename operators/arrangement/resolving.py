@@ -10,10 +10,10 @@ The last change of a row in the batch decides, an insertion replaces whatever is
 the stored row, whatever payload the retraction carries. Rows whose key is NULL and that have no sub-key have no
 identity, whichever the layout; they are treated as a multiset.
 
-There is one exception. An input that is `exact` never sends a -U of a row that was not there. Where one meets another
-row than its own, the +U of the update has overtaken it and has replaced that row already: it changes nothing and is not
-unmatched. An exact input sends the changes of a key in their order, so this should not happen; and it is of no help
-where the two rows look alike in the columns that are kept here.
+There is one exception. An input that is `exact` promises to take back rows as they were sent, and the changes of a key
+in their order. Where a retraction of it meets another row than its own, the +U of the update has overtaken it and has
+replaced that row already. It must not take the new row away instead: it is unmatched. (Where the two rows look alike in
+the columns that are kept here, it is not found out.)
 
 The order of changes is (seq, retraction before insertion) where the input is ordered by seq. Elsewhere the batch is a
 set of signed rows without order: retractions may then take away rows that the same batch brings, so in a multiset
@@ -219,21 +219,22 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
     groups = _group(changes, place, stored, (changes.key, stored.key), (changes.sub_key, stored.sub_key))
     if by_seq and exact and (overtaken := _overtaken(changes, stored, groups)).any():
         rows = np.flatnonzero(~overtaken)
+        late = np.flatnonzero(overtaken)
         ids = np.concatenate([groups.ids[rows], groups.ids[len(changes) :]])
         changes, place, groups = changes.take(rows), place[rows], Groups(ids, groups.count)
         resolved = _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
-        return replace(resolved, unmatched=rows[resolved.unmatched])
+        return replace(resolved, unmatched=np.sort(np.concatenate([rows[resolved.unmatched], late])))
     return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
 
 
 def _overtaken(changes: Changes, stored: Entries, groups: Groups) -> Mask:
-    """Which -U meet another row than the one they take back, by seq: the last one that came before, or is stored."""
+    """Which retractions meet another row than their own: the last one that came before by seq, or else is stored."""
     overtaken = np.zeros(len(changes), np.bool_)
-    retractions = changes.kind == RowKind.UPDATE_BEFORE
+    retractions = changes.weight < 0
     if not retractions.any():
         return overtaken
     count = len(changes)
-    # Rows as one list: those stored come first in their group, and each row's place says which row is met there.
+    # What is stored comes first in its group.
     seq = np.concatenate([changes.seq, np.full(len(stored), np.iinfo(np.int64).min)])
     comes = np.concatenate([changes.weight > 0, np.ones(len(stored), np.bool_)])
     order = np.lexsort((comes, seq, groups.ids))

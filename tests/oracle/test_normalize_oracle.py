@@ -26,7 +26,9 @@ CASES_EACH = 130
 
 @pytest.mark.parametrize("ttl_ms", [None, 3])
 @pytest.mark.parametrize(
-    "of", [Input("one row per key", by_seq=True), Input("multiset", by_seq=False)], ids=["upsert", "multiset"]
+    "of",
+    [Input("one row per key", by_seq=True), Input("multiset", by_seq=False), Input("multiset", by_seq=True)],
+    ids=["upsert", "multiset", "multiset by seq"],
 )
 def test_each_batch_puts_out_what_changes_among_the_rows(
     of: Input, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch

@@ -19,8 +19,10 @@ INSERT, DELETE, UPDATE = RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_AFTER
 class State:
     """An arrangement over several batches, one a millisecond."""
 
-    def __init__(self, layout: Layout, *, by_seq: bool = True, hashed: changelogs.Hash = strong_hash) -> None:
-        self.layout, self.by_seq, self.hashed = layout, by_seq, hashed
+    def __init__(
+        self, layout: Layout, *, by_seq: bool = True, exact: bool = False, hashed: changelogs.Hash = strong_hash
+    ) -> None:
+        self.layout, self.by_seq, self.exact, self.hashed = layout, by_seq, exact, hashed
         self.store, self.now = MemoryStore(), 0
 
     def batch(self, *batch: tuple[RowKind, Row, int]) -> Resolved:
@@ -28,9 +30,8 @@ class State:
         self.now += 1
         arrangement = Arrangement(self.store, "rows", self.layout, None, self.now)
         changes = [Change(0, kind, row, seq) for kind, row, seq in batch]
-        resolved = resolve(
-            arrangement, changelogs.changes(changes, [TABLES[self.layout]], self.hashed), by_seq=self.by_seq
-        )
+        packed = changelogs.changes(changes, [TABLES[self.layout]], self.hashed)
+        resolved = resolve(arrangement, packed, by_seq=self.by_seq, exact=self.exact)
         removed = resolved.removed
         for entries in (resolved.added, removed.relabel(weight=-removed.weight), resolved.refreshed):
             arrangement.append(entries)
@@ -121,6 +122,21 @@ def test_a_retraction_is_unmatched_where_no_row_is_there_at_its_turn() -> None:
     )
     assert resolved.unmatched.tolist() == [2]
     assert read(resolved.added) == [((1, 1, 1), 1, 4)]
+
+
+def test_a_retraction_that_was_overtaken_does_not_take_the_new_row() -> None:
+    """Of an exact input a retraction takes back an equal row: stored, of its batch, or else it is unmatched."""
+    state = State("unique key", exact=True)
+    state.batch((INSERT, (1, 1, 1), 1))
+    resolved = state.batch((UPDATE, (1, 1, 2), 2))
+    assert (read(resolved.added), read(resolved.removed)) == ([((1, 1, 2), 2, 2)], [((1, 1, 1), 1, 1)])
+    late = state.batch((RowKind.UPDATE_BEFORE, (1, 1, 1), 3))
+    assert (len(late.removed), late.unmatched.tolist()) == (0, [0])
+    # The same in one batch: of three retractions the middle one is in time.
+    changes = [(UPDATE, (1, 1, 3), 4), (DELETE, (1, 1, 2), 5), (DELETE, (1, 1, 3), 6), (DELETE, (1, 1, 9), 7)]
+    resolved = state.batch(*changes, (UPDATE, (1, 1, 4), 8))
+    assert (read(resolved.added), resolved.unmatched.tolist()) == ([((1, 1, 4), 4, 8)], [1, 3])
+    assert read(state.batch((DELETE, (1, 1, 4), 9)).removed) == [((1, 1, 4), 4, 8)]
 
 
 def test_rows_without_identity_are_a_multiset_in_any_layout() -> None:
