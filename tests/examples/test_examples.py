@@ -18,6 +18,7 @@ from tests.examples.auctions import events
 from tests.examples.jobs import Batch, InDuckDB, Inputs, bag, batches, every_query, example, stored_lines
 from tests.plan.changelogs import World
 from tests.plan.traits import SinkOrder, Traits
+from tests.seeds import seeds
 
 QUERIES = every_query()
 NAMED = [f"{name}-{sink}" for name, sink in QUERIES]
@@ -64,7 +65,7 @@ def test_an_example_gives_what_duckdb_gives_after_every_batch(name: str, sink: s
         assert check.rows
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds())
 @pytest.mark.parametrize(("name", "sink"), [each for each in QUERIES if each[0] != "nexmark"])
 def test_random_changes_give_what_duckdb_gives(name: str, sink: str, seed: int) -> None:
     """Over random changes of the tables that the query reads, with times that are all different."""
@@ -73,7 +74,7 @@ def test_random_changes_give_what_duckdb_gives(name: str, sink: str, seed: int) 
     planned = plan(job, sink)
     world = World.of(job, _tables(planned), seed, distinct_times=True)
     check, others = Check(job, planned), Inputs(job).tables
-    for number, (batch, tables) in enumerate(world.batches(20)):
+    for number, (batch, tables) in enumerate(world.batches(12)):
         check.batch(number, batch, others | tables)
 
 

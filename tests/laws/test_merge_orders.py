@@ -8,7 +8,7 @@ merged.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import RowKind
 from rowkind.operators.join import Join
 from rowkind.operators.normalize import Normalize
-from rowkind.operators.operator import Operator
+from rowkind.operators.operator import Operator, Output
 from rowkind.operators.rank import Rank
 from rowkind.operators.semi_join import SemiJoin
 from tests.changelogs import Change
@@ -30,6 +30,11 @@ from tests.laws.subjects import Subject
 
 TTL = 10
 EVENTS = ("a row comes", "another comes", "the first goes", "time runs out", "all is merged")
+CHANGES = {
+    "a row comes": (RowKind.INSERT, (1, 1, 1)),
+    "another comes": (RowKind.INSERT, (2, 1, 1)),
+    "the first goes": (RowKind.DELETE, (1, 1, 1)),
+}
 FEW = 2
 NEVER = 1000
 
@@ -71,49 +76,76 @@ def with_ttl(operator: Operator) -> Operator:
     raise AssertionError(f"{operator} is not known here")
 
 
-def happens(subject: Subject, order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What each of these events emits, on every side at once."""
-    operator = with_ttl(subject.operator)
-    stores = {name: MemoryStore() for name in operator.arrangements}
-    steps = {
-        "a row comes": (RowKind.INSERT, (1, 1, 1)),
-        "another comes": (RowKind.INSERT, (2, 1, 1)),
-        "the first goes": (RowKind.DELETE, (1, 1, 1)),
-    }
-    outputs, now = [], 0
-    for event in order:
-        now += TTL if event == "time runs out" else 0
-        batch = []
-        if event in steps:
-            kind, row = steps[event]
-            seq = 2 * EVENTS.index(event)
-            batch = [Change(side, kind, row, seq + side) for side in range(len(subject.inputs))]
+@dataclass(frozen=True)
+class Reached:
+    """Where an operator stands after some events: its state, the time, and what it emit for each but the merges."""
+
+    stores: dict[str, MemoryStore]
+    now: int
+    outputs: tuple[Any, ...]
+
+
+class History:
+    """What happens to an operator in any order of events. Orders that begin alike are one up to where they part."""
+
+    def __init__(self, subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._subject, self._operator, self._patch = subject, with_ttl(subject.operator), monkeypatch
+        self._reached: dict[tuple[str, ...], Reached] = {
+            (): Reached({name: MemoryStore() for name in self._operator.arrangements}, 0, ())
+        }
+
+    def outputs(self, order: tuple[str, ...]) -> tuple[Any, ...]:
+        """What each of these events emits, on every side at once; in the end nothing is left."""
+        reached = self._after(order)
+        self._process([], stores := _copies(reached), reached.now + 2 * TTL)
+        left = {name for name, store in stores.items() if list(store)}
+        facts = {"right", "facts"} if "null-aware" in self._subject.name else set()
+        assert left <= facts, "blobs are left of expired rows"
+        return reached.outputs
+
+    def _after(self, order: tuple[str, ...]) -> Reached:
+        if order not in self._reached:
+            self._reached[order] = self._next(self._after(order[:-1]), order[-1])
+        return self._reached[order]
+
+    def _next(self, reached: Reached, event: str) -> Reached:
+        stores, now = _copies(reached), reached.now + (TTL if event == "time runs out" else 0)
         merges = event == "all is merged"
-        monkeypatch.setattr(compaction, "FACTOR", 2 if merges else NEVER)
-        output = exactly(operator.process(subject.columns(batch), stores, now))
-        if merges:
-            assert not any(output), "a merge puts nothing out"
-            blobs = [store.get(MANIFEST) for store in stores.values()]
-            assert all(len(Manifest.from_blob(blob, "rows").runs) < FEW for blob in blobs if blob is not None)
-        else:
-            outputs.append(output)
-    operator.process(subject.columns([]), stores, now + 2 * TTL)
-    left = {name for name, store in stores.items() if list(store)}
-    assert left <= ({"right", "facts"} if "null-aware" in subject.name else set()), "blobs are left of expired rows"
-    return outputs
+        output = exactly(self._process(self._changes(event), stores, now, merges=merges))
+        if not merges:
+            return Reached(stores, now, (*reached.outputs, output))
+        assert not any(output), "a merge puts nothing out"
+        blobs = [store.get(MANIFEST) for store in stores.values()]
+        assert all(len(Manifest.from_blob(blob, "rows").runs) < FEW for blob in blobs if blob is not None)
+        return Reached(stores, now, reached.outputs)
+
+    def _changes(self, event: str) -> list[Change]:
+        if event not in CHANGES:
+            return []
+        kind, row = CHANGES[event]
+        seq = 2 * EVENTS.index(event)
+        return [Change(side, kind, row, seq + side) for side in range(len(self._subject.inputs))]
+
+    def _process(
+        self, batch: list[Change], stores: dict[str, MemoryStore], now: int, *, merges: bool = False
+    ) -> Output:
+        self._patch.setattr(compaction, "FACTOR", 2 if merges else NEVER)
+        return self._operator.process(self._subject.columns(batch), stores, now)
+
+
+def _copies(reached: Reached) -> dict[str, MemoryStore]:
+    return {name: store.copy() for name, store in reached.stores.items()}
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=str)
 def test_merges_change_nothing_whenever_they_happen(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """In each order of events the output is that of an operator that merges nothing."""
     monkeypatch.setattr(compaction, "SMALL_RUN", 1 << 20)
-    plain: dict[tuple[str, ...], list[Any]] = {}
+    history = History(subject, monkeypatch)
     for order in itertools.permutations(EVENTS):
         if order.index("a row comes") < order.index("the first goes"):
             unmerged = tuple(event for event in order if event != "all is merged")
-            if unmerged not in plain:
-                plain[unmerged] = happens(subject, unmerged, monkeypatch)
-            assert happens(subject, order, monkeypatch) == plain[unmerged], order
+            assert history.outputs(order) == history.outputs(unmerged), order
 
 
 def test_every_operator_is_among_these() -> None:

@@ -20,6 +20,7 @@ from tests.changelogs import Row, fold, pack, strong_hash, unpack
 from tests.oracle.aggregates import AGGREGATES, result, spec_of
 from tests.oracle.inputs import random_batches
 from tests.oracle.test_aggregate_oracle import INPUT, Case, columns, exact
+from tests.seeds import seeds
 
 BIGINT = pa.int64()
 
@@ -41,7 +42,7 @@ def _by(key: pa.BinaryArray, rows: Rows | Changes) -> Changes:
     return Changes(side, rows.kind, hash64(key), key, constant(b"", len(side)), rows.seq, rows.payload)
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", seeds(5))
 def test_a_distinct_count_is_a_count_over_distinct_rows(number: int) -> None:
     """SELECT DISTINCT k, v, then COUNT(v) by k in two phases, gives what COUNT(DISTINCT v) by k does."""
     seed = f"distinct split, {number}"

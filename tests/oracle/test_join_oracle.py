@@ -29,8 +29,9 @@ from tests import changelogs
 from tests.changelogs import Row, fold, net, pack, show, unpack
 from tests.oracle.findings import finding, operating, views_differ
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, shrink
+from tests.seeds import seeds
 
-CASES_EACH = 5
+CASES_EACH = seeds()
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
 KINDS: tuple[JoinKind, ...] = ("inner", "left", "right", "full")
 NULLS: Row = (None, None, None)
@@ -83,7 +84,7 @@ def test_the_result_is_what_sql_says_after_every_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Folding the output after each batch gives SQL's result over the folded inputs."""
-    for number, condition in itertools.product(range(CASES_EACH), CONDITIONS):
+    for number, condition in itertools.product(CASES_EACH, CONDITIONS):
         seed = f"{kind}, {left_layout}, {right_layout}, {CONDITIONS.index(condition)}, {number}"
         generator = random.Random(seed)
         case = Case(

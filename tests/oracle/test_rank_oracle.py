@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,9 +32,10 @@ from tests.oracle.findings import finding, operating, views_differ
 from tests.oracle.inputs import Batches, shrink
 from tests.oracle.naive_join import NaiveSide
 from tests.oracle.ranked import RankInput, changelog, deduplication, identity, numbered
+from tests.seeds import seeds
 
-CASES_EACH = 75
-DEDUPLICATIONS_EACH = 130
+CASES_EACH = seeds(15)
+DEDUPLICATIONS_EACH = seeds(25)
 FUNCTIONS: tuple[tuple[RankFunction, Strategy], ...] = (
     ("row_number", "append"),
     ("row_number", "improving"),
@@ -138,10 +139,10 @@ def _run(
     database: duckdb.DuckDBPyConnection,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
-    cases: int,
+    cases: Iterable[int],
     new: Callable[[random.Random], Case],
 ) -> None:
-    for number in range(cases):
+    for number in cases:
         seed = f"{name}, {number}"
         generator = random.Random(seed)
         case = new(generator)

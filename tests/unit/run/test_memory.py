@@ -8,9 +8,10 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.queries import COUNTED, ORDERS, Shop, counted, everything, rows_of, scan, select
+from tests.seeds import seeds
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds())
 def test_a_query_of_every_operator_is_what_sql_says_after_every_batch(seed: int) -> None:
     """Aggregates, ranks, joins of all kinds, normalizing and a union, in one plan, over random tables."""
     sink, shop = everything(), Shop(f"everything {seed}")

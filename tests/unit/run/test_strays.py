@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rowkind.service.execute.unmatched import UnmatchedLetters
 
 from rowkind.operators.columns.changes import Changes, RowKind, Rows
 from rowkind.service.execute import calc
 from rowkind.service.execute.stages import stateful
-from rowkind.service.execute.unmatched import UnmatchedLetters
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job

@@ -8,11 +8,15 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from rowkind.service.cli import main
 
 ROWKIND = str(Path(sys.executable).with_name("rowkind"))
 
@@ -70,12 +74,23 @@ class Tried:
         return [json.loads(line) for line in self.output.splitlines()]
 
 
-def tried(folder: Path, changes: list[Any] | str, *options: str, job: str = JOB) -> Tried:
-    """Run `rowkind try` over changes, given as tuples, or as the text of the file."""
-    (folder / "job.yaml").write_text(job)
-    if not isinstance(changes, str):
-        changes = "\n".join(json.dumps({"table": table, "op": op, "row": row}) for table, op, row in changes)
-    (folder / "changes.jsonl").write_text(changes)
+Changes = list[Any] | str
+"""As tuples, or as the text of the file."""
+
+
+def tried(folder: Path, changes: Changes, *options: str, job: str = JOB) -> Tried:
+    """Run `rowkind try` over changes, within this process, which has loaded it already."""
+    _write(folder, changes, job)
+    with chdir(folder):
+        done = CliRunner().invoke(main, ["try", "job.yaml", "--changes", "changes.jsonl", *options])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Tried(done.exit_code, done.stdout, done.stderr)
+
+
+def tried_by_a_user(folder: Path, changes: Changes, *options: str, job: str = JOB) -> Tried:
+    """The same as a process of its own."""
+    _write(folder, changes, job)
     done = subprocess.run(
         [ROWKIND, "try", "job.yaml", "--changes", "changes.jsonl", *options],
         cwd=folder,
@@ -87,6 +102,13 @@ def tried(folder: Path, changes: list[Any] | str, *options: str, job: str = JOB)
     return Tried(done.returncode, done.stdout, done.stderr)
 
 
+def _write(folder: Path, changes: Changes, job: str) -> None:
+    if not isinstance(changes, str):
+        changes = "\n".join(json.dumps({"table": table, "op": op, "row": row}) for table, op, row in changes)
+    (folder / "job.yaml").write_text(job)
+    (folder / "changes.jsonl").write_text(changes)
+
+
 def row(order: int, payment: int | None, amount: str, paid: str | None) -> dict[str, Any]:
     """A row of the sink `paid`."""
     return {"order_id": order, "payment_id": payment, "amount": amount, "paid": paid}
@@ -94,7 +116,7 @@ def row(order: int, payment: int | None, amount: str, paid: str | None) -> dict[
 
 def test_every_change_of_the_result_is_a_line_with_its_batch(tmp_path: Path) -> None:
     """One line of input a batch: pads come and go as payments move."""
-    done = tried(tmp_path, CHANGES, "--sink", "paid")
+    done = tried_by_a_user(tmp_path, CHANGES, "--sink", "paid")
 
     assert (done.code, done.errors) == (0, "")
     assert _bag((line["batch"], line["op"], line["row"]) for line in done.lines) == _bag(
@@ -235,7 +257,7 @@ def test_a_refused_query_ends_with_2_and_points_into_the_sql(tmp_path: Path) -> 
     """File, line, sink and the place in the SQL with a caret."""
     job = JOB.replace("SELECT id, name FROM customers", "SELECT id, nam FROM customers")
 
-    done = tried(tmp_path, CHANGES, "--sink", "names", job=job)
+    done = tried_by_a_user(tmp_path, CHANGES, "--sink", "names", job=job)
 
     assert (done.code, done.output) == (2, "")
     assert done.errors == (
@@ -317,4 +339,4 @@ def test_a_small_job_takes_little_more_than_to_load_the_libraries(tmp_path: Path
 
     libraries = "import numpy, pyarrow.compute, pydantic, sqlglot"
     load = best(lambda: subprocess.run([sys.executable, "-c", libraries], check=False).returncode)
-    assert best(lambda: tried(tmp_path, CHANGES, "--sink", "paid").code) < 4 * load
+    assert best(lambda: tried_by_a_user(tmp_path, CHANGES, "--sink", "paid").code) < 4 * load
