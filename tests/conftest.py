@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -13,13 +14,25 @@ from pyspark.sql import SparkSession
 from rowkind.service.dev.broker import Broker
 from rowkind.service.spark.session import session
 
+LONGEST = ("e2e", "chaos", "run", "spark", "kafka", "examples")
+"""The folders whose tests take seconds each, the longest first."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share a Spark session, and those that share a broker, in one process each."""
+    """Of several processes each takes whole modules of those tests that need Spark or a broker, the longest first.
+
+    Each has a session and a broker of its own, if any. The many tests that take no time fill what is left in the end.
+    """
     for item in items:
-        for shared in ("spark", "kafka"):
-            if item.get_closest_marker(shared) and not item.get_closest_marker("xdist_group"):
-                item.add_marker(pytest.mark.xdist_group(shared))
+        shares = any(item.get_closest_marker(shared) for shared in ("spark", "kafka"))
+        if shares and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.checks import CHECKS, RETRACT_BY_KEY, UPSERT
 from tests.chaos.conftest import SetStage
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("chaos")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_killed_inside_batches(set_stage: SetStage) -> None:

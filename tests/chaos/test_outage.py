@@ -12,7 +12,7 @@ from tests.chaos.checks import RETRACT_WITHOUT_KEY
 from tests.chaos.stage import SLOW, Stage
 from tests.run.process import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("chaos")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_a_broker_that_is_restarted_inside_a_batch(tmp_path: Path, seed: int) -> None:

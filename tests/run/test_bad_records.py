@@ -23,7 +23,7 @@ from tests.run.process import Rowkind, free_port, get, until
 from tests.run.results import Results
 from tests.run.shop import Shop, Told
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("bad records")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 PAID = "SELECT p.payment_id, o.order_id, o.amount FROM orders o JOIN payments p ON o.order_id = p.order_id"
 SINKS = {

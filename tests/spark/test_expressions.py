@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.spark.expressions import COLUMNS, random_expression, random_value
 from tests.spark.sql_oracle import compiled, differences, frame_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 ROWS = 40
 EXPRESSIONS = 80

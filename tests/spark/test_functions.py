@@ -12,7 +12,7 @@ from rowkind.service.plan.scalar.functions import FAMILIES, FUNCTIONS
 from tests.spark.calls import ARITHMETIC, COLUMNS, calls, casts, functions, values
 from tests.spark.sql_oracle import compiled, differences, frame_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 SEED = 1
 
