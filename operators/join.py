@@ -196,11 +196,12 @@ class JoinInput:
         arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now)
         resolved = resolve(arrangement, changes, by_seq=side.by_seq, exact=side.exact)
         removed = resolved.removed.relabel(weight=-resolved.removed.weight)
-        unmatched = changes.take(resolved.unmatched) if side.counts_unmatched else Changes.empty()
-        expired = Entries.empty()
+        unmatched, expired = resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0], Entries.empty()
         if side.ttl_ms is not None and len(unmatched):
-            unmatched, expired = Changes.empty(), entries_of(arrangement, unmatched)
-        return cls(arrangement, resolved, unmatched, expired, Entries.concat([removed, resolved.refreshed]))
+            gone = np.setdiff1d(unmatched, resolved.overtaken)
+            unmatched, expired = resolved.overtaken, entries_of(arrangement, changes.take(gone))
+        withdrawn = Entries.concat([removed, resolved.refreshed])
+        return cls(arrangement, resolved, changes.take(unmatched), expired, withdrawn)
 
     def touched(self) -> Uint64s:
         """The hashes of the keys, not NULL, of which rows are added or removed."""

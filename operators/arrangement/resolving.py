@@ -29,7 +29,7 @@ them as identified by something else than their sub-key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -50,13 +50,19 @@ class Resolved:
     - `refreshed` are entries, to be appended as they are, by which rows go and equal ones with the same identity come:
       that rewrites written_at, seq and nothing else; a refresh not even the seq. A row that comes inherits the mark of
       the one that goes.
-    - `unmatched` are the indices of the retractions that found no row.
+    - `unmatched` are the indices of the retractions that found no row; `overtaken` those among them that found another
+      one under their identity, and so are not of a row that has expired.
     """
 
     added: Entries
     removed: Entries
     refreshed: Entries
     unmatched: Indices
+    overtaken: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def among(self, rows: Indices) -> Resolved:
+        """The same with the changes at `rows` numbered as all changes are."""
+        return replace(self, unmatched=rows[self.unmatched], overtaken=rows[self.overtaken])
 
     @property
     def rewritten(self) -> Entries:
@@ -76,7 +82,7 @@ def resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact: 
     resolved = _resolve(arrangement, changes.take(others), by_seq=by_seq, exact=exact)
     place = places(arrangement.layout, again.hash, again.sub_key, again.payload)
     stored = arrangement.at(place, again.payload if arrangement.layout == "ordered" else None)
-    return _renew(arrangement, again, stored, replace(resolved, unmatched=others[resolved.unmatched]))
+    return _renew(arrangement, again, stored, resolved.among(others))
 
 
 def entries_of(arrangement: Arrangement, changes: Changes) -> Entries:
@@ -99,6 +105,7 @@ def _resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact:
         Entries.concat([identified.removed, others.removed]),
         Entries.concat([identified.refreshed, others.refreshed]),
         np.concatenate([parts[0][identified.unmatched], parts[1][others.unmatched]]),
+        parts[0][identified.overtaken],
     )
 
 
@@ -119,8 +126,7 @@ def replace_among(
         others = np.flatnonzero(~refresh)
         of_others = identities[0].take(pa.array(others)), identities[1]
         resolved = replace_among(arrangement, changes.take(others), stored, of_others, by_seq=by_seq)
-        resolved = replace(resolved, unmatched=others[resolved.unmatched])
-        return _renew(arrangement, changes.filter(refresh), stored, resolved)
+        return _renew(arrangement, changes.filter(refresh), stored, resolved.among(others))
     identity = concat_binary(identities)
     codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(identity))
     groups = group(codes, [concat_binary([changes.key, stored.key]), identity])
@@ -218,12 +224,12 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
         return _nothing_but_new(arrangement, changes, place)
     groups = _group(changes, place, stored, (changes.key, stored.key), (changes.sub_key, stored.sub_key))
     if by_seq and exact and (overtaken := _overtaken(changes, stored, groups)).any():
-        rows = np.flatnonzero(~overtaken)
-        late = np.flatnonzero(overtaken)
+        rows, late = np.flatnonzero(~overtaken), np.flatnonzero(overtaken)
         ids = np.concatenate([groups.ids[rows], groups.ids[len(changes) :]])
         changes, place, groups = changes.take(rows), place[rows], Groups(ids, groups.count)
         resolved = _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
-        return replace(resolved, unmatched=np.sort(np.concatenate([rows[resolved.unmatched], late])))
+        unmatched = np.sort(np.concatenate([rows[resolved.unmatched], late]))
+        return replace(resolved, unmatched=unmatched, overtaken=late)
     return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
 
 

@@ -90,10 +90,15 @@ def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:
 
 
 class Fold:
-    """The rows that a changelog stands for, kept up to date: a multiset, or by key for an upsert stream."""
+    """The rows that a changelog stands for, kept up to date: a multiset, or by key for an upsert stream.
 
-    def __init__(self, *, keyed: bool) -> None:
+    `forgets`: the changelog comes from operators with a TTL, which may take back what was made of a row that they have
+    forgotten, or was not; such a retraction finds nothing and changes nothing. Elsewhere there is none.
+    """
+
+    def __init__(self, *, keyed: bool, forgets: bool = False) -> None:
         self._keyed = keyed
+        self._forgets = forgets
         self._rows: Counter[bytes] = Counter()
         self._by_key: dict[bytes, bytes] = {}
 
@@ -109,6 +114,8 @@ class Fold:
                     self._by_key.pop(key, None)
             return
         for payload, weight in zip(payloads, weights, strict=True):
+            if weight < 0 and self._forgets and not self._rows[payload]:
+                continue
             self._rows[payload] += weight
             if not self._rows[payload]:
                 del self._rows[payload]

@@ -140,7 +140,8 @@ def results(
 ) -> Iterator[str]:
     """The lines to print: each change of the result, or with `fold` each row that is left, in order."""
     if fold:
-        folded = Fold(keyed=sink.mode == "upsert")
+        forgets = any(node.calc.refreshes for node in walk(sink) if not isinstance(node, PhysicalSink))
+        folded = Fold(keyed=sink.mode == "upsert", forgets=forgets)
         for changes in engine(job, sink, batches):
             folded.apply(changes)
         rows = decode(sink.value, pa.array(folded.payloads, pa.binary()))

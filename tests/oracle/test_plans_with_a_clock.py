@@ -29,8 +29,9 @@ from rowkind.service.physical import PhysicalInput as Kept
 from tests.changelogs import Change, Row
 from tests.clocked import Clocked, Line, job_of
 from tests.oracle.naive_chain import Counted, Joined, Naive, Normalized, Projected, Ranked, Read
+from tests.seeds import seeds
 
-CASES_EACH = 12
+CASES_EACH = seeds(12)
 BATCHES = 25
 TABLES = {"u": ("k", "a", "n"), "r": ("b", "m"), "s": ("x", "y")}
 """`u` is an upsert table by `k`; the others have no key, and may take rows back."""
@@ -125,7 +126,7 @@ CHAINS = {
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_plan_is_the_chain_of_its_operators_at_any_time(name: str, tmp_path: Path) -> None:
     """After every batch, whatever the time since the last one, the folded results are the same."""
-    for number in range(CASES_EACH):
+    for number in CASES_EACH:
         seed = f"plans with a clock, {name}, {number}"
         print(f"seed '{seed}'")
         rng = random.Random(seed)
