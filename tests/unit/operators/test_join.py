@@ -207,13 +207,23 @@ def test_the_seq_of_a_joined_row_is_the_later_of_its_parents() -> None:
 
 
 def test_a_row_expired_on_one_side_no_longer_matches() -> None:
-    """What was emitted with it stays; a later delete of it is unmatched."""
+    """What was emitted with it stays, until a retraction of it takes it back; that is not unmatched."""
     join = Running("inner", ttls=(None, 10))
     join.batch((R, INSERT, PAYMENT), now=0)
     assert join.batch((L, INSERT, ORDER), now=9) == [("+", ORDER + PAYMENT)]
-    assert join.batch((L, INSERT, (2, 7, 20)), now=10) == []
-    assert join.batch((R, DELETE, PAYMENT), now=11) == []
-    assert join.unmatched == [4]
+    assert join.batch((R, INSERT, (101, 7, 6)), now=10) == [("+", (*ORDER, 101, 7, 6))]
+    assert join.batch((R, DELETE, PAYMENT), now=11) == [("-", ORDER + PAYMENT)]
+    assert join.unmatched == []
+    assert join.output is not None
+    assert join.output.expired == 1
+
+
+def test_a_row_that_came_after_another_one_expired_loses_a_pair_that_was_never_put_out() -> None:
+    """Nobody remembers what an expired row was joined with; as in Flink."""
+    join = Running("inner", ttls=(None, 10))
+    join.batch((R, INSERT, PAYMENT), now=0)
+    assert join.batch((L, INSERT, ORDER), now=10) == []
+    assert join.batch((R, DELETE, PAYMENT), now=11) == [("-", ORDER + PAYMENT)]
 
 
 def test_a_refresh_makes_a_row_live_longer_and_puts_nothing_out() -> None:

@@ -131,18 +131,19 @@ def test_an_expired_match_neither_brings_nor_takes_a_row() -> None:
         assert join.batch((R, INSERT, SECOND), now=20) == []
         assert join.batch((R, DELETE, PAYMENT), now=21) == []
         assert join.output is not None
-        assert len(join.output.unmatched) == 1
+        assert (len(join.output.unmatched), join.output.expired) == (0, 1)
         assert join.batch((R, DELETE, SECOND), now=22) == [(sign, ORDER)]
 
 
 def test_an_expired_left_row_stays_in_the_output() -> None:
-    """Its later delete is unmatched, and its match may come and go."""
+    """Its match may come and go; its later delete takes it back while it has none."""
     join = Running("anti", ttls=(10, None))
     assert join.batch((L, INSERT, ORDER), now=0) == [("+", ORDER)]
     assert join.batch((R, INSERT, PAYMENT), now=10) == []
-    assert join.batch((L, DELETE, ORDER), now=11) == []
+    assert join.batch((R, DELETE, PAYMENT), now=11) == []
+    assert join.batch((L, DELETE, ORDER), now=12) == [("-", ORDER)]
     assert join.output is not None
-    assert join.output.unmatched.seq.tolist() == [3]
+    assert (len(join.output.unmatched), join.output.expired) == (0, 1)
 
 
 @pytest.mark.parametrize("kind", ["semi", "anti", "null-aware anti"])
