@@ -19,7 +19,7 @@ from rowkind.avro.defaults import nothing
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Field, Record
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Changes, Int64s, Mask, RowKind, Rows, constant
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, RowKind, Rows, constant
 from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import digest128, hash64, mix, sketch64
 from rowkind.operators.partial_aggregate import partial
@@ -251,7 +251,8 @@ def _filter(calc: Calc, predicate: Expression, rows: Rows, update: Int64s) -> tu
         return replace(rows, kind=np.where(passes, rows.kind, np.int8(RowKind.DELETE))), update, none
     if calc.nets:
         return rows.filter(passes), update[passes], none[passes]
-    replaces = ~passes & (rows.kind == RowKind.UPDATE_AFTER) & (update == 0) & bool(calc.replaced_by)
+    replaces = ~passes & (rows.kind == RowKind.UPDATE_AFTER) & bool(calc.replaced_by)
+    replaces[_behind_their_own(calc, rows, np.flatnonzero(replaces & (update > 0)))] = False
     at = np.repeat(np.arange(len(rows)), passes + 2 * replaces)
     again = np.zeros(len(at), np.bool_)
     again[1:] = at[1:] == at[:-1]
@@ -261,6 +262,18 @@ def _filter(calc: Calc, predicate: Expression, rows: Rows, update: Int64s) -> tu
         update[at],
         replaces[at],
     )
+
+
+def _behind_their_own(calc: Calc, rows: Rows, halves: Indices) -> Indices:
+    """Which of these +U take the row of the -U before them away, and not that of another key."""
+    if not len(halves):
+        return halves
+    before, after = (_read(calc.input, rows.payload.take(pa.array(at))) for at in (halves - 1, halves))
+    same = np.ones(len(halves), np.bool_)
+    for name in calc.replaced_by:
+        equal = pc.equal(comparable(before.column(name)), comparable(after.column(name)))
+        same &= equal.to_numpy(zero_copy_only=False)
+    return halves[same]
 
 
 def _passes(calc: Calc, predicate: Expression, rows: Rows) -> Mask:

@@ -107,6 +107,17 @@ def test_a_bare_update_that_fails_the_filter_takes_its_predecessor_along() -> No
     assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1, 1, 3]
 
 
+def test_a_bare_update_behind_the_old_half_of_another_key_takes_its_predecessor_along() -> None:
+    """Updates of two keys may be interleaved: a -U right before a +U is its old half only under the same key."""
+    rows = changes_of((UB, {"id": 1, "amount": 5.0}), (UA, {"id": 2, "amount": 1.0}), (UA, {"id": 1, "amount": 6.0}))
+
+    changes = calc.run(hand_on(predicate=LARGE, replaced_by=("id",), sub_key=by("id")), rows)
+
+    changes = changes.take(np.argsort(changes.seq))
+    assert [row["id"] for row in decoded(ORDERS, changes.payload)] == [1, 2, 2, 1]
+    assert changes.weight.tolist() == [-1, 1, -1, 1]
+
+
 def test_of_a_row_known_by_its_key_alone_nothing_else_is_computed() -> None:
     """A delete of an upsert stream, and a row that fails the filter, never make an expression fail that reads more."""
     inverse = Expression(
