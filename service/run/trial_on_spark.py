@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from rowkind.operators.columns.changes import Block, Changes, RowKind
 from rowkind.operators.emission import net
@@ -46,8 +46,21 @@ def on_spark(warn: Callable[[str], None]) -> Engine:
 def _run(
     job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], scratch: Path, warn: Callable[[str], None]
 ) -> Iterator[Changes]:
-    """The net changes of each batch. Raises QueryFailedError."""
+    """The net changes of each batch, in a session of their own. Raises QueryFailedError."""
     spark = session(job.name, master=f"local[{job.parallelism}]", parallelism=job.parallelism, checkpoint=str(scratch))
+    try:
+        outputs = run_query(spark, job, sink, batches, scratch)
+    finally:
+        spark.stop()
+    for blocks in outputs:
+        _report(blocks, warn)
+        yield changes_of(sink, blocks)
+
+
+def run_query(
+    spark: SparkSession, job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], scratch: Path
+) -> list[list[Block]]:
+    """The blocks that come out in each batch, with `scratch` for sources and checkpoint. Raises QueryFailedError."""
     outputs: dict[int, list[Block]] = defaultdict(list)
 
     def collect(frame: DataFrame, batch: int) -> None:
@@ -81,14 +94,14 @@ def _run(
         found = surfaced(error)
         reason = found.message if found else str(error).partition("\n")[0]
         raise QueryFailedError(sink.name, reason, found.error if found else None) from None
-    finally:
-        spark.stop()
-    for number in range(len(batches)):
-        blocks = outputs.get(number, [])
-        _report(blocks, warn)
-        changes = Changes.concat([block.changes for block in blocks])
-        live = changes.filter(changes.kind != RowKind.DEAD_LETTER)
-        yield net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
+    return [outputs.get(number, []) for number in range(len(batches))]
+
+
+def changes_of(sink: PhysicalSink, blocks: Sequence[Block]) -> Changes:
+    """The net changes in the blocks of one batch."""
+    changes = Changes.concat([block.changes for block in blocks])
+    live = changes.filter(changes.kind != RowKind.DEAD_LETTER)
+    return net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
 
 
 def write(path: Path, changes: Changes, labels: Sequence[int]) -> None:
