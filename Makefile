@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test soak lint format bench bench-compare lock clean
+.PHONY: help setup demo quick test soak fuzz lint format bench bench-compare lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -49,6 +49,10 @@ lint: $(READY) ## ruff and mypy, as in CI
 format: $(READY) ## let ruff format and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+SEEDS ?= 500
+fuzz: $(READY) ## random jobs against DuckDB; SEEDS=2000 or SEEDS=5000-7000, ARGS="--help" tells of engines and more
+	$(BIN)/python -m tests.fuzz $(SEEDS) $(ARGS)
 
 bench: $(READY) ## the benchmarks: operators, state, and every query from Kafka to Kafka
 	$(BIN)/python -m tests.bench

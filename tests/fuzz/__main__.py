@@ -1,40 +1,117 @@
-"""`python -m tests.fuzz 500` looks at so many seeds of each kind, and prints what fails and what was planned."""
+"""`python -m tests.fuzz SEEDS`: whole jobs against DuckDB; `make fuzz` calls it.
+
+SEEDS is a number, for the seeds below it, or a range such as 5000-7000. Each finding is printed with its seed, made
+smaller and written to a file that `tests/defects` could hold. The table at the end counts cases, those that agreed,
+those that were refused, by reason, and those that are wrong. The exit code is 1 if any is.
+"""
 
 from __future__ import annotations
 
-import random
+import argparse
+import json
 import sys
-import tempfile
-import traceback
+import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
-from tests.examples.jobs import EXAMPLES
-from tests.fuzz.job_texts import changed, torn
-from tests.fuzz.sql_texts import Grammar, broken
-from tests.fuzz.test_refusals import check_file, check_sql, valid
-from tests.plan.cases import TABLES
+from rowkind.service.plan.pipeline import plan
+from tests.fuzz import scalars, texts
+from tests.fuzz.case import SINK, Case, random_case
+from tests.fuzz.on_spark import spark_engine
+from tests.fuzz.running import Engine, Outcome, in_memory, run, shown
+from tests.fuzz.shrinking import shrink
+from tests.fuzz.switches import Switches
 
-first, last = (0, int(sys.argv[1])) if len(sys.argv) == 2 else (int(sys.argv[1]), int(sys.argv[2]))
-outcomes: Counter[str] = Counter()
-seen: set[str] = set()
-with tempfile.TemporaryDirectory() as folder:
-    for seed in range(first, last):
-        rng = random.Random(seed)
-        made = [("grammar", Grammar(random.Random(seed)).query()), ("broken", broken(rng, *rng.choices(valid(), k=2)))]
-        jobs = [(EXAMPLES / "orders-payments" / "job.yaml").read_text(), TABLES.read_text()]
-        made += [("changed", changed(rng, rng.choice(jobs))), ("torn", torn(rng, rng.choice(jobs)))]
-        for kind, text in made:
-            try:
-                if kind in ("grammar", "broken"):
-                    outcomes[f"{kind}: {'planned' if check_sql(text, seed) else 'refused'}"] += 1
-                else:
-                    check_file(text, Path(folder) / "job.yaml")
-            except Exception as error:  # noqa: BLE001 -- what it looks for
-                outcomes[f"{kind}: failed"] += 1
-                where = "\n".join(traceback.format_exc().splitlines()[-7:])
-                known = f"{type(error).__name__} {where.splitlines()[-3]}"
-                if known not in seen:
-                    seen.add(known)
-                    print(f"\n==== {kind}, seed {seed}\n{text if kind in ('grammar', 'broken') else ''}\n{where}")
-print(dict(outcomes))
+_CHUNK = 20
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Random jobs against an oracle.")
+    parser.add_argument("seeds", type=_seeds, help="how many, or a range such as 5000-7000")
+    parser.add_argument("--of", choices=("jobs", "scalars", "texts"), default="jobs", help="what is made at random")
+    parser.add_argument("--engine", choices=("memory", "spark"), default="memory", help="spark takes seconds a case")
+    parser.add_argument(
+        "--with", dest="switches", type=Switches.of, default=Switches(), help="classes, see switches.py"
+    )
+    parser.add_argument("--processes", type=int, default=1, help="of the memory engine")
+    parser.add_argument("--findings", type=Path, default=Path(".rowkind/fuzz"), help="where files of findings go")
+    chosen = parser.parse_args()
+    match chosen.of:
+        case "scalars":
+            return 0 if scalars.look(chosen.seeds) else 1
+        case "texts":
+            return 0 if texts.look(chosen.seeds) else 1
+    started = time.monotonic()
+    counts: Counter[tuple[str, str]] = Counter()
+    for seed, outcome, smaller in _looked_at(chosen.seeds, chosen):
+        counts[outcome.verdict, outcome.reason] += 1
+        if smaller is not None:
+            chosen.findings.mkdir(parents=True, exist_ok=True)
+            file = chosen.findings / f"seed-{seed}.json"
+            file.write_text(smaller)
+            print(f"seed {seed}: {outcome.verdict}, {outcome.reason}: {file}\n{smaller}", flush=True)
+    print(_table(counts, time.monotonic() - started))
+    return 1 if any(verdict in ("wrong", "failed") for verdict, _ in counts) else 0
+
+
+def _seeds(text: str) -> range:
+    first, _, last = text.rpartition("-")
+    return range(int(first or 0), int(last))
+
+
+def _looked_at(seeds: range, chosen: argparse.Namespace) -> Iterator[tuple[int, Outcome, str | None]]:
+    """Each seed with its outcome and, for a finding, the file of a smaller case."""
+    if chosen.engine == "spark":
+        with spark_engine() as engine:
+            for seed in seeds:
+                if not random_case(seed, chosen.switches).clock:
+                    yield _look(seed, chosen.switches, engine)
+        return
+    chunks = [range(at, min(at + _CHUNK, seeds.stop)) for at in range(seeds.start, seeds.stop, _CHUNK)]
+    with ExitStack() as stack:
+        mapped: Callable[..., Iterable[list[tuple[int, Outcome, str | None]]]] = map
+        if chosen.processes > 1:
+            mapped = stack.enter_context(ProcessPoolExecutor(chosen.processes)).map
+        yield from chain.from_iterable(mapped(partial(_look_at_all, switches=chosen.switches), chunks))
+
+
+def _look_at_all(seeds: range, switches: Switches) -> list[tuple[int, Outcome, str | None]]:
+    return [_look(seed, switches, in_memory) for seed in seeds]
+
+
+def _look(seed: int, switches: Switches, engine: Engine) -> tuple[int, Outcome, str | None]:
+    case = random_case(seed, switches)
+    outcome = run(case, engine)
+    if not outcome.is_finding:
+        return seed, outcome, None
+    smaller = shrink(case, outcome, partial(run, engine=engine))
+    return seed, outcome, json.dumps(_document(smaller, run(smaller, engine)), indent=1, ensure_ascii=False) + "\n"
+
+
+def _document(case: Case, outcome: Outcome) -> dict[str, object]:
+    """The file of a finding: the case, what is expected of it and what was found."""
+    if outcome.verdict == "failed":
+        return case.document(got=outcome.reason)
+    sink = plan(case.job, SINK)
+    return case.document(expected=shown(outcome.expected, sink), got=shown(outcome.found, sink))
+
+
+def _table(counts: Counter[tuple[str, str]], seconds: float) -> str:
+    """Cases by verdict, and those that do not agree by reason."""
+    total = counts.total()
+    lines = [f"{total} cases in {seconds:.0f} s, {total / max(seconds, 0.001):.1f} a second"]
+    for verdict in ("agreed", "refused", "not compared", "wrong", "failed"):
+        own = {reason: count for (other, reason), count in counts.items() if other == verdict}
+        lines.append(f"{sum(own.values()):8} {verdict}")
+        lines += [f"{count:14} {reason}" for reason, count in sorted(own.items(), key=lambda each: -each[1]) if reason]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

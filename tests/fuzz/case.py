@@ -1,0 +1,119 @@
+"""A case: a whole job with its changes, as a JSON file can hold it, and how a seed makes one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rowkind.service.job.model import Job
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import PlanError, Refusal
+from rowkind.service.plan.pipeline import logical
+from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
+from rowkind.service.run.trial import TrialBatch, read
+from tests.fuzz.changelogs import Change, random_changes
+from tests.fuzz.expiring import random_expiring
+from tests.fuzz.queries import random_query
+from tests.fuzz.schemas import random_tables
+from tests.fuzz.switches import Switches
+
+SINK = "o"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, the entries of its tables and of its sink in the job file, and changes taken so many at a time.
+
+    `ttl` is the job's, and `clock` the time of each batch in ms, where time matters; the last one goes on.
+    """
+
+    title: str
+    sql: str
+    tables: Mapping[str, Mapping[str, Any]]
+    sink: Mapping[str, Any]
+    batch_rows: int
+    changes: Sequence[Change]
+    ttl: str | None = None
+    clock: Sequence[int] = ()
+
+    @property
+    def job(self) -> Job:
+        """The job. Raises pydantic's ValidationError."""
+        ttl = {"ttl": self.ttl} if self.ttl is not None else {}
+        entry = {**self.sink, "sql": self.sql}
+        return Job.model_validate({"job": "fuzz", "tables": self.tables, "sinks": {SINK: entry}, **ttl})
+
+    @property
+    def lines(self) -> list[str]:
+        """The changes as a file has them."""
+        return [json.dumps(each) for each in self.changes]
+
+    @property
+    def parts(self) -> list[Sequence[Change]]:
+        """The changes of each batch."""
+        return [self.changes[at : at + self.batch_rows] for at in range(0, len(self.changes), self.batch_rows)]
+
+    def batches(self, job: Job) -> list[TrialBatch]:
+        """The changes as the engine takes them. Raises InputError."""
+        return read(job, self.lines, "changes.jsonl", self.batch_rows)
+
+    def now(self, batch: int) -> int:
+        """The time of a batch in ms."""
+        return self.clock[min(batch, len(self.clock) - 1)] if self.clock else batch
+
+    def document(self, **more: Any) -> dict[str, Any]:
+        """What the JSON file holds."""
+        time = {"ttl": self.ttl, "clock": list(self.clock)}
+        return {
+            "title": self.title,
+            "sql": self.sql,
+            **{name: value for name, value in time.items() if value},
+            "tables": self.tables,
+            "sink": self.sink,
+            "batch_rows": self.batch_rows,
+            "changes": list(self.changes),
+            **more,
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> Case:
+        """The case in a file, whatever it expects."""
+        document = json.loads(path.read_text())
+        clock = document.get("clock", ())
+        named = ("title", "sql", "tables", "sink", "batch_rows", "changes")
+        return cls(*(document[name] for name in named), document.get("ttl"), clock)
+
+
+def random_case(seed: int, switches: Switches) -> Case:
+    """The case of a seed."""
+    rng = random.Random(seed)
+    if rng.random() < 0.08:
+        return Case(f"seed {seed}", sink={"mode": "retract"}, **random_expiring(rng, switches))
+    tables = random_tables(rng, switches)
+    sql = random_query(rng, tables, switches)
+    changes = random_changes(rng, tables, rng.choice((8, 16, 24, 36)), switches)
+    rows = rng.choice((1, 3, 5, 8, 50)) if len(changes) < 12 else rng.choice((5, 8, 12, 20, 50))
+    case = Case(f"seed {seed}", sql, {each.name: each.entry for each in tables}, {"mode": "retract"}, rows, changes)
+    return replace(case, sink=_sink(rng, case))
+
+
+def _sink(rng: random.Random, case: Case) -> Mapping[str, Any]:
+    """Most often retract, which takes any query; else a mode that the query may be refused for."""
+    form = rng.random()
+    if form < (0.5 if all(each["mode"] == "append" for each in case.tables.values()) else 0.01):
+        return {"mode": "append"}
+    if form > 0.7:
+        return {"mode": "retract"}
+    try:
+        root = logical(case.job, SINK).root
+    except (PlanError, Refusal):
+        return {"mode": "retract"}
+    keys = in_order(unique_keys(root), root)
+    known = columns(root)
+    keys = [key for key in keys if key and not any(known[column].nullable for column in key)]
+    key = rng.choice(keys) if keys else rng.sample(list(known), 1) if rng.random() < 0.01 else ()
+    return {"mode": "upsert", "key": list(key)} if key else {"mode": "retract"}

@@ -1,0 +1,200 @@
+"""Cases with a TTL and a driven clock, and what they give: naive models, because SQL knows no expiry.
+
+    join     `tests.oracle.naive_join` over the tables' rows
+    groups   a group that was not written for the TTL begins anew; what it gave stays
+
+Rows are three integers (id, k, v). Nothing is written to a row that has expired: what that means, the oracles of the
+operators say.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.join import JoinKind
+from rowkind.service.job.model import Job
+from tests.changelogs import Change as Signed
+from tests.fuzz.changelogs import Change, Row, Rows, rows_of
+from tests.fuzz.switches import Switches
+from tests.oracle.inputs import Input
+from tests.oracle.naive_join import NaiveJoin, NaiveSide
+
+if TYPE_CHECKING:
+    from tests.fuzz.case import Case
+    from tests.fuzz.oracle import Bag
+
+START = 1_700_000_000_000
+COLUMNS = ("id", "k", "v")
+
+_JOIN = "SELECT l.id AS a, l.k AS b, l.v AS c, r.id AS d, r.k AS e, r.v AS f FROM l {kind} r ON l.k = r.k{more}"
+_MORE = " AND l.v < r.v"
+_GROUPS = "SELECT l.k AS a, COUNT(*) AS b, SUM(l.v) AS c FROM l GROUP BY l.k"
+_KINDS: Mapping[str, JoinKind] = {"JOIN": "inner", "LEFT JOIN": "left", "RIGHT JOIN": "right", "FULL JOIN": "full"}
+
+
+def random_expiring(rng: random.Random, switches: Switches) -> dict[str, Any]:
+    """A join of two tables, or groups of one, with a TTL and gaps of time between batches: the parts of a case."""
+    sql = _GROUPS
+    if rng.random() < 0.75:
+        sql = _JOIN.format(kind=rng.choice(list(_KINDS)), more=rng.choice(("", _MORE)))
+    ttls: dict[str, int | None] = {each: rng.choice((None, 10, 25)) for each in ("l", "r")}
+    tables = {name: _entry(rng, ttl, switches) for name, ttl in ttls.items()}
+    if sql == _GROUPS:
+        tables = {"l": tables["l"]}
+    job = rng.choice((None, 10, 40))
+    batch_rows, batches = rng.choice((1, 2, 4)), rng.randint(4, 8)
+    clock = [START]
+    while len(clock) < batches:
+        clock.append(clock[-1] + rng.choice((0, 1, 4, 9, 10, 26)))
+    writer = _Writer(rng, tables, {name: ttls[name] or job for name in tables})
+    changes = [writer.change(now) for now in clock for _ in range(batch_rows)]
+    return {
+        "sql": sql,
+        "tables": tables,
+        "batch_rows": batch_rows,
+        "changes": changes,
+        "ttl": f"{job}ms" if job else None,
+        "clock": clock,
+    }
+
+
+def _entry(rng: random.Random, ttl: int | None, switches: Switches) -> dict[str, Any]:
+    mode = rng.choice(("append", "upsert", "retract")) if switches.refresh else "append"
+    keyed = mode != "append" or rng.random() < 0.5
+    columns = {"id": "INT NOT NULL" if keyed else "INT", "k": "INT", "v": "INT"}
+    entry: dict[str, Any] = {"mode": mode, "columns": columns}
+    if keyed:
+        entry["primary_key"] = ["id"]
+    if ttl is not None:
+        entry["ttl"] = f"{ttl}ms"
+    return entry
+
+
+@dataclass
+class _Writer:
+    """Makes changes of tables that live for `ttls` ms, none of a row that has expired."""
+
+    rng: random.Random
+    tables: Mapping[str, Mapping[str, Any]]
+    ttls: Mapping[str, int | None]
+
+    def __post_init__(self) -> None:
+        self._rows = rows_of(self.tables)
+        self._next = 0
+
+    def change(self, now: int) -> Change:
+        """The next one, at a time."""
+        rng = self.rng
+        name = rng.choice(list(self.tables))
+        rows, ttl, mode = self._rows[name], self.ttls[name], self.tables[name]["mode"]
+        alive = [row for at, row in rows.live if ttl is None or at + ttl > now]
+        self._next += 1
+        row: Row = {"id": self._next, "k": rng.choice((1, 1, 2, None)), "v": rng.randint(0, 3)}
+        op = "+I"
+        if mode != "append" and alive and rng.random() < 0.6:
+            old = rng.choice(alive)
+            op = rng.choice(("+U", "+U", "-D"))
+            row = dict(old) if op == "-D" or rng.random() < 0.4 else {**row, "id": old["id"]}
+        elif "primary_key" not in self.tables[name] and alive and rng.random() < 0.4:
+            row = dict(rng.choice(alive))
+        rows.apply(op, row, now)
+        return {"table": name, "op": op, "row": row}
+
+
+class ExpiryModel:
+    """What the query of a case with a clock gives, batch by batch. Raises ValueError for a query that it is not for."""
+
+    def __init__(self, case: Case, job: Job) -> None:
+        match = re.fullmatch(_pattern(_JOIN), case.sql)
+        if not match and case.sql != _GROUPS:
+            raise ValueError(f"there is no model of {case.sql}")
+        self._rows: Mapping[str, Rows] = rows_of(case.tables)
+        ttls = {name: job.tables[name].ttl or job.ttl for name in case.tables}
+        self._model: _Join | _Groups = _Groups(ttls["l"])
+        if match:
+            inputs = [
+                NaiveSide(Input("unique key" if rows.primary_key else "multiset", by_seq=True), ttls[name])
+                for name, rows in self._rows.items()
+            ]
+            self._model = _Join(_KINDS[match["kind"]], inputs, with_condition=bool(match["more"]))
+        self._number = 0
+        self._result: Bag = Counter()
+
+    def batch(self, changes: Sequence[Change], now: int) -> Bag:
+        """The rows of the result after one more batch."""
+        self._result.update(self._model.process(list(self._signed(changes)), now))
+        assert all(count >= 0 for count in self._result.values()), "the model takes back what it did not give"
+        self._result = +self._result
+        return self._result
+
+    def _signed(self, changes: Sequence[Change]) -> Sequence[Signed]:
+        """The rows that come and go in the tables."""
+        found = []
+        for each in changes:
+            rows, side = self._rows[each["table"]], "lr".index(each["table"])
+            new = {name: each["row"].get(name) for name in COLUMNS}
+            at = rows.find(new) if rows.primary_key or each["op"] in ("-U", "-D") else None
+            if at is not None:
+                found.append(Signed(side, RowKind.DELETE, tuple(rows.live[at][1].values()), self._number))
+            if each["op"] in ("+I", "+U"):
+                found.append(Signed(side, RowKind.INSERT, tuple(new.values()), self._number + 1))
+            rows.apply(each["op"], new, 0)
+            self._number += 2
+        return found
+
+
+def _pattern(template: str) -> str:
+    kinds = "|".join(_KINDS)
+    text = re.escape(template).replace(r"\{kind\}", f"(?P<kind>{kinds})")
+    return text.replace(r"\{more\}", f"(?P<more>{re.escape(_MORE)})?")
+
+
+class _Join:
+    """Two tables joined, pads and all."""
+
+    def __init__(self, kind: JoinKind, sides: Sequence[NaiveSide], *, with_condition: bool) -> None:
+        left, right = sides
+        self._naive = NaiveJoin(kind, left, right, _less if with_condition else lambda _left, _right: True)
+
+    def process(self, changes: Sequence[Signed], now: int) -> Counter[Any]:
+        """What a batch adds to the result."""
+        return self._naive.process(changes, now)
+
+
+def _less(left: tuple[int | None, ...], right: tuple[int | None, ...]) -> bool:
+    return None not in (left[-1], right[-1]) and cast("int", left[-1]) < cast("int", right[-1])
+
+
+class _Groups:
+    """A table grouped by its second column."""
+
+    def __init__(self, ttl: int | None) -> None:
+        self._ttl = ttl
+        self._groups: dict[int | None, tuple[Counter[Any], int]] = {}
+
+    def process(self, changes: Sequence[Signed], now: int) -> Counter[Any]:
+        """What a batch adds to the result."""
+        if self._ttl is not None:
+            self._groups = {key: each for key, each in self._groups.items() if each[1] + self._ttl > now}
+        step: Counter[Any] = Counter()
+        step.subtract(self._results())
+        for change in changes:
+            rows = self._groups.get(change.row[1], (Counter(), 0))[0]
+            rows[change.row] += change.sign
+            self._groups[change.row[1]] = rows, now
+        self._groups = {key: each for key, each in self._groups.items() if +each[0]}
+        step.update(self._results())
+        return step
+
+    def _results(self) -> Counter[Any]:
+        found: Counter[Any] = Counter()
+        for key, (rows, _) in self._groups.items():
+            values = [row[2] for row in rows.elements() if row[2] is not None]
+            found[key, rows.total(), sum(values) if values else None] += 1
+        return found

@@ -1,0 +1,40 @@
+"""The Spark engine for many cases in one session: a few seconds each, so a sample of seeds.
+
+It takes its time from Spark's log of batches, so cases with a clock are not for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rowkind.operators.columns.changes import Changes
+from rowkind.service.job.model import Job
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.run.trial import TrialBatch
+from rowkind.service.run.trial_on_spark import changes_of, run_query
+from rowkind.service.spark.session import session
+from tests.fuzz.case import Case
+from tests.fuzz.running import Engine
+
+
+@contextmanager
+def spark_engine() -> Iterator[Engine]:
+    """An engine on a session of two partitions."""
+    numbers = itertools.count()
+    with TemporaryDirectory(prefix="rowkind-fuzz-") as folder:
+        spark = session("fuzz", master="local[2]", parallelism=2, checkpoint=folder)
+
+        def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], case: Case) -> Iterator[Changes]:
+            del case
+            scratch = Path(folder) / str(next(numbers))
+            for blocks in run_query(spark, job, sink, batches, scratch):
+                yield changes_of(sink, blocks)
+
+        try:
+            yield run
+        finally:
+            spark.stop()

@@ -1,0 +1,113 @@
+"""What a query gives over finished tables: DuckDB says, from the same SQL translated by sqlglot.
+
+Where DuckDB itself means something else than Spark, the translation says it in other words:
+
+    (a, b) IN (SELECT …)     compares NULLs as equal there: written as EXISTS
+    COUNT_IF(x)              is NULL of no rows there: written as COUNT
+    ORDER BY PROCTIME()      the number of the change that wrote the row, a column of its own
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
+
+from rowkind.avro.schema import Record
+from rowkind.service.job.columns import declared
+from rowkind.service.job.model import Job
+from rowkind.service.run.json_rows import check_row
+from tests.fuzz.changelogs import Rows
+
+ARRIVAL = "arrival$"
+
+Bag = Counter[tuple[Any, ...]]
+"""Rows as a multiset of plain values."""
+
+
+class Oracle:
+    """A query over the tables of a job in DuckDB."""
+
+    def __init__(self, job: Job, sql: str) -> None:
+        self._records = {name: declared(job, name) for name in job.tables}
+        self._sql = translated(sql)
+        self._connection = _connection()
+        self._empty = True
+
+    def result(self, tables: Mapping[str, Rows], value: Record) -> Bag:
+        """The rows of the result, under the sink's record. Raises duckdb.Error."""
+        for name, rows in tables.items():
+            self._connection.register(name, self._table(self._records[name], rows))
+        found = self._connection.sql(self._sql).to_arrow_table()
+        columns = [_cast(column, field.type.arrow) for field, column in zip(value.fields, found.columns, strict=True)]
+        return bag(pa.table(columns, names=list(value.names)))
+
+    def _table(self, record: Record, rows: Rows) -> pa.Table:
+        checked = [check_row(record, row) for _, row in rows.live]
+        columns = {each.name: pa.array([row[each.name] for row in checked], each.type.arrow) for each in record.fields}
+        if ARRIVAL in self._sql:
+            columns[ARRIVAL] = pa.array([number for number, _ in rows.live], pa.int64())
+        return pa.table(columns)
+
+
+def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """A column as another type; digits behind the last one that counts are rounded off as Spark does."""
+    if pa.types.is_decimal(type_) and pa.types.is_decimal(column.type) and column.type.scale > type_.scale:
+        column = pc.round(column, type_.scale, "half_towards_infinity")
+    return column.cast(type_)
+
+
+def bag(table: pa.Table) -> Bag:
+    """The rows of a table as plain values, of which those that are equal in SQL are the same."""
+    rows = zip(*(map(_plain, column.to_pylist()) for column in table.columns), strict=True)
+    return Counter(rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        # Neither -0.0 nor the last digit, which the order of adding decides, is another value.
+        return 0.0 if value == 0 else float(f"{value:.12g}")
+    return value
+
+
+@lru_cache(maxsize=1)
+def _connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def translated(sql: str) -> str:
+    """A query in DuckDB's words."""
+    tree = sqlglot.parse_one(sql, read="spark")
+    for node in list(tree.find_all(exp.In, exp.CountIf, exp.Anonymous)):
+        if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.args.get("query"):
+            node.replace(_exists(node))
+        elif isinstance(node, exp.CountIf):
+            node.replace(exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))])))
+        elif node.name.upper() == "PROCTIME":
+            node.replace(_arrival(node))
+    return tree.sql("duckdb")
+
+
+def _exists(node: exp.In) -> exp.Exists:
+    select = node.args["query"].this
+    for own, other in zip(node.this.expressions, select.expressions, strict=True):
+        select = select.where(exp.EQ(this=other.unalias().copy(), expression=own.copy()))
+    return exp.Exists(this=select)
+
+
+def _arrival(node: exp.Expression) -> exp.Expression:
+    select = node.find_ancestor(exp.Select)
+    assert select is not None, "PROCTIME() stands in a SELECT"
+    return exp.column(exp.to_identifier(ARRIVAL, quoted=True), table=select.args["from_"].this.alias_or_name)

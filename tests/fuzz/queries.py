@@ -1,0 +1,299 @@
+"""Random queries: SELECT with all its clauses, ranks, set operations, WITH, and queries within queries.
+
+Each has one result for given rows. So a ROW_NUMBER or a LIMIT orders by all there is, or by arrival, and nothing adds
+up what depends on the order of adding.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tests.fuzz.expressions import Expressions, Name
+from tests.fuzz.relations import From, Output, Query, Relations
+from tests.fuzz.schemas import Kind, Table
+from tests.fuzz.switches import Switches
+
+_SUMMED: tuple[Kind, ...] = ("int", "decimal", "double")
+_UNITED: tuple[Kind, ...] = ("int", "int", "int", "string", "string", "decimal", "double", "date")
+_BOUNDS = ("<= 2", "<= 2", "= 1", "= 1", "< 4", "BETWEEN 1 AND 2", "= 2", "BETWEEN 2 AND 3")
+_KINDS: tuple[Kind, ...] = ("int", "int", "decimal", "double", "ratio", "string", "boolean", "date", "timestamp")
+
+
+def random_query(rng: random.Random, tables: Sequence[Table], switches: Switches) -> str:
+    """A query over the tables."""
+    return Queries(rng, tables, switches).top()
+
+
+class Queries:
+    """Makes queries over some tables."""
+
+    def __init__(self, rng: random.Random, tables: Sequence[Table], switches: Switches) -> None:
+        self._rng = rng
+        self._tables = tables
+        self._switches = switches
+        self._relations = Relations(rng, tables, switches, self.query)
+
+    def top(self) -> str:
+        """A whole query, maybe with WITH."""
+        rng = self._rng
+        if rng.random() > 0.1:
+            return self.query(2).text
+        name = self._relations.alias("w")
+        inner = self.query(1)
+        self._relations.with_[name] = inner
+        return f"WITH {name} AS ({inner.text}) {self.query(1).text}"
+
+    def query(self, depth: int, kinds: Sequence[Kind] | None = None) -> Query:
+        """A query, with columns of these kinds if they are given; with less depth a smaller one."""
+        rng = self._rng
+        if depth > 0 and self._relations.spent < 2 and rng.random() < 0.12:
+            return self._united(depth, kinds)
+        form = rng.random()
+        if kinds is None and form < 0.17:
+            return self._ranked(depth)
+        if kinds is None and form < 0.22 and any(each.mode == "append" for each in self._tables):
+            return self._by_arrival()
+        if kinds is None and form < 0.45:
+            return self._grouped(depth)
+        return self._plain(depth, kinds)
+
+    def _united(self, depth: int, kinds: Sequence[Kind] | None) -> Query:
+        rng = self._rng
+        kinds = kinds or [rng.choice(_UNITED) for _ in range(rng.randint(1, 3))]
+        word = rng.choice(("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT"))
+        left, right = self._plain(depth - 1, kinds), self._plain(depth - 1, kinds)
+        outputs = tuple(replace(each, type="") for each in left.outputs)
+        return Query(f"{left.text} {word} {right.text}", outputs)
+
+    def _plain(self, depth: int, kinds: Sequence[Kind] | None) -> Query:
+        """SELECT without groups."""
+        rng, from_ = self._rng, self._relations.from_(depth)
+        where = self._where(from_, depth)
+        if kinds is None and from_.star and rng.random() < 0.2:
+            return Query(f"SELECT * FROM {from_.text}{where}", from_.star)
+        distinct = "DISTINCT " if rng.random() < 0.1 else ""
+        items = self._items(from_, kinds, depth)
+        listed = ", ".join(f"{text} AS {output.name}" for text, output in items)
+        outputs = tuple(output for _, output in items)
+        query = f"SELECT {distinct}{listed} FROM {from_.text}{where}"
+        if kinds is None and rng.random() < 0.08:
+            order = ", ".join(f"{each.name}{self._direction()}" for each in rng.sample(outputs, len(outputs)))
+            offset = f" OFFSET {rng.randint(1, 2)}" if rng.random() < 0.3 else ""
+            query = f"{query} ORDER BY {order} LIMIT {rng.randint(1, 3)}{offset}"
+        return Query(query, outputs)
+
+    def _items(self, from_: From, kinds: Sequence[Kind] | None, depth: int) -> list[tuple[str, Output]]:
+        """What SELECT lists."""
+        rng, expressions = self._rng, self._expressions(from_)
+        items: list[tuple[str, Output]] = []
+        if kinds is not None:
+            return [(expressions.value(each), Output(self._relations.alias("c"), each)) for each in kinds]
+        for _ in range(rng.randint(1, 4)):
+            name = self._relations.alias("c")
+            if rng.random() < 0.65:
+                read = rng.choice(from_.names)
+                items.append((read.text, Output(name, read.kind, read.type)))
+            elif depth > 0 and self._relations.spent < 3 and rng.random() < 0.15:
+                items.append(self._scalar(from_, name))
+            else:
+                kind = rng.choice((rng.choice(_KINDS), *(each.kind for each in from_.names)))
+                items.append((expressions.value(kind, 2), Output(name, kind)))
+        return items
+
+    def _where(self, from_: From, depth: int) -> str:
+        rng = self._rng
+        parts = []
+        if rng.random() < 0.3:
+            parts.append(self._expressions(from_).condition())
+        while depth > 0 and self._relations.spent < 4 and rng.random() < 0.2:
+            parts.append(self._tested(from_))
+        rng.shuffle(parts)
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _tested(self, from_: From) -> str:
+        """EXISTS, IN, or a comparison with the one value of a subquery."""
+        rng = self._rng
+        outer = [each for each in from_.names if not each.local]
+        text, inner, where = self._inner(outer, linked=rng.random() < 0.85)
+        no = rng.choice(("", "NOT "))
+        if rng.random() < 0.45 or not outer:
+            return f"{no}EXISTS (SELECT 1 FROM {text}{where})"
+        pairs = [(one, own) for one in outer for own in inner if _alike(one, own)]
+        if not pairs:
+            return f"{no}EXISTS (SELECT 1 FROM {text}{where})"
+        own, column = rng.choice(pairs)
+        if rng.random() < 0.15:
+            second, other = rng.choice(pairs)
+            return f"({own.text}, {second.text}) {no}IN (SELECT {column.text}, {other.text} FROM {text}{where})"
+        if rng.random() < 0.6:
+            return f"{own.text} {no}IN (SELECT {column.text} FROM {text}{where})"
+        call = f"{rng.choice(('MAX', 'MIN'))}({column.text})"
+        return f"{own.text} {rng.choice(('<', '>=', '='))} (SELECT {call} FROM {text}{where})"
+
+    def _scalar(self, from_: From, name: str) -> tuple[str, Output]:
+        """The one value of a subquery."""
+        rng = self._rng
+        outer = [each for each in from_.names if not each.local]
+        text, inner, where = self._inner(outer, linked=rng.random() < 0.8, equal=True)
+        call, kind = self._call(inner)
+        return f"(SELECT {call} FROM {text}{where})", Output(name, kind)
+
+    def _inner(self, outer: Sequence[Name], *, linked: bool, equal: bool = False) -> tuple[str, tuple[Name, ...], str]:
+        """FROM and WHERE of a subquery, and what it may read of its own; `equal` links by equalities only."""
+        rng = self._rng
+        if self._switches.ranks_in_subqueries and rng.random() < 0.2:
+            query, alias = self._ranked(0), self._relations.alias("r")
+            text, outputs = f"({query.text}) AS {alias}", query.outputs
+        else:
+            text, alias, outputs = self._relations.relation(1 if rng.random() < 0.3 else 0)
+        names = tuple(Name(f"{alias}.{each.name}", each.kind, each.type) for each in outputs)
+        parts = []
+        pairs = [(one, own) for one in outer for own in names if _alike(one, own)]
+        if linked and pairs:
+            one, own = rng.choice(pairs)
+            parts.append(f"{own.text} = {one.text}")
+            others = [pair for pair in pairs if one not in pair and own not in pair]
+            if others and rng.random() < 0.4 and not equal:
+                one, own = rng.choice(others)
+                parts.append(f"{own.text} {rng.choice(('<', '<>', '>='))} {one.text}")
+        if rng.random() < 0.3:
+            parts.append(Expressions(rng, names, self._switches).condition())
+        return text, names, f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _grouped(self, depth: int) -> Query:
+        """SELECT with aggregates, with or without GROUP BY."""
+        rng, from_ = self._rng, self._relations.from_(depth)
+        where = self._where(from_, depth)
+        expressions = self._expressions(from_)
+        groups: list[Name] = []
+        for _ in range(rng.choice((0, 1, 1, 1, 2))):
+            read = rng.choice(from_.names)
+            if rng.random() < 0.25:
+                read = Name(expressions.value(read.kind, 2), read.kind)
+            if read.text not in [each.text for each in groups] and not _constant(read.text):
+                groups.append(read)
+        calls = [Name(*self._call(from_.names)) for _ in range(rng.randint(0 if groups else 1, 3))]
+        known = Expressions(rng, (*groups, *calls), self._switches)
+        listed_names = [each for each in (*groups, *calls) if each in calls or rng.random() < 0.85]
+        items = [(each.text, Output(self._relations.alias("c"), each.kind, each.type)) for each in listed_names]
+        if not items or rng.random() < 0.2:
+            kind = rng.choice(_KINDS)
+            items.append((known.value(kind, 2), Output(self._relations.alias("c"), kind)))
+        listed = ", ".join(f"{text} AS {output.name}" for text, output in items)
+        by = self._group_by(groups, items)
+        having = f" HAVING {known.condition()}" if rng.random() < 0.25 else ""
+        distinct = "DISTINCT " if rng.random() < 0.05 else ""
+        text = f"SELECT {distinct}{listed} FROM {from_.text}{where}{by}{having}"
+        return Query(text, tuple(output for _, output in items))
+
+    def _group_by(self, groups: Sequence[Name], items: Sequence[tuple[str, Output]]) -> str:
+        if not groups:
+            return ""
+        form = self._rng.random()
+        texts = [text for text, _ in items]
+        if form < 0.15 and all(each.text in texts for each in groups):
+            return f" GROUP BY {', '.join(str(texts.index(each.text) + 1) for each in groups)}"
+        if form < 0.3 and all(each.text in texts for each in groups):
+            return f" GROUP BY {', '.join(items[texts.index(each.text)][1].name for each in groups)}"
+        return f" GROUP BY {', '.join(each.text for each in groups)}"
+
+    def _call(self, names: Sequence[Name]) -> tuple[str, Kind]:
+        """An aggregate, and its kind."""
+        rng, expressions = self._rng, Expressions(self._rng, names, self._switches)
+        read = rng.choice(names)
+        text = expressions.value(read.kind, 1) if rng.random() < 0.2 else read.text
+        distinct = "DISTINCT " if rng.random() < 0.2 else ""
+        choices: list[tuple[str, Kind]] = [
+            ("COUNT(*)", "int"),
+            (f"COUNT({distinct}{text})", "int"),
+            (f"{rng.choice(('MIN', 'MAX'))}({text})", read.kind),
+            (f"COUNT_IF({expressions.condition(0)})", "int"),
+            (f"{rng.choice(('BOOL_AND', 'BOOL_OR'))}({expressions.condition(0)})", "boolean"),
+        ]
+        if read.kind in _SUMMED:
+            choices += [(f"SUM({distinct}{text})", read.kind)] * 3
+            # DuckDB's average of decimals is a DOUBLE.
+            average = f"CAST(AVG({distinct}CAST({text} AS DECIMAL(10,2))) AS DECIMAL(18,6))"
+            choices.append((average, "decimal") if read.kind == "decimal" else (f"AVG({distinct}{text})", "ratio"))
+        if len(names) > 1 and rng.random() < 0.1:
+            other = rng.choice(names)
+            choices = [(f"COUNT(DISTINCT {read.text}, {other.text})", "int")]
+        call, kind = rng.choice(choices)
+        if rng.random() < 0.2 and not call.startswith("CAST"):
+            call = f"{call} FILTER (WHERE {expressions.condition()})"
+        if self._switches.guards and rng.random() < 0.1:
+            divisor = expressions.name("int")
+            call, kind = f"MAX(6 / {divisor}) FILTER (WHERE {divisor} <> 0)", "ratio"
+        return call, kind
+
+    def _ranked(self, depth: int) -> Query:
+        """Rows with numbers within a range, with the number or without."""
+        rng, from_ = self._rng, self._relations.from_(depth)
+        where = self._where(from_, depth)
+        items = self._items(from_, None, 0)
+        outputs = tuple(output for _, output in items)
+        listed = ", ".join(f"{text} AS {output.name}" for text, output in items)
+        window, number = self._window(from_), self._relations.alias("n")
+        if rng.random() < 0.2:
+            bound = f"{window} {rng.choice(_BOUNDS)}"
+            return Query(f"SELECT {listed} FROM {from_.text}{where} QUALIFY {bound}", outputs)
+        numbers = [(window, number)]
+        if self._switches.two_ranks and rng.random() < 0.2:
+            numbers.append((self._window(from_), self._relations.alias("n")))
+        inner = f"SELECT {listed}, {', '.join(f'{text} AS {name}' for text, name in numbers)} FROM {from_.text}{where}"
+        alias = self._relations.alias("r")
+        names = tuple(Name(f"{alias}.{each.name}", each.kind, each.type) for each in outputs)
+        bounds = [f"{alias}.{name} {rng.choice(_BOUNDS)}" for _, name in numbers]
+        if rng.random() < 0.15:
+            bounds.append(Expressions(rng, names, self._switches).condition())
+        kept = [Output(name, "int") for _, name in numbers if rng.random() < 0.5]
+        shown = [*outputs, *kept]
+        columns = ", ".join(f"{alias}.{each.name}" for each in shown)
+        return Query(f"SELECT {columns} FROM ({inner}) AS {alias} WHERE {' AND '.join(bounds)}", tuple(shown))
+
+    def _window(self, from_: From) -> str:
+        rng = self._rng
+        function = rng.choice(("ROW_NUMBER", "ROW_NUMBER", "RANK", "DENSE_RANK"))
+        partition = [each.text for each in rng.sample(from_.names, min(len(from_.names), rng.choice((0, 1, 1, 2))))]
+        order = rng.sample(from_.names, len(from_.names))
+        if function != "ROW_NUMBER":
+            order = order[: rng.choice((1, 1, 2))]
+        by = f"PARTITION BY {', '.join(partition)} " if partition else ""
+        return f"{function}() OVER ({by}ORDER BY {', '.join(f'{each.text}{self._direction()}' for each in order)})"
+
+    def _by_arrival(self) -> Query:
+        """The first or last rows of a table that only grows, by arrival or by a column and arrival."""
+        rng = self._rng
+        table = rng.choice([each for each in self._tables if each.mode == "append"])
+        self._relations.spent += 1
+        inner, alias, number = (self._relations.alias(each) for each in "rrn")
+        outputs = [Output(each.name, each.kind, each.type) for each in table.columns]
+        columns = [f"{inner}.{each.name}" for each in outputs]
+        by = f"PARTITION BY {rng.choice(columns)} " if rng.random() < 0.8 else ""
+        first = f"{rng.choice(columns)}{self._direction()}, " if rng.random() < 0.4 else ""
+        order = f"{first}PROCTIME(){rng.choice(('', ' DESC'))}"
+        numbered = f"SELECT {', '.join(columns)}, ROW_NUMBER() OVER ({by}ORDER BY {order}) AS {number} "
+        bound = rng.choice(("= 1", "= 1", "<= 2"))
+        listed = ", ".join(f"{alias}.{each.name}" for each in outputs)
+        text = (
+            f"SELECT {listed} FROM ({numbered}FROM {table.name} AS {inner}) AS {alias} WHERE {alias}.{number} {bound}"
+        )
+        return Query(text, tuple(outputs))
+
+    def _direction(self) -> str:
+        return self._rng.choice(("", "", " DESC", " DESC", " ASC", " NULLS LAST", " DESC NULLS FIRST"))
+
+    def _expressions(self, from_: From) -> Expressions:
+        return Expressions(self._rng, from_.names, self._switches)
+
+
+def _alike(one: Name, other: Name) -> bool:
+    """Whether two names are of one kind, and decimals of one type."""
+    return one.kind == other.kind and (one.kind != "decimal" or one.type == other.type != "")
+
+
+def _constant(text: str) -> bool:
+    """Whether an expression reads nothing, which GROUP BY takes for a position or refuses."""
+    return "." not in text and not any(letter.islower() for letter in text)

@@ -1,0 +1,91 @@
+"""Random jobs give what DuckDB gives over the folded inputs, after every batch: a few of the seeds of `make fuzz`."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from rowkind.operators.columns.changes import Changes
+from rowkind.service.run.memory import MemoryEngine
+from tests.fuzz.case import Case, random_case
+from tests.fuzz.changelogs import breaches
+from tests.fuzz.expiring import random_expiring
+from tests.fuzz.oracle import translated
+from tests.fuzz.running import run
+from tests.fuzz.shrinking import shrink
+from tests.fuzz.switches import Switches
+
+SWITCHES = Switches()
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_jobs_give_what_duckdb_gives(block: int) -> None:
+    """Ten jobs of random tables, changes and queries; most are planned, and none is wrong."""
+    agreed = 0
+    for seed in range(10 * block, 10 * block + 10):
+        print(f"seed {seed}")
+        outcome = run(random_case(seed, SWITCHES))
+        assert not outcome.is_finding, outcome
+        agreed += outcome.verdict == "agreed"
+    assert agreed >= 5
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_jobs_with_a_clock_give_what_the_model_gives(seed: int) -> None:
+    """Joins and groups whose rows expire."""
+    print(f"seed {seed}")
+    case = Case("clock", sink={"mode": "retract"}, **random_expiring(random.Random(seed), SWITCHES))
+    outcome = run(case)
+    assert outcome.verdict == "agreed", outcome
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_changes_keep_the_promises_of_their_tables(seed: int) -> None:
+    """Nothing comes that a table does not allow, but retractions that find no row."""
+    print(f"seed {seed}")
+    case = random_case(seed, SWITCHES)
+    assert breaches(case.tables, case.changes) <= {"a stray"}
+
+
+def test_a_finding_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that forgets deletes is found out, by two changes of one table and a plain query."""
+
+    def forgetful(engine: MemoryEngine, *given: object) -> Changes:
+        changes = batch(engine, *given)
+        return changes.filter(changes.weight > 0)
+
+    batch = MemoryEngine.batch
+    monkeypatch.setattr(MemoryEngine, "batch", forgetful)
+    for seed in range(50):
+        case = random_case(seed, SWITCHES)
+        case = replace(case, clock=(), ttl=None) if not case.clock else case
+        outcome = run(case)
+        if outcome.verdict == "wrong" and case.sink["mode"] == "retract" and not case.clock:
+            print(f"seed {seed}")
+            small = shrink(case, outcome, run, seconds=30)
+            assert run(small).like(outcome)
+            assert len(small.changes) <= 3, small
+            assert len(small.sql) <= len(case.sql)
+            return
+    pytest.fail("no seed finds it")
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (
+            "SELECT a FROM t AS x WHERE (x.a, x.b) IN (SELECT y.c, y.d FROM u AS y)",
+            "SELECT a FROM t AS x WHERE EXISTS(SELECT y.c, y.d FROM u AS y WHERE y.c = x.a AND y.d = x.b)",
+        ),
+        ("SELECT COUNT_IF(a > 1) AS n FROM t", "SELECT COUNT(CASE WHEN a > 1 THEN 1 END) AS n FROM t"),
+        (
+            "SELECT ROW_NUMBER() OVER (ORDER BY PROCTIME()) AS n FROM t AS x",
+            'SELECT ROW_NUMBER() OVER (ORDER BY x."arrival$" NULLS FIRST) AS n FROM t AS x',
+        ),
+    ],
+)
+def test_what_duckdb_means_otherwise_is_said_in_other_words(sql: str, expected: str) -> None:
+    """The oracle's translation."""
+    assert translated(sql) == expected

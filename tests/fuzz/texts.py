@@ -1,0 +1,46 @@
+"""Random texts for the planner and for `rowkind check`: what fails on them, other than by a refusal."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.examples.jobs import EXAMPLES
+from tests.fuzz.job_texts import changed, torn
+from tests.fuzz.sql_texts import Grammar, broken
+from tests.fuzz.test_refusals import check_file, check_sql, valid
+from tests.plan.cases import TABLES
+
+
+def look(seeds: Iterable[int]) -> bool:
+    """Look at texts of each kind for every seed, print what fails and what was planned; whether nothing failed."""
+    outcomes: Counter[str] = Counter()
+    seen: set[str] = set()
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in seeds:
+            for kind, text in _texts(seed):
+                try:
+                    if kind in ("grammar", "broken"):
+                        outcomes[f"{kind}: {'planned' if check_sql(text, seed) else 'refused'}"] += 1
+                    else:
+                        check_file(text, Path(folder) / "job.yaml")
+                except Exception as error:  # noqa: BLE001 -- what it looks for
+                    outcomes[f"{kind}: failed"] += 1
+                    where = "\n".join(traceback.format_exc().splitlines()[-7:])
+                    known = f"{type(error).__name__} {where.splitlines()[-3]}"
+                    if known not in seen:
+                        seen.add(known)
+                        print(f"\n==== {kind}, seed {seed}\n{text if kind in ('grammar', 'broken') else ''}\n{where}")
+    print(dict(outcomes))
+    return not seen
+
+
+def _texts(seed: int) -> list[tuple[str, str]]:
+    rng = random.Random(seed)
+    made = [("grammar", Grammar(random.Random(seed)).query()), ("broken", broken(rng, *rng.choices(valid(), k=2)))]
+    jobs = [(EXAMPLES / "orders-payments" / "job.yaml").read_text(), TABLES.read_text()]
+    return [*made, ("changed", changed(rng, rng.choice(jobs))), ("torn", torn(rng, rng.choice(jobs)))]
