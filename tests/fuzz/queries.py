@@ -39,7 +39,7 @@ class Queries:
         """A whole query, maybe with WITH."""
         rng = self._rng
         if rng.random() > 0.1:
-            return self.query(2).text
+            return self.query(rng.choice((0, 1, 1, 2))).text
         name = self._relations.alias("w")
         inner = self.query(1)
         self._relations.with_[name] = inner
@@ -73,6 +73,9 @@ class Queries:
         where = self._where(from_, depth)
         if kinds is None and from_.star and rng.random() < 0.2:
             return Query(f"SELECT * FROM {from_.text}{where}", from_.star)
+        if kinds is None and self._switches.star_except and (left_out := _said_twice(from_)):
+            outputs = tuple(Output(_bare(each), each.kind, each.type) for each in from_.names if each != left_out)
+            return Query(f"SELECT * EXCEPT ({left_out.text}) FROM {from_.text}{where}", outputs)
         distinct = "DISTINCT " if rng.random() < 0.1 else ""
         items = self._items(from_, kinds, depth)
         listed = ", ".join(f"{text} AS {output.name}" for text, output in items)
@@ -287,6 +290,18 @@ class Queries:
 
     def _expressions(self, from_: From) -> Expressions:
         return Expressions(self._rng, from_.names, self._switches)
+
+
+def _said_twice(from_: From) -> Name | None:
+    """The one column without which all have names that differ."""
+    names = [_bare(each) for each in from_.names]
+    again = [each for at, each in enumerate(from_.names) if _bare(each) in names[:at]]
+    return again[0] if len(again) == 1 and not any(each.local for each in from_.names) else None
+
+
+def _bare(name: Name) -> str:
+    """A name without its relation."""
+    return name.text.rpartition(".")[2]
 
 
 def _alike(one: Name, other: Name) -> bool:
