@@ -37,9 +37,9 @@ quick: $(READY) ## the tests that need nothing but Python, in two minutes
 test: lint ## static checks and all tests
 	$(PYTEST)
 
-SEEDS ?= 10
-soak: $(READY) ## the random tests, with SEEDS=10 times as many cases
-	ROWKIND_TEST_SEEDS=$(SEEDS) $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/examples
+TIMES ?= 10
+soak: $(READY) ## the random tests, with TIMES=10 times as many cases
+	ROWKIND_TEST_SEEDS=$(TIMES) $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/examples
 
 lint: $(READY) ## ruff and mypy, as in CI
 	$(BIN)/ruff format --check .
