@@ -164,7 +164,7 @@ class _Join:
 
     def process(self, changes: Sequence[Signed], now: int) -> Counter[Any]:
         """What a batch adds to the result."""
-        return self._naive.process(changes, now)
+        return self._naive.process(changes, now).net
 
 
 def _less(left: tuple[int | None, ...], right: tuple[int | None, ...]) -> bool:
