@@ -18,7 +18,8 @@ from rowkind.operators.arrangement.entries import Entries, in_order
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, concat_binary, lengths
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.order_code import order_code
-from rowkind.operators.rank_rows import Ties, byte_ranks
+from rowkind.operators.rank_rows import byte_ranks
+from rowkind.operators.ranking import Ties
 
 Measure = Callable[[Indices], Int64s]
 """Numbers of rows, less for rows further in front."""

@@ -57,7 +57,8 @@ from rowkind.operators.columns.grouping import distinct, is_in
 from rowkind.operators.first_row import replace_first
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
-from rowkind.operators.rank_rows import Candidates, RankFunction, RankOrder, Ties, Touched
+from rowkind.operators.rank_rows import Candidates, RankOrder, Touched
+from rowkind.operators.ranking import RankFunction, Ranking
 
 Strategy = Literal["append", "improving", "retract"]
 
@@ -69,7 +70,7 @@ _LARGEST_MARK = 127
 
 @dataclass(frozen=True, slots=True)
 class RankSpec:
-    """What a rank computes, `first` <= number <= `last`, and what the plan must provide for it.
+    """What a rank computes, and what the plan must provide for it.
 
     Of the changes, all of side 0:
 
@@ -94,32 +95,28 @@ class RankSpec:
     - `refreshes`: whether somebody further down has a TTL.
     """
 
-    function: RankFunction
-    first: int
-    last: int
+    ranking: Ranking
     strategy: Strategy
     numbered: Callable[[pa.BinaryArray, Int64s], pa.BinaryArray] | None = None
     identity: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
-    ties: Ties = "earliest first"
     ttl_ms: int | None = None
     by_seq: bool = False
     counts_unmatched: bool = True
     refreshes: bool = False
 
     def __post_init__(self) -> None:
-        assert 1 <= self.first <= self.last, "a range of numbers begins at 1 or later and does not end before"
         assert (self.identity is not None) == (self.strategy == "improving"), "improving rows have a unique key"
-        assert self.function != "dense_rank" or self.strategy != "improving", "dense ranks shrink when rows improve"
-        assert self.ttl_ms is None or self.numbered is None or self.last <= _LARGEST_MARK, "a mark holds numbers to 127"
+        assert self.ranking.function != "dense_rank" or self.strategy != "improving", (
+            "dense ranks shrink when rows improve"
+        )
+        assert self.ttl_ms is None or self.numbered is None or self.ranking.last <= _LARGEST_MARK, (
+            "a mark holds numbers to 127"
+        )
 
     @property
     def is_of_first_rows(self) -> bool:
         """Whether nothing but the first row of each partition matters, and will ever matter."""
-        return self.function == "row_number" and self.last == 1 and self.strategy == "append"
-
-    def in_range(self, numbers: Int64s) -> Int64s:
-        """The numbers, 0 where they are not in the range."""
-        return np.where((numbers >= self.first) & (numbers <= self.last), numbers, 0)
+        return self.ranking.takes_one and self.strategy == "append"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +135,7 @@ class Rank:
         spec = self.spec
         layout: Layout = "last write" if spec.is_of_first_rows else "ordered"
         arrangement = Arrangement(
-            stores["rows"], "rows", layout, spec.ttl_ms, now, latest_first=spec.ties == "latest first"
+            stores["rows"], "rows", layout, spec.ttl_ms, now, latest_first=spec.ranking.ties == "latest first"
         )
         resolved, stored = self._resolve(arrangement, changes)
         taken = resolved.refreshed.weight < 0
@@ -164,7 +161,7 @@ class Rank:
 
     def _replace_first(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Rows:
         """Keep the first row of each partition, and emit which one goes and which one comes."""
-        payload, seq, weight = replace_first(arrangement, gone, come, self.spec.ties)
+        payload, seq, weight = replace_first(arrangement, gone, come, self.spec.ranking.ties)
         if self.spec.numbered is not None:
             payload = self.spec.numbered(payload, np.ones(len(payload), np.int64))
         return net_rows(payload, seq, weight, self._again)
@@ -185,11 +182,11 @@ class Rank:
         of all such partitions at once, and not over partitions.
         """
         firsts = arrangement.firsts(np.concatenate([gone.hash, come.hash]))
-        enough, parts, below = self.spec.last + MARGIN, [], []
+        enough, parts, below = self.spec.ranking.last + MARGIN, [], []
         while len(firsts):
             whole = arrangement.whole(firsts)
             goes, comes = (part.filter(whole.holds(part)) for part in (gone, come))
-            divides = self.spec.function == "row_number"
+            divides = self.spec.ranking.function == "row_number"
             stayed, reach = arrangement.scan_prefix(firsts, enough, -goes, comes if divides else None)
             touched = Touched.of(goes, comes, stayed.units)
             read = touched.filter(reach.holds(touched.entries))
@@ -205,30 +202,30 @@ class Rank:
         return Candidates.concat(parts), Entries.concat(below)
 
     def _order(self, touched: Touched) -> RankOrder:
-        return RankOrder.of(touched.keys, touched.count, touched.entries, self.spec.ties)
+        return RankOrder.of(touched.keys, touched.count, touched.entries, self.spec.ranking.ties)
 
     def _number(self, touched: Touched, order: RankOrder) -> Candidates:
         """The rows with their numbers before and after."""
         spec, entries = self.spec, touched.entries
-        after = order.numbers(spec.function, touched.now)
+        after = order.numbers(spec.ranking.function, touched.now)
         kept = touched.now
         if spec.strategy != "retract":
             limit = order.numbers("rank", touched.now) if spec.strategy == "improving" else after
-            kept = touched.now & (limit <= spec.last)
+            kept = touched.now & (limit <= spec.ranking.last)
         if spec.ttl_ms is None:
-            old = spec.in_range(order.numbers(spec.function, touched.was))
+            old = spec.ranking.in_range(order.numbers(spec.ranking.function, touched.was))
         else:
             old = np.where(touched.was, entries.mark, 0).astype(np.int64)
-        return Candidates(entries, touched.was, touched.now, old, spec.in_range(after), kept)
+        return Candidates(entries, touched.was, touched.now, old, spec.ranking.in_range(after), kept)
 
     def _uncertain(self, touched: Touched, order: RankOrder) -> Mask:
         """Which partitions have too few rows, before or after, to be sure that no other row matters.
 
         With RANK as with ROW_NUMBER, `last` rows are enough, because ties have been read together.
         """
-        function: RankFunction = "dense_rank" if self.spec.function == "dense_rank" else "row_number"
+        function: RankFunction = "dense_rank" if self.spec.ranking.function == "dense_rank" else "row_number"
         most = (order.most(function, there, touched.keys, touched.count) for there in (touched.was, touched.now))
-        return np.minimum(*most) < self.spec.last
+        return np.minimum(*most) < self.spec.ranking.last
 
     def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates, below: Entries) -> Rows:
         """Append what the batch does to the rows, and emit how the range changes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,7 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.columns import order_code
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import group
-
-RankFunction = Literal["row_number", "rank", "dense_rank"]
-Ties = Literal["earliest first", "latest first"]
+from rowkind.operators.ranking import RankFunction, Ties
 
 _CODE = np.uint64((1 << order_code.BITS) - 1)
 _MOST_KEYS = 1 << (64 - order_code.BITS)

@@ -14,7 +14,7 @@ from typing import Literal
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.accumulators import AggregateFunction
 from rowkind.operators.emission import ChangelogMode
-from rowkind.operators.rank_rows import RankFunction, Ties
+from rowkind.operators.ranking import Ranking
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 
 PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in"]
@@ -281,7 +281,7 @@ class PhysicalAggregate:
 
 @dataclass(frozen=True)
 class PhysicalRank:
-    """The rows whose number within their partition is from `first` to `last`.
+    """The rows of a ranking.
 
     The key of the changes that come in is the partition, their sub-key the order. `schema` is the record of the rows
     that come out: `input.calc.output`, with the column `number` behind it if that is not None. `identity` are columns
@@ -291,13 +291,10 @@ class PhysicalRank:
     node: str
     input: PhysicalNode
     state: PhysicalInput
-    function: RankFunction
-    first: int
-    last: int
+    ranking: Ranking
     number: str | None
     strategy: RankStrategy
     reason: str
-    ties: Ties
     identity: tuple[str, ...]
     partition: tuple[str, ...]
     order: tuple[str, ...]
@@ -305,11 +302,6 @@ class PhysicalRank:
     calc: Calc
     traits: Traits = Traits()
     fused: bool = False
-
-    @property
-    def deduplicates(self) -> bool:
-        """Whether only the first or the last row of each partition is kept."""
-        return self.function == "row_number" and self.first == self.last == 1
 
 
 @dataclass(frozen=True)

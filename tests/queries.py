@@ -16,6 +16,7 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.operators.ranking import Ranking
 from rowkind.operators.semi_join import HAS_NULL, NOT_EMPTY
 from rowkind.service.physical import (
     AggregateCall,
@@ -244,13 +245,10 @@ def _ranked(*inputs: PhysicalJoin) -> PhysicalRank:
         "rank_1",
         PhysicalUnion("union_1", inputs),
         ROW_STATE,
-        "row_number",
-        1,
-        2,
+        Ranking("row_number", 1, 2),
         "place",
         "retract",
         "",
-        "earliest first",
         (),
         ("name",),
         ("total",),

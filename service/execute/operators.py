@@ -56,13 +56,10 @@ def _rank(node: physical.PhysicalRank) -> Operator:
     row = node.input.calc.output
     return Rank(
         RankSpec(
-            function=node.function,
-            first=node.first,
-            last=node.last,
+            ranking=node.ranking,
             strategy=node.strategy,
             numbered=Numbered(node.schema.select([node.number])) if node.number is not None else None,
             identity=Identity(row, node.identity) if node.strategy == "improving" else None,
-            ties=node.ties,
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
             counts_unmatched=node.state.counts_unmatched and not _is_upsert(node.input),

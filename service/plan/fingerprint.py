@@ -7,6 +7,8 @@ below the state and anything above the last operator may change freely only if n
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from rowkind.service.physical import (
     ROW_DIGEST,
     AggregateCall,
@@ -76,7 +78,7 @@ def _own(
             }
         case PhysicalRank():
             return {
-                "rows": f"{node.function} from {node.first} to {node.last}, {node.ties}",
+                "rows": ", ".join(f"{name} {value}" for name, value in asdict(node.ranking).items()),
                 "number": node.number or "none",
                 "state": f"{node.strategy}, {_input(node.state)}",
                 "identity": _columns(node.identity),

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.accumulators import AggregateFunction
-from rowkind.operators.rank_rows import RankFunction, Ties
+from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
 from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy, SourceTable
@@ -173,21 +173,18 @@ class LogicalWindow:
 
 @dataclass(frozen=True)
 class LogicalRank:
-    """The input's rows whose number within their partition is from `first` to `last`.
+    """The input's rows of a ranking.
 
-    `number` is the column with the number, None where nobody reads it. `ties` is "latest first" where the later arrival
-    of equal ones ranks first. `identity` is the unique key by which rows are replaced, for the strategy "improving".
+    `number` is the column with the number, None where nobody reads it. `identity` is the unique key by which rows are
+    replaced, for the strategy "improving".
     """
 
     input: LogicalInput
-    function: RankFunction
+    ranking: Ranking
     partition: tuple[str, ...]
     order: tuple[OrderColumn, ...]
-    first: int
-    last: int
     number: str | None
     at: exp.Expr
-    ties: Ties = "earliest first"
     strategy: RankStrategy = "retract"
     reason: str = ""
     identity: tuple[str, ...] = ()

@@ -232,22 +232,18 @@ class _Translator:
         number = {} if rank.number is None else {rank.number: INT}
         schema = node.calc.output.concat(record_of("Row", number))
         scan = base(side.input)
-        plain = rank.function == "row_number" and rank.first == rank.last == 1
         return physical.PhysicalRank(
-            node=self._name("deduplicate" if plain else "rank"),
+            node=self._name("deduplicate" if rank.ranking.takes_one else "rank"),
             input=node,
             state=self._counted(
                 physical.PhysicalInput(
                     "multiset", side.ttl_ms, isinstance(scan, LogicalScan) and scan.source.mode == "retract"
                 )
             ),
-            function=rank.function,
-            first=rank.first,
-            last=rank.last,
+            ranking=rank.ranking,
             number=rank.number,
             strategy=rank.strategy,
             reason=rank.reason,
-            ties=rank.ties,
             identity=rank.identity,
             partition=_shown(map(resolved, rank.partition)),
             order=tuple(map(_ordered, rank.order)),

@@ -26,6 +26,7 @@ from rowkind.operators.columns.changes import Changes, RowKind
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec
+from rowkind.operators.ranking import Ranking
 
 SIZES = (100, 10_000, 1_000_000)
 KEYS = 50_000
@@ -48,8 +49,8 @@ def main() -> None:
                 _retraction(size, arguments.batch, values, profile)
         _queue(max(SIZES), arguments.batch, profile)
     if arguments.only != "retraction":
-        top = RankSpec("row_number", 1, 3, "append")
-        last = RankSpec("row_number", 1, 1, "append", ties="latest first")
+        top = RankSpec(Ranking("row_number", 1, 3), "append")
+        last = RankSpec(Ranking("row_number", 1, 1, "latest first"), "append")
         for name, spec, descending in (
             ("Top-3, random order", top, False),
             ("keep-last by event time", last, True),
@@ -66,7 +67,7 @@ def _retraction(size: int, batch_rows: int, different: int, profile: cProfile.Pr
     partitions = min(100, max(SIZES) // size)
     rows = size * partitions
     values = random.integers(0, different, rows)
-    operator = Rank(RankSpec("row_number", 1, 10, "retract"))
+    operator = Rank(RankSpec(Ranking("row_number", 1, 10), "retract"))
     stores = {name: MemoryStore() for name in operator.arrangements}
     seq = 0
     for first in range(0, rows, batch_rows):
@@ -99,7 +100,7 @@ def _queue(size: int, batch_rows: int, profile: cProfile.Profile | None) -> None
     """Top 10 of one partition of which every batch takes away the first 2,000 rows, as from a queue."""
     values = np.random.default_rng(7).permutation(size)
     at = np.argsort(values)
-    operator = Rank(RankSpec("row_number", 1, 10, "retract"))
+    operator = Rank(RankSpec(Ranking("row_number", 1, 10), "retract"))
     stores = {name: MemoryStore() for name in operator.arrangements}
     for first in range(0, size, batch_rows):
         numbers = np.arange(first, min(size, first + batch_rows))

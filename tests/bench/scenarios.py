@@ -23,7 +23,7 @@ from rowkind.operators.join import Join, JoinSpec, Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec
-from rowkind.operators.rank_rows import Ties
+from rowkind.operators.ranking import Ranking, Ties
 from rowkind.operators.semi_join import NOT_EMPTY, SemiJoin, SemiJoinKind, SemiJoinSpec
 
 BIGINT = pa.int64()
@@ -147,7 +147,7 @@ def _semi_join(kind: SemiJoinKind) -> Scenario:
 def _rank(
     name: str, last: int, strategy: Literal["append", "retract"], rows_of_key: int, ties: Ties = "earliest first"
 ) -> Scenario:
-    operator = Rank(RankSpec("row_number", 1, last, strategy, ties=ties))
+    operator = Rank(RankSpec(Ranking("row_number", 1, last, ties), strategy))
     return Scenario(name, operator, rows_of_key, sub_key="order", updates=strategy == "retract")
 
 

@@ -13,7 +13,7 @@ from rowkind.operators.columns.changes import Changes, RowKind
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec, Strategy
-from rowkind.operators.rank_rows import RankFunction
+from rowkind.operators.ranking import RankFunction, Ranking
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
@@ -124,9 +124,7 @@ class RankSubject(Subject):
 def _rank(function: RankFunction, strategy: Strategy, *, with_number: bool) -> RankSubject:
     improving = strategy == "improving"
     spec = RankSpec(
-        function,
-        2,
-        3,
+        Ranking(function, 2, 3),
         strategy,
         numbered=numbered if with_number else None,
         identity=identity if improving else None,

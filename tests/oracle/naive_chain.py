@@ -12,6 +12,7 @@ from typing import Protocol
 from rowkind.operators.columns.changes import RowKind
 from rowkind.operators.join import JoinKind
 from rowkind.operators.rank import RankSpec
+from rowkind.operators.ranking import Ranking
 from rowkind.service.physical import PhysicalInput as Kept
 from tests.changelogs import Change, Row, Table
 from tests.oracle.inputs import Input
@@ -143,7 +144,7 @@ class Ranked:
 
     def __post_init__(self) -> None:
         of = RankInput("multiset", by_seq=False, descending=True)
-        spec = RankSpec("row_number", 1, self.last, "retract", ttl_ms=self.ttl_ms)
+        spec = RankSpec(Ranking("row_number", 1, self.last), "retract", ttl_ms=self.ttl_ms)
         self._rank = NaiveRank(spec, of, NaiveSide(of, self.ttl_ms))
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:

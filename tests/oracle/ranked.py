@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rowkind.operators.columns.changes import Changes, Int64s, RowKind, binary
 from rowkind.operators.rank import RankSpec
-from rowkind.operators.rank_rows import RankFunction, Ties
+from rowkind.operators.ranking import RankFunction, Ranking, Ties
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Batches, Input, random_batches
@@ -80,7 +80,7 @@ def deduplication(
 ) -> RankSpec:
     """The rank that keeps the first or the last row of each key."""
     ties: Ties = "earliest first" if keep == "first" else "latest first"
-    return RankSpec("row_number", 1, 1, strategy, ties=ties, by_seq=by_seq, ttl_ms=ttl_ms)
+    return RankSpec(Ranking("row_number", 1, 1, ties), strategy, by_seq=by_seq, ttl_ms=ttl_ms)
 
 
 def changelog(rank: RankSpec, of: Input, seed: str, batches: int, changes: int) -> Batches:
@@ -177,8 +177,10 @@ class NaiveRank:
         for partition in partitions:
             old = {at: each for at, each in self.out.items() if each[0].row[1] == partition}
             rows = [one for one in self.side.stored if one.row[1] == partition]
-            ranks = numbers(spec.function, rows, self.of, spec.ties)
-            new = {at: (one, ranks[at]) for one in rows if spec.first <= ranks[at := id(one)] <= spec.last}
+            ranks = numbers(spec.ranking.function, rows, self.of, spec.ranking.ties)
+            new = {
+                at: (one, ranks[at]) for one in rows if spec.ranking.first <= ranks[at := id(one)] <= spec.ranking.last
+            }
             for at in old.keys() | new.keys():
                 was, is_ = (self._row(*each[at]) if at in each else None for each in (old, new))
                 if was == is_ and was is not None:
@@ -189,8 +191,8 @@ class NaiveRank:
                         steps.add(row, was=there, is_=not there, written=False)
             self.out = {at: each for at, each in self.out.items() if at not in old} | new
             if spec.strategy != "retract":
-                limits = numbers("rank", rows, self.of, spec.ties) if spec.strategy == "improving" else ranks
-                dropped = {id(one) for one in rows if limits[id(one)] > spec.last}
+                limits = numbers("rank", rows, self.of, spec.ranking.ties) if spec.strategy == "improving" else ranks
+                dropped = {id(one) for one in rows if limits[id(one)] > spec.ranking.last}
                 self.side.stored = [one for one in self.side.stored if id(one) not in dropped]
         return steps
 

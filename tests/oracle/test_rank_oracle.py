@@ -25,7 +25,7 @@ from rowkind.operators.arrangement import compaction, prefix_scan, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec, Strategy
-from rowkind.operators.rank_rows import RankFunction
+from rowkind.operators.ranking import RankFunction, Ranking
 from tests import changelogs
 from tests.changelogs import Row, fold, net, show
 from tests.oracle.findings import finding, operating, views_differ
@@ -62,12 +62,12 @@ class Case:
         """The rows in the range, by batch."""
         spec, of = self.rank, self.of
         order = ["v DESC NULLS LAST" if of.descending else "v ASC NULLS FIRST"] if of.ordered else []
-        if spec.function == "row_number":
-            order.append("seq" if spec.ties == "earliest first" else "seq DESC")
-        number = f"{spec.function}() OVER (PARTITION BY batch, k ORDER BY {', '.join(order)})"
+        if spec.ranking.function == "row_number":
+            order.append("seq" if spec.ranking.ties == "earliest first" else "seq DESC")
+        number = f"{spec.ranking.function}() OVER (PARTITION BY batch, k ORDER BY {', '.join(order)})"
         return (
             f"SELECT batch, id, k, v {', n' if spec.numbered else ''} FROM (SELECT *, {number} n FROM t) "
-            f"WHERE n BETWEEN {spec.first} AND {spec.last}"
+            f"WHERE n BETWEEN {spec.ranking.first} AND {spec.ranking.last}"
         )
 
 
@@ -90,9 +90,7 @@ def test_the_rank_is_what_sql_says_after_every_batch(
         of = _random_input(generator, strategy)
         first, last = generator.choice(RANGES)
         spec = RankSpec(
-            function,
-            first,
-            last,
+            Ranking(function, first, last),
             strategy,
             numbered=generator.choice([None, numbered]),
             identity=identity if strategy == "improving" else None,

@@ -18,7 +18,7 @@ from rowkind.operators import rank
 from rowkind.operators.arrangement import compaction, prefix_scan, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.rank import Rank, RankSpec, Strategy
-from rowkind.operators.rank_rows import RankFunction, Ties
+from rowkind.operators.ranking import RankFunction, Ranking, Ties
 from tests.changelogs import Row, fold, show
 from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, shrink, times, with_refreshes
@@ -57,13 +57,12 @@ def test_what_each_batch_puts_out_is_what_the_definition_says(
         )
         first, last = generator.choice([(1, 1), (1, 2), (2, 3)])
         spec = RankSpec(
-            generator.choice(FUNCTIONS[: 2 if strategy == "improving" else 3]),
-            first,
-            last,
+            Ranking(
+                generator.choice(FUNCTIONS[: 2 if strategy == "improving" else 3]), first, last, generator.choice(TIES)
+            ),
             strategy,
             numbered=generator.choice([None, numbered]),
             identity=identity if strategy == "improving" else None,
-            ties=generator.choice(TIES),
             ttl_ms=generator.choice([1, 2, 5]),
             by_seq=of.by_seq,
             refreshes=generator.random() < 0.7,

@@ -103,7 +103,7 @@ def _kind(node: PhysicalNode) -> StepKind:
         case PhysicalAggregate():
             return "aggregate"
         case PhysicalRank():
-            return "deduplicate" if node.deduplicates else "rank"
+            return "deduplicate" if node.ranking.takes_one else "rank"
         case PhysicalNormalize():
             return "normalize"
         case PhysicalUnion():
@@ -156,8 +156,8 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
         case PhysicalRank():
             yield Fact("strategy", node.strategy, {"strategy": node.strategy, "reason": node.reason})
-            if node.ties == "latest first":
-                yield Fact("ties", "the later arrival counts", {"ties": node.ties})
+            if node.ranking.ties == "latest first":
+                yield Fact("ties", "the later arrival counts")
         case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
         case PhysicalAggregate() | PhysicalUnion():

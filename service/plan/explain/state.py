@@ -111,13 +111,13 @@ def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
 
 
 def _rank(node: PhysicalRank) -> StepState:
-    kind = "every row" if node.strategy == "retract" else "one row per key" if node.deduplicates else "top rows"
+    kind = "every row" if node.strategy == "retract" else "one row per key" if node.ranking.takes_one else "top rows"
     if node.strategy == "retract":
         layout = "every row, in the order of its partition" if node.partition else "every row, in order"
-    elif node.deduplicates:
+    elif node.ranking.takes_one:
         layout = "one row per partition" if node.partition else "one row"
     else:
-        layout = f"{'of each partition ' if node.partition else ''}the rows whose number is up to {node.last}"
+        layout = f"{'of each partition ' if node.partition else ''}the rows whose number is up to {node.ranking.last}"
     ttl, of, values = node.state.ttl_ms, called(node.input), _values(node.input, kind)
     return StepState("rows", of, layout, node.reason, ttl, _for_long(ttl), _order(node.state), ttl is None, values)
 

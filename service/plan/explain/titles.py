@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rowkind.operators.semi_join import HAS_NULL
@@ -34,7 +35,7 @@ def title(node: PhysicalNode) -> str:
         case PhysicalAggregate():
             return _fact(node) if node.calc.key.constant is not None else _aggregate(node)
         case PhysicalRank():
-            return _deduplicate(node) if node.deduplicates else _rank(node)
+            return _deduplicate(node) if node.ranking.takes_one else _rank(node)
         case PhysicalNormalize():
             return f"exact changes of {called(node.input)}"
         case PhysicalUnion():
@@ -62,9 +63,7 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
             return {"group_by": _group(node), "calls": calls}
         case PhysicalRank():
             return {
-                "function": node.function,
-                "first": node.first,
-                "last": node.last,
+                **asdict(node.ranking),
                 "number": node.number,
                 "partition_by": list(node.partition),
                 "order_by": list(node.order),
@@ -106,11 +105,12 @@ def _written(call: AggregateCall) -> str:
 
 
 def _rank(node: PhysicalRank) -> str:
-    numbers = str(node.first) if node.first == node.last else f"{node.first} to {node.last}"
+    ranking = node.ranking
+    numbers = str(ranking.first) if ranking.first == ranking.last else f"{ranking.first} to {ranking.last}"
     partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
     order = f" ORDER BY {', '.join(node.order)}" if node.order else ""
     number = f" AS {show(resolved(node.number))}" if node.number is not None else ""
-    return f"{node.function.upper()} {numbers}{partition}{order}{number}"
+    return f"{ranking.function.upper()} {numbers}{partition}{order}{number}"
 
 
 def _deduplicate(node: PhysicalRank) -> str:

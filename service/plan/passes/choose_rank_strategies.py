@@ -40,4 +40,6 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 def _improves(rank: LogicalRank, rows: Monotonic) -> bool:
     constant = all(rows.directions.get(column) == "constant" for column in rank.partition)
-    return rank.function != "dense_rank" and constant and bool(rank.order) and all(map(rows.improves, rank.order))
+    return (
+        rank.ranking.function != "dense_rank" and constant and bool(rank.order) and all(map(rows.improves, rank.order))
+    )

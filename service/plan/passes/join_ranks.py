@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from rowkind.operators.ranking import Ranking
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -58,7 +59,7 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
     rows = ranks[0].input.input
     keys = in_order(unique_keys(rows), rows)
     identity = keys[0] if keys else tuple(columns(rows))
-    numbered = [] if keys else [rank for rank in ranks if rank.function == "row_number"]
+    numbered = [] if keys else [rank for rank in ranks if rank.ranking.function == "row_number"]
     main = numbered[0] if numbered else ranks[0]
     if not keys:
         _check(ranks, numbered, identity)
@@ -85,14 +86,19 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
 
 def _with_copies(rank: LogicalRank, identity: tuple[str, ...]) -> LogicalNode:
     """The rank's rows, with the place of each among equal ones, which have to be known from the first on."""
-    whole = replace(rank, first=1)
+    whole = replace(rank, ranking=replace(rank.ranking, first=1))
     number = _number(rank)
     counted = LogicalRank(
-        LogicalInput(whole), "row_number", identity, (OrderColumn(number),), 1, rank.last, _copy(rank), rank.at
+        LogicalInput(whole),
+        Ranking("row_number", 1, rank.ranking.last),
+        identity,
+        (OrderColumn(number),),
+        _copy(rank),
+        rank.at,
     )
-    if rank.first == 1:
+    if rank.ranking.first == 1:
         return counted
-    return LogicalFilter(counted, (exp.GTE(this=resolved(number), expression=exp.Literal.number(rank.first)),))
+    return LogicalFilter(counted, (exp.GTE(this=resolved(number), expression=exp.Literal.number(rank.ranking.first)),))
 
 
 def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identity: tuple[str, ...]) -> None:
@@ -106,7 +112,7 @@ def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identi
                 f"primary_key, or leave the column out in a derived table",
                 at,
             )
-    if len({rank.ties for rank in numbered}) > 1:
+    if len({rank.ranking.ties for rank in numbered}) > 1:
         raise Refusal(
             "these rows have no unique key, and of equal ones one window function takes the first and another one the "
             "last: declare a primary_key",

@@ -97,11 +97,11 @@ def check_numbers(query: Query) -> Query:
             isinstance(node, LogicalRank)
             and node.number is not None
             and node.input.ttl_ms
-            and node.last > _LARGEST_NUMBER
+            and node.ranking.last > _LARGEST_NUMBER
         ):
             raise Refusal(
-                f"with a ttl, numbers are kept up to {_LARGEST_NUMBER} only, and this one goes to {node.last}: leave "
-                f"the number out of the result, or take the ttl away by STATE_TTL",
+                f"with a ttl, numbers are kept up to {_LARGEST_NUMBER} only, and this one goes to "
+                f"{node.ranking.last}: leave the number out of the result, or take the ttl away by STATE_TTL",
                 node.at,
             )
     return query

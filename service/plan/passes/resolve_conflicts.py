@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rowkind.operators.ranking import Ranking
 from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalRank, OrderColumn, Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.unique_keys import unique_keys
@@ -22,13 +23,10 @@ def resolve_conflicts(query: Query) -> Query:
     last = sink.on_conflict == "last"
     rank = LogicalRank(
         input=LogicalInput(query.root),
-        function="row_number",
+        ranking=Ranking("row_number", 1, 1, "latest first" if last else "earliest first"),
         partition=sink.key,
         order=(OrderColumn(None, descending=last),),
-        first=1,
-        last=1,
         number=None,
         at=query.select,
-        ties="latest first" if last else "earliest first",
     )
     return replace(query, root=LogicalProject(rank, {name: resolved(name) for name in query.outputs}))

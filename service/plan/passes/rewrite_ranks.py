@@ -11,12 +11,12 @@ Without an upper bound each change could renumber the whole partition, so that i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.operators.rank_rows import Ties
+from rowkind.operators.ranking import Ranking, Ties
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -25,6 +25,7 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalRank,
     LogicalWindow,
+    OrderColumn,
     Query,
     reads,
     with_inputs,
@@ -92,21 +93,20 @@ def _rank(window: LogicalWindow, bounds: Iterable[tuple[int, int | None]]) -> Lo
             f"{name} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that", window.at
         )
     below = _visit(window.input)
-    rank = LogicalRank(
-        LogicalInput(below), window.function, window.partition, order, first, last, window.number, window.at
-    )
-    return replace(rank, ties=_ties(rank))
+    ranking = Ranking(window.function, first, last)
+    ranking = replace(ranking, ties=_ties(ranking, order, below))
+    return LogicalRank(LogicalInput(below), ranking, window.partition, order, window.number, window.at)
 
 
-def _ties(rank: LogicalRank) -> Ties:
+def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) -> Ties:
     """Which of equal rows ranks first: the earlier arrival, but whoever keeps the last row by time wants the later."""
-    final = rank.order[-1] if rank.order else None
+    final = order[-1] if order else None
     if final is None or not final.descending:
         return "earliest first"
     if final.column is None:
         return "latest first"
-    keeps_one = rank.function == "row_number" and rank.first == rank.last == 1 and len(rank.order) == 1
-    is_time = types.family(columns(rank.input.input)[final.column]) in ("date", "timestamp", "local")
+    keeps_one = ranking.takes_one and len(order) == 1
+    is_time = types.family(columns(below)[final.column]) in ("date", "timestamp", "local")
     return "latest first" if keeps_one and is_time else "earliest first"
 
 

@@ -12,7 +12,7 @@ from typing import cast
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.rank_rows import RankFunction
+from rowkind.operators.ranking import RankFunction
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalNode, LogicalProject, LogicalWindow, OrderColumn

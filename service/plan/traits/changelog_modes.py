@@ -48,7 +48,7 @@ def produced(node: LogicalNode) -> ChangelogMode:
 def _keeps_first(node: LogicalRank) -> bool:
     """Whether a row that is out can never be replaced by a later one: the first ones by arrival."""
     arrival = bool(node.order) and node.order[0].column is None and not node.order[0].descending
-    return node.function == "row_number" and arrival
+    return node.ranking.function == "row_number" and arrival
 
 
 def updating(node: LogicalNode) -> LogicalNode | None:

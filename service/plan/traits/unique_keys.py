@@ -119,8 +119,8 @@ def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
 
 def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     found = set(unique_keys(node.input.input))
-    if node.function == "row_number":
-        if node.first == node.last:
+    if node.ranking.function == "row_number":
+        if node.ranking.first == node.ranking.last:
             found.add(frozenset(node.partition))
         elif node.number is not None:
             found.add(frozenset([*node.partition, node.number]))

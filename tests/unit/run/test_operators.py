@@ -13,6 +13,7 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.operators.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.operators import operator
@@ -82,13 +83,10 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
             "rank_1",
             input_,
             ROW_STATE,
-            "row_number",
-            1,
-            2,
+            Ranking("row_number", 1, 2),
             "number",
             "improving",
             "",
-            "earliest first",
             ("id",),
             ("place",),
             ("value",),

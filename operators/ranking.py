@@ -1,0 +1,39 @@
+"""A ranking: which rows of a partition a rank is about, from the query down to the operator as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rowkind.operators.columns.changes import Int64s
+
+RankFunction = Literal["row_number", "rank", "dense_rank"]
+Ties = Literal["earliest first", "latest first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The rows whose number within their partition is from `first` to `last`, 1 being the first.
+
+    `function` gives the numbers; `ties` says which of equal rows ROW_NUMBER puts first, by arrival. The other two
+    functions give equal rows equal numbers.
+    """
+
+    function: RankFunction
+    first: int
+    last: int
+    ties: Ties = "earliest first"
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.first <= self.last, "a range of numbers begins at 1 or later and does not end before"
+
+    @property
+    def takes_one(self) -> bool:
+        """Whether it is about one row of each partition, which makes it a deduplication."""
+        return self.function == "row_number" and self.last == 1
+
+    def in_range(self, numbers: Int64s) -> Int64s:
+        """The numbers, 0 where they are not in the range."""
+        return np.where((numbers >= self.first) & (numbers <= self.last), numbers, 0)
