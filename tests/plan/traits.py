@@ -22,7 +22,7 @@ class Traits:
     def watch(self, node: PhysicalNode, changes: Changes) -> None:
         """Take in one batch of a node, and check the kinds of its changes."""
         mode = node.traits.mode
-        kinds = set(changes.kind.tolist())
+        kinds = set(changes.kind.tolist()) - {RowKind.REFRESH}
         if mode == "append":
             assert kinds <= {RowKind.INSERT}, f"{node.node} takes back rows"
         if mode == "upsert":
