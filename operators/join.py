@@ -46,7 +46,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement, Layout
-from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.entries import UPPER, Entries
 from rowkind.operators.arrangement.resolving import Resolved, entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Uint64s
@@ -280,8 +280,11 @@ def rows_of_touched_keys(
 
 
 def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
-    """The hashes among `touched` of keys that have rows that stay, without those `known`."""
-    return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched, known)]
+    """The hashes among `touched` of keys that have rows that stay, without those of places where `known` ones stand.
+
+    What is known has been looked up by place, which several keys may share: rows are read once.
+    """
+    return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched & UPPER, distinct(known & UPPER))]
 
 
 def number_rows(

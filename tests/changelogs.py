@@ -84,6 +84,14 @@ def constant_hash(values: list[bytes]) -> Uint64s:
     return np.zeros(len(values), np.uint64)
 
 
+def half_hash(values: list[bytes]) -> Uint64s:
+    """A hash that tells keys apart, but not by its upper half, so that all of them share a place."""
+    return hash64(binary(values)) & np.uint64(0xFFFFFFFF)
+
+
+HASHES: tuple[Hash, ...] = (strong_hash, weak_hash, constant_hash, half_hash)
+
+
 def changes(batch: Sequence[Change], tables: Sequence[Table], hashed: Hash = strong_hash) -> Changes:
     """The changes as columns, in the order given; `tables` holds the table of each side."""
     keys: list[bytes | None] = []

@@ -66,7 +66,7 @@ def test_the_result_is_what_sql_says_after_every_batch(
         seed = f"aggregate, {retracts}, {is_global}, {two_phase}, {number}"
         print(f"seed '{seed}'")
         generator = random.Random(seed)
-        hashed = generator.choice([changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash])
+        hashed = generator.choice(changelogs.HASHES)
         chosen = tuple(generator.sample(AGGREGATES, generator.randint(0, 6)))
         # A hash that other keys share is no hash of the empty key.
         case = Case(chosen, retracts, two_phase, is_global, changelogs.strong_hash if is_global else hashed)

@@ -91,7 +91,7 @@ def test_the_result_is_what_sql_says_after_every_batch(
             kind,
             (_random_input(generator, left_layout), _random_input(generator, right_layout)),
             condition,
-            generator.choice([changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash]),
+            generator.choice(changelogs.HASHES),
         )
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:

@@ -39,7 +39,7 @@ def test_each_batch_puts_out_what_changes_among_the_rows(
         seed = f"normalize, {of}, {ttl_ms}, {number}"
         print(f"seed '{seed}'")
         generator = random.Random(seed)
-        hashed = generator.choice([changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash])
+        hashed = generator.choice(changelogs.HASHES)
         rows = generator.choice([3, segment.SEGMENT_ROWS])
         with monkeypatch.context() as patch:
             patch.setattr(segment, "SEGMENT_ROWS", rows)

@@ -129,7 +129,7 @@ def _random_input(
         stretch=generator.choice([1, 2]),
         descending=generator.random() < 0.5 if descending is None else descending,
         ordered=ordered,
-        hashed=generator.choice([changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash]),
+        hashed=generator.choice(changelogs.HASHES),
     )
 
 

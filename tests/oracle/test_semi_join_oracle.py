@@ -89,7 +89,7 @@ def test_the_result_is_what_sql_says_after_every_batch(
         if kind == "null-aware anti":
             # The facts about R are its own changes once more, which only such an input lets be counted as they come.
             right = Input("multiset", by_seq=False)
-        hashes = [changelogs.strong_hash, changelogs.weak_hash, changelogs.constant_hash]
+        hashes = changelogs.HASHES
         with_condition = conditional and kind != "null-aware anti"
         case = Case(kind, (left, right), with_condition, generator.choice(hashes))
         with _small_segments(monkeypatch, generator):
