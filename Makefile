@@ -12,7 +12,7 @@ help: ## list the targets
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-# uv, which the lock file has, installs the rest of it in a third of the time. It does not know pip's settings, so
+# uv, which the lock file has, installs the rest of it in half of the processor time. It does not know pip's settings, so
 # where packages come from some other place by these, pip does it.
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -21,9 +21,13 @@ from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
+from tests.seeds import seeds
 
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ordered")
-BATCHES = 60
+BATCHES = 36
+Top = tuple[int, Entries | None]
+TOPS: tuple[Top, ...] = tuple(itertools.product((1, 3, 1000), (None, Entries.empty())))
+"""How many rows are enough, and what has come; the last one reads everything."""
 
 Entry = tuple[bytes | None, bytes, bytes, int, int, int]
 """Key, sub-key, payload, written_at, seq, mark."""
@@ -32,8 +36,9 @@ Entry = tuple[bytes | None, bytes, bytes, int, int, int]
 @pytest.mark.parametrize("ttl_ms", [None, 3, 40])
 @pytest.mark.parametrize("segment_rows", [1, 4, 16])
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("number", seeds())
 def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
-    layout: Layout, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
+    number: int, layout: Layout, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Live rows equal the dict's after every batch, the store holds what is needed, and no batch merges too much."""
     for module in (segment, compaction):
@@ -41,17 +46,17 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
     monkeypatch.setattr(compaction, "SMALL_RUN", 2)
     monkeypatch.setattr(compaction, "FUEL", 2)
     monkeypatch.setattr(prefix_scan, "MANY", 1)
-    seed = f"{layout}, {segment_rows}, {ttl_ms}"
+    seed = f"{layout}, {segment_rows}, {ttl_ms}, {number}"
     print(f"seed '{seed}'")
     generator = random.Random(seed)
     keys: list[bytes | None] = [None, *(b"key %d" % number for number in range(generator.choice([1, 4, 40])))]
     store, live, now, seq, rested = MemoryStore(), Counter[Entry](), 0, 0, 0
-    for number in range(BATCHES):
+    for batch in range(BATCHES):
         now += generator.choice([0, 1, 1, 2])
         live = Counter({entry: count for entry, count in live.items() if ttl_ms is None or entry[3] + ttl_ms > now})
         before, live_before = store.copy(), live.copy()
         lost = generator.random() < 0.1
-        shrinks = number > BATCHES * 2 // 3 or generator.random() < 0.2
+        shrinks = batch > BATCHES * 2 // 3 or generator.random() < 0.2
         while True:
             step: Counter[Entry] = Counter()
             for _ in range(generator.choice([0, 1, 3, 12])):
@@ -68,7 +73,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
             # Rows of one place and seq are merged in one go; here there are up to four.
             most = compaction.FUEL * appended + max(segment_rows, 4)
             assert finished.merged_rows <= most, "merged beyond the fuel"
-            _assert_state(_open(store, layout, ttl_ms, now), store, live)
+            _assert_state(_open(store, layout, ttl_ms, now), store, live, TOPS[batch % len(TOPS)])
             rested += bool(_manifest(store).merges)
             if not lost:
                 break
@@ -83,7 +88,7 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
     assert list(store) == [], "blobs are left although all rows have expired"
 
 
-def _assert_state(arrangement: Arrangement, store: MemoryStore, live: Counter[Entry]) -> None:
+def _assert_state(arrangement: Arrangement, store: MemoryStore, live: Counter[Entry], top: Top) -> None:
     named = {info.name for info in _manifest(store).segments}
     assert set(store) - {MANIFEST} == named, "the store does not hold just what the manifest names"
     hashes = _hashes([key for key, *_ in live], [entry[2] for entry in live])
@@ -91,13 +96,13 @@ def _assert_state(arrangement: Arrangement, store: MemoryStore, live: Counter[En
     some = Counter({entry: count for entry, count in live.items() if entry[2].endswith((b"0", b"1"))})
     at_places = _read(arrangement.at(_entries(some, arrangement.layout).place))
     assert all(at_places[entry] == count for entry, count in some.items())
-    _assert_top(arrangement, hashes, live)
+    _assert_top(arrangement, hashes, live, top)
 
 
-def _assert_top(arrangement: Arrangement, hashes: Uint64s, live: Counter[Entry]) -> None:
+def _assert_top(arrangement: Arrangement, hashes: Uint64s, live: Counter[Entry], top: Top) -> None:
     """What is read from the top is all there is up to some place, and in the end everything."""
     firsts, everything = arrangement.firsts(hashes), _entries(live, arrangement.layout)
-    for enough, come in itertools.product((1, 3, 1000), (None, Entries.empty())):
+    for enough, come in (top, TOPS[-1]):
         found, reach = arrangement.scan_prefix(firsts, enough, Entries.empty(), come)
         assert _read(found) == _read(everything.filter(reach.holds(everything)))
         assert come is not None or len(reach.divided) == 0

@@ -17,8 +17,9 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
+from tests.seeds import seeds
 
-BATCHES = 80
+BATCHES = 40
 
 Row = tuple[bytes, int, int]
 """Payload, written_at, seq."""
@@ -27,25 +28,26 @@ Row = tuple[bytes, int, int]
 @pytest.mark.parametrize("ttl_ms", [None, 3, 40])
 @pytest.mark.parametrize("segment_rows", [1, 4, 16])
 @pytest.mark.parametrize("places", [1, 3, 1000])
+@pytest.mark.parametrize("number", seeds())
 def test_an_arrangement_that_replaces_holds_what_a_dict_holds(
-    places: int, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
+    number: int, places: int, segment_rows: int, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Live rows equal the dict's after every batch, and a state without rows leaves no blob."""
     for module in (segment, compaction):
         monkeypatch.setattr(module, "SEGMENT_ROWS", segment_rows)
     monkeypatch.setattr(compaction, "SMALL_RUN", 2)
     monkeypatch.setattr(compaction, "FUEL", 2)
-    seed = f"{places}, {segment_rows}, {ttl_ms}"
+    seed = f"{places}, {segment_rows}, {ttl_ms}, {number}"
     print(f"seed '{seed}'")
     generator = random.Random(seed)
-    keys = [b"key %d" % number for number in range(generator.choice([4, 40]))]
+    keys = [b"key %d" % key for key in range(generator.choice([4, 40]))]
     store, live, now, rested = MemoryStore(), dict[bytes, Row](), 0, 0
-    for number in range(BATCHES):
+    for batch in range(BATCHES):
         now += generator.choice([0, 1, 1, 2])
         live = {key: row for key, row in live.items() if ttl_ms is None or row[1] + ttl_ms > now}
         step: dict[bytes, Row | None] = {}
         for key in generator.sample(keys, generator.choice([0, 1, 3, len(keys) // 2])):
-            if generator.random() < (0.7 if number > BATCHES // 2 else 0.3):
+            if generator.random() < (0.7 if batch > BATCHES // 2 else 0.3):
                 if key in live:
                     step[key] = None
             else:
