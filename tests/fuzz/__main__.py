@@ -28,6 +28,8 @@ from tests.fuzz.shrinking import shrink
 from tests.fuzz.switches import Switches
 
 _CHUNK = 20
+_REPORT = 200
+_FINDINGS = ("wrong", "failed")
 
 
 def main() -> int:
@@ -49,15 +51,21 @@ def main() -> int:
             return 0 if texts.look(chosen.seeds) else 1
     started = time.monotonic()
     counts: Counter[tuple[str, str]] = Counter()
-    for seed, outcome, smaller in _looked_at(chosen.seeds, chosen):
-        counts[outcome.verdict, outcome.reason] += 1
-        if smaller is not None:
-            chosen.findings.mkdir(parents=True, exist_ok=True)
-            file = chosen.findings / f"seed-{seed}.json"
-            file.write_text(smaller)
-            print(f"seed {seed}: {outcome.verdict}, {outcome.reason}: {file}\n{smaller}", flush=True)
+    try:
+        for seed, outcome, smaller in _looked_at(chosen.seeds, chosen):
+            counts[outcome.verdict, outcome.reason] += 1
+            if smaller is not None:
+                chosen.findings.mkdir(parents=True, exist_ok=True)
+                file = chosen.findings / f"seed-{seed}.json"
+                file.write_text(smaller)
+                print(f"seed {seed}: {outcome.verdict}, {outcome.reason}: {file}\n{smaller}", flush=True)
+            if counts.total() % _REPORT == 0:
+                wrong = sum(count for (verdict, _), count in counts.items() if verdict in _FINDINGS)
+                print(f"{counts.total()} cases up to seed {seed}, {wrong} wrong", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
     print(_table(counts, time.monotonic() - started))
-    return 1 if any(verdict in ("wrong", "failed") for verdict, _ in counts) else 0
+    return 1 if any(verdict in _FINDINGS for verdict, _ in counts) else 0
 
 
 def _seeds(text: str) -> range:
