@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rowkind.service.execute.unmatched import UnmatchedLetters
 
 from rowkind.operators.columns.changes import Changes, RowKind, Rows
 from rowkind.service.execute import calc
@@ -26,6 +25,7 @@ from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.json_rows import encode
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import UnmatchedError, in_memory, results
+from rowkind.service.run.unmatched import UnmatchedLetters
 
 JOB = """
 job: strays
