@@ -102,7 +102,7 @@ def test_of_an_exact_table_rows_are_not_told_apart(sql: str, tmp_path: Path) -> 
     """Where the producer promises that there are no strays, no digest is made, and no other column is read."""
 
     def of_a(sink: PhysicalSink) -> PhysicalScan:
-        return next(node for node in walk(sink) if isinstance(node, PhysicalScan) and node.table == "a")
+        return next(node for node in walk(sink) if isinstance(node, PhysicalScan) and node.source.table == "a")
 
     told = of_a(planned(tmp_path, sql)[1])
     left = of_a(planned(tmp_path, sql, exact="true")[1])
