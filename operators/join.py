@@ -32,7 +32,7 @@ pad.
 A retraction that finds no row in an input with a TTL is taken for one of a row that has expired (E), as in Flink: it
 takes back its pairs with what is visible before the batch, - E_l X_r - E_l S_r and mirrored, or where there is none its
 pad, and a pad of the other side comes back with the last visible match that a retraction takes. Nobody knows what there
-was: a row that came after the other one expired loses a pair that was never emit. E_l and E_r never met. An upsert
+was: a row that came after the other one expired loses a pair that was never emitted. E_l and E_r never met. An upsert
 input's deletes name only keys, so that a late one has nothing to take back and is nothing unusual.
 """
 

@@ -1,1 +1,1 @@
-"""Running a job: assembling queries, life cycle, status, the in-memory engine."""
+"""Running a job: assembling queries, lifecycle, status, the in-memory engine."""

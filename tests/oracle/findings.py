@@ -57,6 +57,6 @@ def changes_differ(
     """Whether a batch emits other changes, as a multiset with signs, or other refreshes than expected."""
     found = changed(rows)
     if found != expected:
-        return f"batch {number} puts out {dict(found)}, expected {dict(expected)}"
+        return f"batch {number} emits {dict(found)}, expected {dict(expected)}"
     again, expected = refreshed(rows), expected_refreshes or Counter()
     return f"batch {number} refreshes {dict(again)}, expected {dict(expected)}" if again != expected else None

@@ -128,7 +128,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
             output = aggregate.process(columns(batch, case), stores, now=number)
             fold(view, output.rows)
         if not net(output.rows):
-            return f"batch {number} puts out and takes back the same row"
+            return f"batch {number} emits and takes back the same row"
         if len(output.unmatched):
             return f"batch {number}: unmatched {output.unmatched.seq.tolist()}"
         views.append(view.copy())

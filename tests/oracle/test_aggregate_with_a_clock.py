@@ -39,7 +39,7 @@ NAIVE = {
 }
 
 
-def test_what_each_batch_puts_out_is_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_each_batch_emits_is_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch emits the changes and refreshes that the naive aggregate does."""
     candidates = [one for one in AGGREGATES if one.sql in NAIVE]
     for number in range(CASES):

@@ -129,7 +129,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
             output = join.process(columns, stores, now=number)
             fold(view, output.rows)
         if not net(output.rows):
-            return f"batch {number} puts out and takes back the same row"
+            return f"batch {number} emits and takes back the same row"
         unmatched = [
             change for side, state in enumerate(folded) for change in state.apply([c for c in batch if c.side == side])
         ]

@@ -45,7 +45,7 @@ class Case:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_each_batch_puts_out_is_what_the_definition_says(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_each_batch_emits_is_what_the_definition_says(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch emits the changes and refreshes that the naive join does, whatever the time between batches."""
     for number in CASES_EACH:
         seed = f"clock, {kind}, {number}"

@@ -31,7 +31,7 @@ CASES_EACH = seeds(25)
     [Input("one row per key", by_seq=True), Input("multiset", by_seq=False), Input("multiset", by_seq=True)],
     ids=["upsert", "multiset", "multiset by seq"],
 )
-def test_each_batch_puts_out_what_changes_among_the_rows(
+def test_each_batch_emits_what_changes_among_the_rows(
     of: Input, ttl_ms: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every batch emits the difference between the rows after it and before it, and refreshes of those written."""

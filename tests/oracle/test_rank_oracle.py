@@ -175,7 +175,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
             output = case.operator.process(case.of.columns(batch), stores, now=number)
             fold(view, output.rows)
         if not net(output.rows):
-            return f"batch {number} puts out and takes back the same row"
+            return f"batch {number} emits and takes back the same row"
         before = len(folded.stored)
         folded.apply(batch, number)
         matched = before + sum(change.sign > 0 for change in batch) - len(folded.stored)

@@ -98,7 +98,7 @@ def test_the_result_is_what_sql_says_after_every_batch(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_each_batch_puts_out_under_a_clock_is_what_the_definition_says(
+def test_what_each_batch_emits_under_a_clock_is_what_the_definition_says(
     kind: SemiJoinKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With TTL on either side, every batch emits what follows from the naive left join's pads, or from NOT IN."""
@@ -166,7 +166,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
             output = operator.process(case.columns(batch), stores, now=number)
             fold(view, output.rows)
         if not net(output.rows):
-            return f"batch {number} puts out and takes back the same row"
+            return f"batch {number} emits and takes back the same row"
         unmatched = [
             change for side, state in enumerate(folded) for change in state.apply([c for c in batch if c.side == side])
         ]

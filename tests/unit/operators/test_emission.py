@@ -40,7 +40,7 @@ def test_the_halves_of_an_update_stand_together_old_row_first() -> None:
     assert found.index(("-U", b"1", b"old")) + 1 == found.index(("+U", b"1", b"new"))
 
 
-def test_a_row_that_did_not_change_is_not_put_out() -> None:
+def test_a_row_that_did_not_change_is_not_emitted() -> None:
     """Deletion and insertion of an equal row cancel, in every form that knows deletions."""
     given = [("-D", b"1", b"same"), ("+I", b"1", b"same")]
     assert netted(given, "retract") == netted(given, "upsert") == netted(given, "retract", keyed=False) == []

@@ -218,7 +218,7 @@ def test_a_row_expired_on_one_side_no_longer_matches() -> None:
     assert join.output.expired == 1
 
 
-def test_a_row_that_came_after_another_one_expired_loses_a_pair_that_was_never_put_out() -> None:
+def test_a_row_that_came_after_another_one_expired_loses_a_pair_that_was_never_emitted() -> None:
     """Nobody remembers what an expired row was joined with; as in Flink."""
     join = Running("inner", ttls=(None, 10))
     join.batch((R, INSERT, PAYMENT), now=0)

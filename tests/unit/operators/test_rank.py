@@ -66,7 +66,7 @@ def top(last: int, **options: Any) -> Partitions:
     return Partitions(RankSpec(Ranking(**of), **({"strategy": "retract", "by_seq": True} | options)))
 
 
-def test_the_first_rows_of_each_partition_are_put_out() -> None:
+def test_the_first_rows_of_each_partition_are_emitted() -> None:
     """Top 2 of two partitions, by ascending value."""
     ranks = top(2)
 
@@ -291,7 +291,7 @@ def test_a_row_that_expires_counts_no_more_and_is_not_taken_back() -> None:
     assert ranks.take("-D 2 7 20", at=14) == ["+I 3 7 30", "-D 2 7 20"]
 
 
-def test_a_number_that_changed_by_expiry_is_taken_back_as_it_was_put_out() -> None:
+def test_a_number_that_changed_by_expiry_is_taken_back_as_it_was_emitted() -> None:
     """The row that was emitted as second and is now first is retracted with the number 2."""
     ranks = top(2, ttl_ms=10, numbered=numbered)
     ranks.take("+I 1 7 10", at=0)
