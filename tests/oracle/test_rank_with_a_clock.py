@@ -41,9 +41,7 @@ class Case:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_each_batch_emits_is_what_the_definition_says(
-    strategy: Strategy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch emits the changes and refreshes that the naive rank does, and no row goes that is not there."""
     for number in CASES_EACH:
         seed = f"clock, {strategy}, {number}"
