@@ -47,7 +47,9 @@ class Oracle:
         for name, rows in tables.items():
             self._connection.register(name, self._table(self._records[name], rows))
         found = self._connection.sql(self._sql).to_arrow_table()
-        columns = [_cast(column, field.type.arrow) for field, column in zip(value.fields, found.columns, strict=True)]
+        # By name: of `*` behind USING Spark has the shared columns first, DuckDB where they stand in the table.
+        columns = [_cast(found.column(field.name), field.type.arrow) for field in value.fields]
+        assert found.num_columns == len(columns), "DuckDB has other columns"
         return bag(pa.table(columns, names=list(value.names)))
 
     def _table(self, record: Record, rows: Rows) -> pa.Table:
@@ -90,6 +92,8 @@ def _connection() -> duckdb.DuckDBPyConnection:
 def translated(sql: str) -> str:
     """A query in DuckDB's words."""
     tree = sqlglot.parse_one(sql, read="spark")
+    for hint in list(tree.find_all(exp.Hint)):
+        hint.pop()
     for node in list(tree.find_all(exp.In, exp.CountIf, exp.Anonymous)):
         if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.args.get("query"):
             node.replace(_exists(node))

@@ -178,6 +178,11 @@ class Queries:
             if read.text not in [each.text for each in groups] and not _constant(read.text):
                 groups.append(read)
         calls = [Name(*self._call(from_.names)) for _ in range(rng.randint(0 if groups else 1, 3))]
+        hint = ""
+        if groups and rng.random() < 0.06:
+            read = rng.choice(from_.names)
+            hint, calls = "/*+ SPLIT_DISTINCT */ ", [Name(f"COUNT(DISTINCT {read.text})", "int")]
+            calls += [Name(f"SUM(DISTINCT {read.text})", read.kind)] * (read.kind in _SUMMED)
         known = Expressions(rng, (*groups, *calls), self._switches)
         listed_names = [each for each in (*groups, *calls) if each in calls or rng.random() < 0.85]
         items = [(each.text, Output(self._relations.alias("c"), each.kind, each.type)) for each in listed_names]
@@ -188,7 +193,7 @@ class Queries:
         by = self._group_by(groups, items)
         having = f" HAVING {known.condition()}" if rng.random() < 0.25 else ""
         distinct = "DISTINCT " if rng.random() < 0.05 else ""
-        text = f"SELECT {distinct}{listed} FROM {from_.text}{where}{by}{having}"
+        text = f"SELECT {hint}{distinct}{listed} FROM {from_.text}{where}{by}{having}"
         return Query(text, tuple(output for _, output in items))
 
     def _group_by(self, groups: Sequence[Name], items: Sequence[tuple[str, Output]]) -> str:

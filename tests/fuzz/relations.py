@@ -124,13 +124,7 @@ class Relations:
     def links(self, left: Sequence[Name], right: Sequence[Name]) -> str:
         """A condition that joins two relations; most often equal columns, and maybe more."""
         rng = self._rng
-        pairs = [
-            (one, other)
-            for one in left
-            for other in right
-            if one.kind == other.kind
-            and (one.kind != "decimal" or one.type == other.type != "" or self._switches.decimal_comparisons)
-        ]
+        pairs = [(one, other) for one in left for other in right if self._comparable(one, other)]
         expressions = Expressions(rng, (*left, *right), self._switches)
         if not pairs:
             return expressions.condition()
@@ -150,6 +144,15 @@ class Relations:
             parts.append(expressions.condition())
         rng.shuffle(parts)
         return " AND ".join(parts)
+
+    def _comparable(self, one: Name, other: Name) -> bool:
+        """Whether two names can be equal: of one kind, or of kinds that meet in a wider one."""
+        if one.kind != other.kind:
+            return {one.kind, other.kind} in _MEETING and self._rng.random() < 0.3
+        return one.kind != "decimal" or one.type == other.type != "" or self._switches.decimal_comparisons
+
+
+_MEETING: tuple[set[Kind], ...] = ({"int", "double"}, {"int", "decimal"}, {"decimal", "double"}, {"date", "timestamp"})
 
 
 def _names(alias: str, outputs: Sequence[Output]) -> tuple[Name, ...]:

@@ -35,7 +35,10 @@ _NAMES: dict[str, tuple[Kind, ...]] = {
 """Few names of few kinds each, so that tables share them, as joins and USING need and ambiguity comes of."""
 
 _NULLS = 0.15
-_DOUBLES = (0.0, -0.0, 1.0, 1.0, 2.5, -1.25, 3.0, "NaN", 1e10)
+_DOUBLES = (0.0, -0.0, 1.0, 1.0, 2.0, 2.5, -1.25, 3.0, "NaN", 1e10, 2.0**53)
+_LARGE = (10**12, 2**53, 2**53 + 1)
+"""The last of which is equal to the one before as a DOUBLE."""
+
 _STRINGS = ("", "a", "a", "a", "b", "b", "A%", "é_", "7", "ab")
 
 
@@ -106,7 +109,7 @@ def random_value(rng: random.Random, column: Column) -> Any:
         return None
     match column.kind:
         case "int":
-            return rng.choice((0, 1, 1, 1, 2, 2, 2, 3, 3, -1, 7 if column.type == "INT" else 10**12))
+            return rng.choice((0, 1, 1, 1, 2, 2, 2, 3, 3, -1, 7 if column.type == "INT" else rng.choice(_LARGE)))
         case "decimal":
             scale = int(column.type.rstrip(")").rpartition(",")[2])
             units = rng.choice((0, 5, 10, 10, 25, 100, -10, 199))
