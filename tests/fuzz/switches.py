@@ -31,7 +31,8 @@ class Switches:
     """Retractions of rows that are not there, of tables without a key."""
 
     late_retractions: bool = False
-    """A -U after its +U, of tables with a key."""
+    """A -U after its +U, of tables with a key. It takes away the row of its key, whatever the row says; but not where a
+    filter drops the -U, so that the result depends on the query as long as nobody says what it has to be."""
 
     exact: bool = False
     """Tables that are said to be exact."""
