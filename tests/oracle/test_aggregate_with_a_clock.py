@@ -25,8 +25,9 @@ from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, random_batches, shrink, times, with_refreshes
 from tests.oracle.naive_join import Steps
 from tests.oracle.test_aggregate_oracle import INPUT, Case, columns
+from tests.seeds import seeds
 
-CASES = 120
+CASES = seeds(30)
 NAIVE = {
     "count(*)": len,
     "count(v)": lambda rows: sum(row[2] is not None for row in rows),
@@ -42,7 +43,7 @@ NAIVE = {
 def test_what_each_batch_emits_is_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch emits the changes and refreshes that the naive aggregate does."""
     candidates = [one for one in AGGREGATES if one.sql in NAIVE]
-    for number in range(CASES):
+    for number in CASES:
         seed = f"aggregate with a clock, {number}"
         print(f"seed '{seed}'")
         generator = random.Random(seed)
