@@ -1,4 +1,4 @@
-"""What the fuzz leaves out. A class of cases is turned on by a word, once what it found is mended."""
+"""Classes of cases that the fuzz makes, and the one that it makes only where it is asked for."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from dataclasses import dataclass, fields
 class Switches:
     """Each is a class of queries or changes that random cases may hold."""
 
-    guards: bool = False
+    guards: bool = True
     """Expressions that fail on rows that FILTER, CASE, AND or OR keep away from them."""
 
-    ranks_in_subqueries: bool = False
+    ranks_in_subqueries: bool = True
     """A rank with a bound in a subquery of WHERE."""
 
-    two_ranks: bool = False
+    two_ranks: bool = True
     """Two window functions in one SELECT."""
 
-    star_except: bool = False
+    star_except: bool = True
     """`* EXCEPT (t.x)` of a join."""
 
-    decimal_comparisons: bool = False
+    decimal_comparisons: bool = True
     """Decimals compared with decimals of another scale."""
 
-    names_after_using: bool = False
+    names_after_using: bool = True
     """Bare names of USING columns under further joins."""
 
-    strays: bool = False
+    strays: bool = True
     """Retractions of rows that are not there, of tables without a key."""
 
     late_retractions: bool = False
     """A -U after its +U, of tables with a key. It takes away the row of its key, whatever the row says; but not where a
-    filter drops the -U, so that the result depends on the query as long as nobody says what it has to be."""
+    filter drops the -U: then the new row stays. README says so; SQL over folded inputs cannot."""
 
-    exact: bool = False
+    exact: bool = True
     """Tables that are said to be exact."""
 
-    refresh: bool = False
+    refresh: bool = True
     """TTL over tables whose rows are written more than once, and deletes of rows that have expired."""
 
     @property
