@@ -12,7 +12,8 @@ from tests.examples.jobs import InDuckDB, Inputs, batches, example, stored_lines
 from tests.examples.on_kafka import OnKafka
 from tests.run.results import Results
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+# Each starts a query per sink, two dozen at once: not beside another one, nor beside containers.
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.xdist_group("containers")]
 
 TOGETHER = 4
 """Queries that run side by side, which two cores do in less time than one after the other."""

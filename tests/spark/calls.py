@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from rowkind.avro.schema import Record
-from rowkind.service.plan.scalar.functions import FAMILIES, Function
+from rowkind.service.plan.scalar.functions import FAMILIES, ScalarFunction
 
 _INTS = [0, 1, -1, 2, 5, 7, 31, 33, 64, 100, -250, 2**31 - 1, -(2**31)]
 _TEXTS = [
@@ -159,13 +159,13 @@ _WRITTEN: Mapping[str, list[list[str]]] = {
 }  # fmt: skip
 
 
-def functions() -> Iterator[Function]:
+def functions() -> Iterator[ScalarFunction]:
     """Every function of the tables."""
     for family in FAMILIES.values():
         yield from family
 
 
-def calls(function: Function) -> Iterator[str]:
+def calls(function: ScalarFunction) -> Iterator[str]:
     """Calls of a function under each of its names, with columns of every kind that it takes."""
     first, *others = function.names.split()
     kinds = function.kinds
