@@ -124,7 +124,7 @@ class Joined:
         sides = []
         for width, key, kept in zip(self.widths, self.keys, self.kept, strict=True):
             table = Table((key,), (0,) if kept.layout == "unique key" else (), tuple(range(width)))
-            sides.append(NaiveSide(ChainInput(kept.layout, by_seq=False, columns=table), kept.ttl_ms))
+            sides.append(NaiveSide(ChainInput(kept.layout, by_seq=kept.by_seq, columns=table), kept.ttl_ms))
         self._join = NaiveJoin(self.kind, sides[0], sides[1], lambda _one, _other: True)
 
     def process(self, batch: Sequence[Change], now: int) -> list[Change]:

@@ -18,6 +18,7 @@ from tests.plan.cases import Case, cases, planned, refusal
 FOLDER = Path(__file__).parent / "wording"
 PLANS = (
     "chain_join_of_ranks",
+    "filter_without_key",
     "fixed_by_deduplicated",
     "fixed_not_by_pads",
     "global_with_having",
