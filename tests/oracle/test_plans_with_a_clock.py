@@ -89,7 +89,8 @@ def _of_ranked(kept: State) -> Naive:
 
 
 def _counted(kept: State) -> Naive:
-    joined = _joined("inner", _u(kept, 0, 1), Read(1, (0,)), 1, kept.joins[0])
+    # Rows of a table without a key are told apart by all of their columns, also by those that nobody reads.
+    joined = _joined("inner", _u(kept, 0, 1), Read(1, (0, 1)), 1, kept.joins[0])
     return Counted(Projected(joined, (1,)), kept.ttls["aggregate_1"])
 
 
