@@ -195,12 +195,11 @@ class JoinInput:
         """Open the arrangement and resolve the changes."""
         arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now)
         resolved = resolve(arrangement, changes, by_seq=side.by_seq, exact=side.exact)
-        removed = resolved.removed.relabel(weight=-resolved.removed.weight)
         unmatched, expired = resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0], Entries.empty()
         if side.ttl_ms is not None and len(unmatched):
             gone = np.setdiff1d(unmatched, resolved.overtaken)
             unmatched, expired = resolved.overtaken, entries_of(arrangement, changes.take(gone))
-        withdrawn = Entries.concat([removed, resolved.refreshed])
+        withdrawn = Entries.concat([-resolved.removed, resolved.refreshed])
         return cls(arrangement, resolved, changes.take(unmatched), expired, withdrawn)
 
     def touched(self) -> Uint64s:

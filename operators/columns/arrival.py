@@ -18,17 +18,12 @@ PARTITION_BITS = 16
 _PARTITION = (1 << PARTITION_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class ArrivalNumber:
-    """The offset and the partition of a change, apart; `seq` is both in one."""
+    """The offset and the partition of a change, apart; columns hold both in one."""
 
     offset: int
-    partition: int = 0
-
-    @property
-    def seq(self) -> int:
-        """The number as columns hold it."""
-        return self.offset << PARTITION_BITS | self.partition
+    partition: int
 
     @classmethod
     def of(cls, seq: int) -> Self:

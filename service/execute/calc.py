@@ -33,8 +33,8 @@ def run(calc: Calc, rows: Rows) -> Changes:
 
     Dead letters pass untouched, behind everything else. Where the halves of an update part, because a filter took one
     or because they have different keys, what is left of them is -D and +I. Rows that cancel go on as refreshes where
-    somebody further down has a TTL. A partial aggregate comes last, and where
-    it pays, adds up what is left. Raises ExpressionError.
+    somebody further down has a TTL. A partial aggregate comes last, and where it pays, adds up what is left. Raises
+    ExpressionError.
     """
     dead = rows.kind == RowKind.DEAD_LETTER
     if not dead.any():

@@ -1,6 +1,6 @@
 """The driver's half of a source: where it begins, how far each batch goes, and what was lost on the way.
 
-Kept apart from Spark's interface (`source.py`), so that every decision can be tested by calling it.
+Kept apart from Spark's interface (`service.run.data_sources`), so that every decision can be tested by calling it.
 """
 
 from __future__ import annotations
@@ -154,7 +154,18 @@ class Planner:
 
 @dataclass(frozen=True)
 class Agreement:
-    """One source's place among the others; `folder` is shared by all, `source` is this one's own name."""
+    """How the sources of one query agree on what each batch holds: one source's place among the others.
+
+    A query in which several stages read topics has a source for each of them, and Spark asks each how far the next
+    batch goes. Were their answers different, a row would reach one stage a batch before it reaches another, and a table
+    joined with its own aggregate would not fit it. So in each trigger the source that is asked first decides for all,
+    and the others say the same: all know the offsets of all topics of the query.
+
+    Spark asks one source after the other, each once in every trigger; so a source that is asked again begins a new
+    round. Each source is planned in a process of its own; what they agreed upon lies in `folder` on the driver, under
+    the name of each, `source`. It is new with every run: what has been decided and logged is replayed from the log, and
+    what has not may be decided anew.
+    """
 
     folder: Path
     source: str
