@@ -34,7 +34,12 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 quick: $(READY) ## the tests that need nothing but Python, in two minutes
 	$(PYTEST) tests/unit tests/laws tests/oracle tests/plan
 
-test: lint ## static checks and all tests
+# Sessions of Spark start in half the time with it.
+$(VENV)/.warm: $(READY)
+	$(BIN)/python -m rowkind.service.run.warm_up
+	@touch $@
+
+test: lint $(VENV)/.warm ## static checks and all tests
 	$(PYTEST)
 
 TIMES ?= 10

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rowkind.cache import cache
 from rowkind.errors import RowkindError
 
 KAFKA = "4.1.0"
@@ -61,12 +62,6 @@ def java() -> str:
             "Java is needed and was not found: install a JRE 17 or newer, or point JAVA_HOME at one."
         )
     return found
-
-
-def cache() -> Path:
-    """The folder in which this user's jars are kept."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return Path(home or Path.home() / ".cache") / "rowkind"
 
 
 def kafka_jars() -> Path:

@@ -46,8 +46,14 @@ _POLL_SECONDS = 0.2
 _HELD_SECONDS = 1.0
 """How often is looked whether a later run has taken over."""
 
-_COLLISION = "CONCURRENT_STREAM_LOG_UPDATE"
-_MOST_COLLISIONS = 3
+_PASSING = {
+    "CONCURRENT_STREAM_LOG_UPDATE": "another run was still at work on the checkpoint",
+    # Spark gives it ten seconds.
+    "Python worker failed to connect back": "the machine was too busy to start a worker in time",
+}
+"""Failures that are no reason to end, by words of theirs."""
+
+_MOST_RESTARTS = 3
 
 log = logging.getLogger("rowkind")
 
@@ -61,7 +67,7 @@ class _Running:
     start: Callable[[], StreamingQuery]
     query: StreamingQuery
     idle: int = 0
-    collisions: int = 0
+    restarts: int = 0
 
 
 def run(job: Job, sinks: Sequence[PhysicalSink], *, master: str | None, port: int, reset: bool) -> None:
@@ -182,10 +188,12 @@ class _Watch:
     def _look(self, each: _Running) -> None:
         self.monitor.collect(each.sink)
         if (error := each.query.exception()) is not None:
-            if not _collided(each, error):
+            reason = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
+            if reason is None or each.restarts == _MOST_RESTARTS or not each.checkpoint.held():
                 self.monitor.ended(each.sink, "failed")
                 raise _failure(self.job, each, error)
-            log.warning("sink %s: another run was still at work on the checkpoint; starting again", each.sink)
+            log.warning("sink %s: %s; starting again", each.sink, reason)
+            each.restarts += 1
             each.query = each.start()
         if (progress := each.query.lastProgress) is not None:
             self.monitor.progress(each.sink, progress)
@@ -200,14 +208,6 @@ class _Watch:
                 each.idle = 0
         # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
         return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
-
-
-def _collided(each: _Running, error: StreamingQueryException) -> bool:
-    """Whether the query failed on what an earlier run wrote in the moment before it noticed that this one took over."""
-    if _COLLISION not in str(error) or each.collisions == _MOST_COLLISIONS or not each.checkpoint.held():
-        return False
-    each.collisions += 1
-    return True
 
 
 def _failure(job: str, each: _Running, error: StreamingQueryException) -> RunError:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from rowkind.service.spark.errors import SparkStartError
+from rowkind.service.spark.jvm import gateway, java
 from rowkind.service.spark.quiet import quiet_stderr
 
 _STATE_STORE = "spark.sql.streaming.stateStore"
@@ -49,7 +51,7 @@ _SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-_JAVA_OPTIONS = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+_JAVA_OPTIONS = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1")
 """The JVM moves blocks and plans batches; no loop over rows runs in it that the optimising compiler would speed up. It
 alone took a fifth of a core for minutes."""
 
@@ -80,47 +82,36 @@ def session(
     Raises:
         SparkStartError: There is no Java, or none that runs Spark.
     """
-    java = _java()
     local = master == "local" or master.startswith("local[")
     # Spark starts `python3` from the path unless told otherwise, which has other packages or none.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    java_options = (*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={_logging().as_uri()}")
     builder = SparkSession.builder.appName(name).master(master)
     chosen: dict[str, str] = {
         **_SETTINGS,
         "spark.ui.enabled": str(ui).lower(),
         "spark.sql.shuffle.partitions": str(parallelism),
-        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile={_logging().as_uri()}",
-        "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+        "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.sql.streaming.checkpointLocation": checkpoint,
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
         # One process has no need to be seen on the network.
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
+        **({} if local else {"spark.driver.extraJavaOptions": " ".join(java_options)}),
         **(settings or {}),
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
+    program = java()
     try:
-        with quiet_stderr():
+        with quiet_stderr(), gateway(["-Xmx1g", *java_options]) if local else nullcontext():
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise SparkStartError(f"Spark did not start with {java}, which must be Java 17 or newer: {error}") from None
+        raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None
     if local:
         _write_plainly(spark)
     else:
         _ship(spark)
     return spark
-
-
-def _java() -> str:
-    """The path of the Java that Spark's scripts take."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    if found is None:
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the path"
-        raise SparkStartError(
-            f"Spark needs Java, and {where}: install a JRE 17 or newer, or set JAVA_HOME to where it is."
-        )
-    return found
 
 
 def _on_disk(checkpoint: str) -> bool:

@@ -15,6 +15,7 @@ TOP = ("operators", "avro", "service")
 LAYERS: Mapping[str, tuple[str, ...]] = {
     "errors": (),
     "version": (),
+    "cache": (),
     "operators.errors": ("errors",),
     "operators.columns": ("operators.errors",),
     "operators.arrangement": ("operators.columns", "operators.errors"),
@@ -25,11 +26,11 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.physical": ("avro", "operators", "service.row_kind"),
     "service.execute": ("avro", "operators", "service.physical", "service.metrics", "errors"),
     "service.kafka": ("service.execute", "service.row_kind"),
-    "service.spark": ("service.execute",),
+    "service.spark": ("service.execute", "cache"),
     "service.job": ("avro", "operators", "service.physical", "errors"),
     "service.plan": ("service.job",),
     "service.run": ("service.plan", "service.kafka", "service.spark", "version"),
-    "service.dev": ("service.job",),
+    "service.dev": ("service.job", "cache"),
     "service.cli": ("service.run", "service.dev"),
 }
 """Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""

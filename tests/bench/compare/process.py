@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+_KINDS = {
+    "JVM": b"PythonGatewayServer",
+    "JVM as Spark starts it": b"SparkSubmit",
+    "workers of tasks": b"pyspark.daemon\0pyspark.worker\0",
+    "source runners": b"streaming_source_runner",
+    "other pyspark": b"pyspark",
+    "writers": b"writer_process",
+}
+"""Kinds of processes by what their command lines hold; the first that fits."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -17,14 +27,19 @@ def cpu_seconds(root: int) -> float:
 
 def memory_bytes(root: int) -> int:
     """Resident bytes of a process and its descendants; pages that they share count once."""
-    total = 0
+    return sum(size for _, size in by_kind(root))
+
+
+def by_kind(root: int) -> Iterator[tuple[str, int]]:
+    """Of a process and its descendants: what kind each is, and its resident bytes, shared pages in proportion."""
     for pid in _family(root, _stats()):
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-    return total
+        kind = next((name for name, mark in _KINDS.items() if mark in command), "main")
+        yield kind, sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 def _stats() -> Mapping[int, tuple[int, int]]:

@@ -1,0 +1,169 @@
+"""The JVM of a session whose master is local, in a third of the time that Spark's own scripts take.
+
+    our process ──stdin──▶ java … PythonGatewayServer ──▶ a file with the port and the secret ──▶ pyspark's py4j client
+
+`bin/spark-submit` runs a shell and a JVM that finds out how to start the JVM. It also sets SPARK_HOME, by which every
+Python worker imports pyspark from a zip file, where modules have no compiled form: 1.2 s of CPU instead of 0.3. So
+the gateway's main class is started here, without SPARK_HOME, and workers import pyspark from where it is installed.
+
+Half of what is then left is Java reading, checking and linking 20,000 classes. An **archive of classes** (class data
+sharing, JEP 350) has them ready to be mapped. It belongs to one Java, one set of jars and one way to start. A JVM that
+finds none writes one as it exits by itself, under a name of its own, since others may do the same; whoever starts next
+puts it in place. A JVM that is killed in the middle leaves a file without a head, which is removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pyspark
+from pyspark import SparkContext
+
+from rowkind.cache import cache
+from rowkind.service.spark.errors import SparkStartError
+
+_MAIN = "org.apache.spark.api.python.PythonGatewayServer"
+
+# What Spark's own launcher passes, but for the incubating vector module: only its machine learning uses it, and with it
+# Java builds its graph of modules anew at each start.
+_OPENED = (
+    *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util")),
+    *(f"java.base/java.util.{name}" for name in ("concurrent", "concurrent.atomic")),
+    *(f"java.base/{name}" for name in ("jdk.internal.ref", "sun.nio.ch", "sun.nio.cs", "sun.security.action")),
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={opened}=ALL-UNNAMED" for opened in _OPENED),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_running: list[subprocess.Popen[bytes]] = []
+"""The JVM: it lives for as long as its standard input is open."""
+
+_POLL_SECONDS = 0.01
+_GIVEN_UP_SECONDS = 600
+"""After which an archive that is not whole counts as left behind. Writing one takes some ten."""
+
+
+def java() -> str:
+    """The path of the Java that is to be used: JAVA_HOME's, or the path's.
+
+    Raises:
+        SparkStartError: There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if found is None:
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the path"
+        raise SparkStartError(
+            f"Spark needs Java, and {where}: install a JRE 17 or newer, or set JAVA_HOME to where it is."
+        )
+    return found
+
+
+@contextmanager
+def gateway(options: Sequence[str]) -> Iterator[None]:
+    """Inside, pyspark connects to a JVM started here with these options, unless it has one already.
+
+    The JVM ends by itself when this process does.
+
+    Raises:
+        SparkStartError: There is no Java, or none that runs Spark.
+    """
+    if SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to ask
+        yield
+        return
+    port, secret = _started(options)
+    os.environ |= {_PORT: str(port), _SECRET: secret}
+    try:
+        yield
+    finally:
+        del os.environ[_PORT], os.environ[_SECRET]
+
+
+def end() -> None:
+    """Let the JVM end, if it was started here, and put the archive in place that it leaves. No session comes after."""
+    while _running:
+        _running.pop().communicate()
+    _put_in_place()
+
+
+def _started(options: Sequence[str]) -> tuple[int, str]:
+    """The port and the secret of the gateway of a JVM that was started."""
+    program = java()
+    jars = Path(pyspark.__file__).parent / "jars"
+    configuration = [folder for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if (folder := os.environ.get(name))]
+    # Classes cannot be archived where folders come first.
+    archived = [] if configuration else class_archive(program, jars, options)
+    command = [program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
+    command += [*MODULE_OPTIONS, *options, *archived, _MAIN]
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    with tempfile.TemporaryDirectory(prefix="rowkind-") as folder:
+        told = Path(folder, "gateway")
+        # A group of its own: Ctrl-C at a terminal is for our process, which lets the batch finish. What it prints is no
+        # output of ours, and whoever reads that need not wait for its end.
+        running = subprocess.Popen(  # noqa: S603 - our own command line
+            command, stdin=subprocess.PIPE, stdout=2, env=environment | {_FILE: str(told)}, process_group=0
+        )
+        while running.poll() is None:
+            if told.exists():
+                content = told.read_bytes()
+                port, length = struct.unpack_from(">ii", content)
+                _running.append(running)
+                return port, content[8 : 8 + length].decode()
+            time.sleep(_POLL_SECONDS)
+    raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer; see above.")
+
+
+def class_archive(program: str, jars: Path, options: Sequence[str]) -> list[str]:
+    """The options by which a JVM takes classes from the archive, or leaves one; none where there is no cache."""
+    archive = cache() / f"classes-{_identity(program, jars, options)}.jsa"
+    # An archive that Java does not like, after all, is no news for a user.
+    quiet = ["-Xshare:auto", "-Xlog:cds*=off"]
+    # The folder may be for reading only, or another that starts just now was quicker.
+    with suppress(OSError):
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        _put_in_place()
+    if archive.exists():
+        return [*quiet, f"-XX:SharedArchiveFile={archive}"]
+    if os.access(archive.parent, os.W_OK):
+        return [*quiet, f"-XX:ArchiveClassesAtExit={archive.with_suffix('')}.{uuid4().hex}.part"]
+    return []
+
+
+def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
+    """What an archive belongs to, as a short name: this Java, these jars, these options."""
+    real = Path(program).resolve()
+    folder = jars.stat()
+    what = (real, real.stat().st_mtime_ns, jars, folder.st_mtime_ns, *options)
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
+
+
+def _put_in_place() -> None:
+    """Give the archives that JVMs have left their names. Raises OSError."""
+    for part in cache().glob("classes-*.part"):
+        with part.open("rb") as file:
+            # Java writes the head last.
+            whole = any(file.read(8))
+        if whole:
+            part.replace(part.with_name(f"{part.name.partition('.')[0]}.jsa"))
+        elif time.time() - part.stat().st_mtime > _GIVEN_UP_SECONDS:
+            part.unlink()

@@ -1,0 +1,169 @@
+"""Seconds, CPU seconds and memory from `rowkind run` to the first rows of both sinks of the example, beside bare Spark.
+
+    python -m tests.bench.first_result --runs 3
+
+The job is `examples/orders-payments`, whose topics hold a thousand changes; bare Spark is `tests.bench.floor`. They
+take turns, on an embedded broker that was there before. A run ends with the first committed row in every result topic.
+Memory is the proportional set size of every process when nothing has happened for a while.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from confluent_kafka import Consumer, TopicPartition
+
+from rowkind.avro.registry import FolderRegistry
+from rowkind.service.dev.broker import Broker
+from rowkind.service.dev.demo.data import order_book
+from rowkind.service.dev.demo.shop import Shop
+from rowkind.service.job.load import load
+from tests.bench.compare.page import Table, machine, write
+from tests.bench.compare.process import by_kind, cpu_seconds
+
+JOB = Path(__file__).parents[2] / "examples/orders-payments/job.yaml"
+CHANGES = 1_000
+_REST_SECONDS = 10.0
+_PATIENCE_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one run: seconds and CPU seconds to the first rows; bytes at rest and number of processes, by kind."""
+
+    seconds: float
+    cpu: float
+    memory: Mapping[str, int]
+    processes: Mapping[str, int]
+
+
+def measure(command: list[str], environment: Mapping[str, str], ready: Callable[[], bool]) -> Figures:
+    """Start a command, wait until `ready`, let it rest, and end it."""
+    began = time.monotonic()
+    process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
+    try:
+        while not ready():
+            assert process.poll() is None, f"{command} ended with {process.returncode}"
+            assert time.monotonic() - began < _PATIENCE_SECONDS, f"{command} gave nothing"
+            time.sleep(0.02)
+        seconds, cpu = time.monotonic() - began, cpu_seconds(process.pid)
+        time.sleep(_REST_SECONDS)
+        memory: dict[str, int] = defaultdict(int)
+        processes: dict[str, int] = defaultdict(int)
+        for kind, size in by_kind(process.pid):
+            memory[kind] += size
+            processes[kind] += 1
+        return Figures(seconds, cpu, memory, processes)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+@contextmanager
+def shop(folder: Path) -> Iterator[dict[str, str]]:
+    """A broker with the topics of the example; the settings of the job."""
+    with Broker() as broker:
+        settings = {"KAFKA": broker.bootstrap_servers, "SCHEMAS": str(folder / "schemas")}
+        Shop(load(JOB, os.environ | settings), FolderRegistry(folder / "schemas")).produce(
+            order_book(CHANGES, seed=1), per_second=1e9
+        )
+        yield settings
+
+
+def first_rows(job: Path, number: int, settings: Mapping[str, str], folder: Path) -> Figures:
+    """A run of the job, whose topics and checkpoint are its own."""
+    text = job.read_text().replace("topic: order-payments", f"topic: order-payments-{number}")
+    text = text.replace("topic: paid-orders", f"topic: paid-orders-{number}")
+    text = text.replace("job: orders-payments", f"job: orders-payments-{number}")
+    path = folder / f"job-{number}.yaml"
+    path.write_text(text)
+    consumer = Consumer({"bootstrap.servers": settings["KAFKA"], "group.id": f"first-{number}", "log_level": 0})
+    missing = {f"order-payments-{number}", f"paid-orders-{number}"}
+
+    def ready() -> bool:
+        known = consumer.list_topics(timeout=10).topics
+        if missing <= set(known) and not consumer.assignment():
+            parts = [TopicPartition(topic, part, 0) for topic in missing for part in known[topic].partitions]
+            consumer.assign(parts)
+        for message in consumer.consume(100, timeout=0.02) if consumer.assignment() else []:
+            if message.error() is None:
+                missing.discard(str(message.topic()))
+        return not missing
+
+    command = [sys.executable, "-m", "rowkind", "run", str(path), "--port", "0"]
+    try:
+        return measure(command, {**settings, "CHECKPOINT": str(folder / f"checkpoint-{number}")}, ready)
+    finally:
+        consumer.close()
+
+
+def floor(folder: Path, number: int) -> Figures:
+    """A run of bare Spark."""
+    said = folder / f"floor-{number}"
+    program = "import os, sys; os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 1)\n"
+    program += "from tests.bench.floor import main; main()"
+    command = [sys.executable, "-c", program, str(said)]
+    return measure(command, {}, lambda: said.exists() and "first rows" in said.read_text())
+
+
+def main() -> None:
+    """Run both in turn and print what they took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--without-floor", action="store_true", help="only the job")
+    parser.add_argument("--write", action="store_true", help="put the tables into README.md")
+    chosen = parser.parse_args()
+    found: dict[str, list[Figures]] = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="rowkind-bench-") as name, shop(Path(name)) as settings:
+        for number in range(chosen.runs):
+            if not chosen.without_floor:
+                found["bare Spark"].append(floor(Path(name), number))
+            found["Rowkind"].append(first_rows(JOB, number, settings, Path(name)))
+            for who, figures in found.items():
+                last = figures[-1]
+                print(f"{who}: {last.seconds:.1f} s, {last.cpu:.1f} CPU s, {sum(last.memory.values()) / 2**20:.0f} MB")
+    tables = [_start(found), _memory(found)]
+    for table in tables:
+        print(f"\n{table.text()}")
+    if chosen.write:
+        write("first result", tables)
+
+
+def _start(found: Mapping[str, list[Figures]]) -> Table:
+    rows = [
+        (who, f"{median(each.seconds for each in runs):.1f}", f"{median(each.cpu for each in runs):.1f}")
+        for who, runs in found.items()
+    ]
+    note = f"To the first committed rows; median of {len(found['Rowkind'])}, in turn. {machine()}."
+    return Table("First result", ("", "s", "CPU s"), rows, note)
+
+
+def _memory(found: Mapping[str, list[Figures]]) -> Table:
+    last = {who: runs[-1] for who, runs in found.items()}
+    kinds = sorted({kind for figures in last.values() for kind in figures.memory})
+    rows = [(kind, *(_cell(figures, [kind]) for figures in last.values())) for kind in kinds]
+    rows.append(("all", *(_cell(figures, kinds) for figures in last.values())))
+    return Table(
+        "Memory at rest", ("processes", *last), rows, f"MB (processes), {_REST_SECONDS:.0f} s after the first."
+    )
+
+
+def _cell(figures: Figures, kinds: list[str]) -> str:
+    size, count = (sum(part.get(kind, 0) for kind in kinds) for part in (figures.memory, figures.processes))
+    return f"{size / 2**20:.0f} ({count})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from rowkind.service.spark.jvm import MODULE_OPTIONS, class_archive, java
+
+JARS = Path(pyspark.__file__).parent / "jars"
+
+
+def test_java_gets_the_options_of_sparks_own_launcher() -> None:
+    """All but the memory and the incubating module, so that a new version of Spark cannot ask for more unnoticed."""
+    launcher = ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
+    environment = {"PATH": os.environ["PATH"], "SPARK_HOME": str(JARS.parent), "SPARK_SCALA_VERSION": "2.13"}
+    command = [java(), "-cp", f"{JARS}/*", *launcher]
+    said = subprocess.run(command, env=environment, capture_output=True, check=True).stdout.decode()
+    options = said[said.index("-Xmx") :].split("\0")
+    options = options[1 : options.index("org.apache.spark.deploy.SparkSubmit")]
+    assert set(options) - set(MODULE_OPTIONS) == {
+        "--add-modules=jdk.incubator.vector",
+        "-Dderby.connection.requireAuthentication=false",
+    }
+    assert set(MODULE_OPTIONS) <= set(options)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "rowkind"
+
+
+def part_of(options: list[str]) -> Path:
+    """Where the JVM is told to leave an archive."""
+    (at,) = (option for option in options if option.startswith("-XX:ArchiveClassesAtExit="))
+    return Path(at.partition("=")[2])
+
+
+def test_an_archive_is_made_once_and_then_used(cache: Path) -> None:
+    """What a JVM has left is used by the next, but not before it is whole."""
+    left = part_of(class_archive(java(), JARS, ["-Xmx1g"]))
+    left.write_bytes(bytes(16))
+    assert part_of(class_archive(java(), JARS, ["-Xmx1g"])) != left, "it is still being written"
+    left.write_bytes(b"head")
+    used = class_archive(java(), JARS, ["-Xmx1g"])[-1].partition("=")
+    assert used[0] == "-XX:SharedArchiveFile"
+    assert Path(used[2]).parent == cache
+    assert Path(used[2]).read_bytes() == b"head"
+    assert part_of(class_archive(java(), JARS, ["-Xmx2g"])), "it belongs to other options"
+
+
+def test_an_archive_that_was_never_finished_goes(cache: Path) -> None:
+    """A JVM that is killed in the middle leaves 150 MB."""
+    left = part_of(class_archive(java(), JARS, []))
+    left.write_bytes(bytes(16))
+    os.utime(left, (0, 0))
+    class_archive(java(), JARS, [])
+    assert not list(cache.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose file system is for reading only."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert class_archive(java(), JARS, []) == []
+
+
+def test_an_archive_that_java_does_not_like_costs_only_time(cache: Path) -> None:
+    """A damaged one, say: Java starts without it and says nothing."""
+    part_of(class_archive(java(), JARS, [])).write_bytes(b"no archive at all")
+    command = [java(), *class_archive(java(), JARS, []), "--version"]
+    plain = subprocess.run([java(), "--version"], capture_output=True, check=True)
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert (done.stdout.replace(b", sharing", b""), done.stderr) == (plain.stdout.replace(b", sharing", b""), b"")
+    assert any(cache.iterdir())
