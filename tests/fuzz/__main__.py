@@ -25,7 +25,6 @@ from tests.fuzz.case import SINK, Case, random_case
 from tests.fuzz.on_spark import spark_engine
 from tests.fuzz.running import Engine, Outcome, in_memory, run, shown
 from tests.fuzz.shrinking import shrink
-from tests.fuzz.switches import Switches
 
 _CHUNK = 20
 _REPORT = 200
@@ -38,9 +37,6 @@ def main() -> int:
     parser.add_argument("seeds", type=_seeds, help="how many, or a range such as 5000-7000")
     parser.add_argument("--of", choices=("jobs", "scalars", "texts"), default="jobs", help="what is made at random")
     parser.add_argument("--engine", choices=("memory", "spark"), default="memory", help="spark takes seconds a case")
-    parser.add_argument(
-        "--with", dest="switches", type=Switches.of, default=Switches(), help="classes, see switches.py"
-    )
     parser.add_argument("--processes", type=int, default=1, help="of the memory engine")
     parser.add_argument("--findings", type=Path, default=Path(".rowkind/fuzz"), help="where files of findings go")
     chosen = parser.parse_args()
@@ -78,23 +74,23 @@ def _looked_at(seeds: range, chosen: argparse.Namespace) -> Iterator[tuple[int, 
     if chosen.engine == "spark":
         with spark_engine() as engine:
             for seed in seeds:
-                if not random_case(seed, chosen.switches).clock:
-                    yield _look(seed, chosen.switches, engine)
+                if not random_case(seed).clock:
+                    yield _look(seed, engine)
         return
     chunks = [range(at, min(at + _CHUNK, seeds.stop)) for at in range(seeds.start, seeds.stop, _CHUNK)]
     with ExitStack() as stack:
         mapped: Callable[..., Iterable[list[tuple[int, Outcome, str | None]]]] = map
         if chosen.processes > 1:
             mapped = stack.enter_context(ProcessPoolExecutor(chosen.processes)).map
-        yield from chain.from_iterable(mapped(partial(_look_at_all, switches=chosen.switches), chunks))
+        yield from chain.from_iterable(mapped(_look_at_all, chunks))
 
 
-def _look_at_all(seeds: range, switches: Switches) -> list[tuple[int, Outcome, str | None]]:
-    return [_look(seed, switches, in_memory) for seed in seeds]
+def _look_at_all(seeds: range) -> list[tuple[int, Outcome, str | None]]:
+    return [_look(seed, in_memory) for seed in seeds]
 
 
-def _look(seed: int, switches: Switches, engine: Engine) -> tuple[int, Outcome, str | None]:
-    case = random_case(seed, switches)
+def _look(seed: int, engine: Engine) -> tuple[int, Outcome, str | None]:
+    case = random_case(seed)
     outcome = run(case, engine)
     if not outcome.is_finding:
         return seed, outcome, None

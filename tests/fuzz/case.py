@@ -19,7 +19,6 @@ from tests.fuzz.changelogs import Change, random_changes
 from tests.fuzz.expiring import random_expiring
 from tests.fuzz.queries import random_query
 from tests.fuzz.schemas import random_tables
-from tests.fuzz.switches import Switches
 
 SINK = "o"
 
@@ -88,14 +87,14 @@ class Case:
         return cls(*(document[name] for name in named), document.get("ttl"), clock)
 
 
-def random_case(seed: int, switches: Switches) -> Case:
+def random_case(seed: int) -> Case:
     """The case of a seed."""
     rng = random.Random(seed)
     if rng.random() < 0.08:
-        return Case(f"seed {seed}", sink={"mode": "retract"}, **random_expiring(rng, switches))
-    tables = random_tables(rng, switches)
-    sql = random_query(rng, tables, switches)
-    changes = random_changes(rng, tables, rng.choice((8, 16, 24, 36)), switches)
+        return Case(f"seed {seed}", sink={"mode": "retract"}, **random_expiring(rng))
+    tables = random_tables(rng)
+    sql = random_query(rng, tables)
+    changes = random_changes(rng, tables, rng.choice((8, 16, 24, 36)))
     rows = rng.choice((1, 3, 5, 8, 50)) if len(changes) < 12 else rng.choice((5, 8, 12, 20, 50))
     case = Case(f"seed {seed}", sql, {each.name: each.entry for each in tables}, {"mode": "retract"}, rows, changes)
     return replace(case, sink=_sink(rng, case))

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fuzz.schemas import Table, random_value
-from tests.fuzz.switches import Switches
 
 Row = dict[str, Any]
 Change = dict[str, Any]
@@ -90,9 +89,9 @@ def breaches(tables: Mapping[str, Mapping[str, Any]], changes: Sequence[Change])
     return found
 
 
-def random_changes(rng: random.Random, tables: Sequence[Table], count: int, switches: Switches) -> list[Change]:
+def random_changes(rng: random.Random, tables: Sequence[Table], count: int) -> list[Change]:
     """About so many changes of the tables, in an order in which they may arrive."""
-    written = [_Writer(rng, table, switches) for table in tables]
+    written = [_Writer(rng, table) for table in tables]
     changes: list[Change] = []
     for _ in range(_TRIES):
         if len(changes) >= count:
@@ -121,7 +120,6 @@ class _Writer:
 
     rng: random.Random
     table: Table
-    switches: Switches
     rows: Rows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -164,9 +162,6 @@ class _Writer:
         elif table.primary_key and not table.exact and rng.random() < _BARE:
             # Only of an upsert table does a +I take another row's place.
             yield self._change("+U", row)
-        elif self.switches.late_retractions and table.primary_key and not table.exact and rng.random() < _BARE:
-            yield self._change("+U", row)
-            yield self._change("-U", old)
         else:
             pair = [self._change("-U", old), self._change("+U", row)]
             # Of a table without a key the two are different rows, in any order.
@@ -176,7 +171,7 @@ class _Writer:
 
     def _may_stray(self) -> bool:
         table = self.table
-        return table.mode != "append" and not table.exact and (bool(table.primary_key) or self.switches.strays)
+        return table.mode != "append" and not table.exact
 
     def _row(self) -> Row:
         return {each.name: random_value(self.rng, each) for each in self.table.columns}

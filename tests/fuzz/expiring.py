@@ -21,7 +21,6 @@ from rowkind.operators.join import JoinKind
 from rowkind.service.job.model import Job
 from tests.changelogs import Change as Signed
 from tests.fuzz.changelogs import Change, Row, Rows, rows_of
-from tests.fuzz.switches import Switches
 from tests.oracle.inputs import Input
 from tests.oracle.naive_join import NaiveJoin, NaiveSide
 
@@ -38,13 +37,13 @@ _GROUPS = "SELECT l.k AS a, COUNT(*) AS b, SUM(l.v) AS c FROM l GROUP BY l.k"
 _KINDS: Mapping[str, JoinKind] = {"JOIN": "inner", "LEFT JOIN": "left", "RIGHT JOIN": "right", "FULL JOIN": "full"}
 
 
-def random_expiring(rng: random.Random, switches: Switches) -> dict[str, Any]:
+def random_expiring(rng: random.Random) -> dict[str, Any]:
     """A join of two tables, or groups of one, with a TTL and gaps of time between batches: the parts of a case."""
     sql = _GROUPS
     if rng.random() < 0.75:
         sql = _JOIN.format(kind=rng.choice(list(_KINDS)), more=rng.choice(("", _MORE)))
     ttls: dict[str, int | None] = {each: rng.choice((None, 10, 25)) for each in ("l", "r")}
-    tables = {name: _entry(rng, ttl, switches) for name, ttl in ttls.items()}
+    tables = {name: _entry(rng, ttl) for name, ttl in ttls.items()}
     if sql == _GROUPS:
         tables = {"l": tables["l"]}
     job = rng.choice((None, 10, 40))
@@ -64,8 +63,8 @@ def random_expiring(rng: random.Random, switches: Switches) -> dict[str, Any]:
     }
 
 
-def _entry(rng: random.Random, ttl: int | None, switches: Switches) -> dict[str, Any]:
-    mode = rng.choice(("append", "upsert", "retract")) if switches.refresh else "append"
+def _entry(rng: random.Random, ttl: int | None) -> dict[str, Any]:
+    mode = rng.choice(("append", "upsert", "retract"))
     keyed = mode != "append" or rng.random() < 0.5
     columns = {"id": "INT NOT NULL" if keyed else "INT", "k": "INT", "v": "INT"}
     entry: dict[str, Any] = {"mode": mode, "columns": columns}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.fuzz.schemas import Kind
-from tests.fuzz.switches import Switches
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,9 @@ _COMPARISONS = ("=", "=", "<>", "<", "<=", ">", ">=", "<=>")
 class Expressions:
     """Makes expressions over some names."""
 
-    def __init__(self, rng: random.Random, names: Sequence[Name], switches: Switches) -> None:
+    def __init__(self, rng: random.Random, names: Sequence[Name]) -> None:
         self._rng = rng
         self._names = names
-        self._switches = switches
 
     def value(self, kind: Kind, depth: int = 1) -> str:
         """An expression of a kind; most often a name."""
@@ -111,13 +109,7 @@ class Expressions:
         """Something to compare a name with, seldom itself."""
         if self._rng.random() < 0.9:
             others = [each for each in self._names if each.text != name.text]
-            return Expressions(self._rng, others, self._switches)._compared(name, depth)
-        return self._compared(name, depth)
-
-    def _compared(self, name: Name, depth: int) -> str:
-        if name.kind == "decimal" and not self._switches.decimal_comparisons:
-            own = [each.text for each in self._names if each.type and each.type == name.type]
-            return self._rng.choice(own) if own and self._rng.random() < 0.6 else self.literal("int")
+            return Expressions(self._rng, others).value(name.kind, depth)
         return self.value(name.kind, depth)
 
     def _of_any(self, kind: Kind, depth: int) -> list[Callable[[], str]]:
@@ -197,7 +189,7 @@ class Expressions:
             lambda: f"({self.value('int', depth)} / {self._rng.choice(('3', '-2'))})",
             lambda: f"({self.value('int', depth)} / NULLIF({self.name('int')}, 0))",
         ]
-        return [*ratios, *([self._guarded] * 3 if self._switches.guards else [])]
+        return [*ratios, self._guarded, self._guarded, self._guarded]
 
     def _guarded(self) -> str:
         divisor, number = self.name("int"), self.name("int")

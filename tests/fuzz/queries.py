@@ -13,7 +13,6 @@ from dataclasses import replace
 from tests.fuzz.expressions import Expressions, Name
 from tests.fuzz.relations import From, Output, Query, Relations
 from tests.fuzz.schemas import Kind, Table
-from tests.fuzz.switches import Switches
 
 _SUMMED: tuple[Kind, ...] = ("int", "decimal", "double")
 _UNITED: tuple[Kind, ...] = ("int", "int", "int", "string", "string", "decimal", "double", "date")
@@ -21,19 +20,18 @@ _BOUNDS = ("<= 2", "<= 2", "= 1", "= 1", "< 4", "BETWEEN 1 AND 2", "= 2", "BETWE
 _KINDS: tuple[Kind, ...] = ("int", "int", "decimal", "double", "ratio", "string", "boolean", "date", "timestamp")
 
 
-def random_query(rng: random.Random, tables: Sequence[Table], switches: Switches) -> str:
+def random_query(rng: random.Random, tables: Sequence[Table]) -> str:
     """A query over the tables."""
-    return Queries(rng, tables, switches).top()
+    return Queries(rng, tables).top()
 
 
 class Queries:
     """Makes queries over some tables."""
 
-    def __init__(self, rng: random.Random, tables: Sequence[Table], switches: Switches) -> None:
+    def __init__(self, rng: random.Random, tables: Sequence[Table]) -> None:
         self._rng = rng
         self._tables = tables
-        self._switches = switches
-        self._relations = Relations(rng, tables, switches, self.query)
+        self._relations = Relations(rng, tables, self.query)
 
     def top(self) -> str:
         """A whole query, maybe with WITH."""
@@ -73,7 +71,7 @@ class Queries:
         where = self._where(from_, depth)
         if kinds is None and from_.star and rng.random() < 0.2:
             return Query(f"SELECT * FROM {from_.text}{where}", from_.star)
-        if kinds is None and self._switches.star_except and (left_out := _said_twice(from_)):
+        if kinds is None and (left_out := _said_twice(from_)):
             outputs = tuple(Output(_bare(each), each.kind, each.type) for each in from_.names if each != left_out)
             return Query(f"SELECT * EXCEPT ({left_out.text}) FROM {from_.text}{where}", outputs)
         distinct = "DISTINCT " if rng.random() < 0.1 else ""
@@ -146,7 +144,7 @@ class Queries:
     def _inner(self, outer: Sequence[Name], *, linked: bool, equal: bool = False) -> tuple[str, tuple[Name, ...], str]:
         """FROM and WHERE of a subquery, and what it may read of its own; `equal` links by equalities only."""
         rng = self._rng
-        if self._switches.ranks_in_subqueries and rng.random() < 0.2:
+        if rng.random() < 0.2:
             query, alias = self._ranked(0), self._relations.alias("r")
             text, outputs = f"({query.text}) AS {alias}", query.outputs
         else:
@@ -162,7 +160,7 @@ class Queries:
                 one, own = rng.choice(others)
                 parts.append(f"{own.text} {rng.choice(('<', '<>', '>='))} {one.text}")
         if rng.random() < 0.3:
-            parts.append(Expressions(rng, names, self._switches).condition())
+            parts.append(Expressions(rng, names).condition())
         return text, names, f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _grouped(self, depth: int) -> Query:
@@ -183,7 +181,7 @@ class Queries:
             read = rng.choice(from_.names)
             hint, calls = "/*+ SPLIT_DISTINCT */ ", [Name(f"COUNT(DISTINCT {read.text})", "int")]
             calls += [Name(f"SUM(DISTINCT {read.text})", read.kind)] * (read.kind in _SUMMED)
-        known = Expressions(rng, (*groups, *calls), self._switches)
+        known = Expressions(rng, (*groups, *calls))
         listed_names = [each for each in (*groups, *calls) if each in calls or rng.random() < 0.85]
         items = [(each.text, Output(self._relations.alias("c"), each.kind, each.type)) for each in listed_names]
         if not items or rng.random() < 0.2:
@@ -209,7 +207,7 @@ class Queries:
 
     def _call(self, names: Sequence[Name]) -> tuple[str, Kind]:
         """An aggregate, and its kind."""
-        rng, expressions = self._rng, Expressions(self._rng, names, self._switches)
+        rng, expressions = self._rng, Expressions(self._rng, names)
         read = rng.choice(names)
         text = expressions.value(read.kind, 1) if rng.random() < 0.2 else read.text
         distinct = "DISTINCT " if rng.random() < 0.2 else ""
@@ -231,7 +229,7 @@ class Queries:
         call, kind = rng.choice(choices)
         if rng.random() < 0.2 and not call.startswith("CAST"):
             call = f"{call} FILTER (WHERE {expressions.condition()})"
-        if self._switches.guards and rng.random() < 0.1:
+        if rng.random() < 0.1:
             divisor = expressions.name("int")
             call, kind = f"MAX(6 / {divisor}) FILTER (WHERE {divisor} <> 0)", "ratio"
         return call, kind
@@ -248,14 +246,14 @@ class Queries:
             bound = f"{window} {rng.choice(_BOUNDS)}"
             return Query(f"SELECT {listed} FROM {from_.text}{where} QUALIFY {bound}", outputs)
         numbers = [(window, number)]
-        if self._switches.two_ranks and rng.random() < 0.2:
+        if rng.random() < 0.2:
             numbers.append((self._window(from_), self._relations.alias("n")))
         inner = f"SELECT {listed}, {', '.join(f'{text} AS {name}' for text, name in numbers)} FROM {from_.text}{where}"
         alias = self._relations.alias("r")
         names = tuple(Name(f"{alias}.{each.name}", each.kind, each.type) for each in outputs)
         bounds = [f"{alias}.{name} {rng.choice(_BOUNDS)}" for _, name in numbers]
         if rng.random() < 0.15:
-            bounds.append(Expressions(rng, names, self._switches).condition())
+            bounds.append(Expressions(rng, names).condition())
         kept = [Output(name, "int") for _, name in numbers if rng.random() < 0.5]
         shown = [*outputs, *kept]
         columns = ", ".join(f"{alias}.{each.name}" for each in shown)
@@ -294,7 +292,7 @@ class Queries:
         return self._rng.choice(("", "", " DESC", " DESC", " ASC", " NULLS LAST", " DESC NULLS FIRST"))
 
     def _expressions(self, from_: From) -> Expressions:
-        return Expressions(self._rng, from_.names, self._switches)
+        return Expressions(self._rng, from_.names)
 
 
 def _said_twice(from_: From) -> Name | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from tests.fuzz.expressions import Expressions, Name
 from tests.fuzz.schemas import Kind, Table
-from tests.fuzz.switches import Switches
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,10 @@ class Relations:
         self,
         rng: random.Random,
         tables: Sequence[Table],
-        switches: Switches,
         derived: Callable[[int], Query],
     ) -> None:
         self._rng = rng
         self._tables = tables
-        self._switches = switches
         self._derived = derived
         self._aliases = 0
         self.with_: dict[str, Query] = {}
@@ -80,13 +77,13 @@ class Relations:
         text, alias, outputs = self.relation(depth)
         found = From(text, _names(alias, outputs), outputs)
         joins = rng.choice((0, 0, 0, 1, 1, 1, 2))
-        for number in range(joins):
+        for _ in range(joins):
             if self.spent >= 4:
                 break
-            found = self._joined(found, depth, number)
+            found = self._joined(found, depth)
         return found if joins else _bare(rng, found, outputs)
 
-    def _joined(self, left: From, depth: int, number: int) -> From:
+    def _joined(self, left: From, depth: int) -> From:
         rng = self._rng
         text, alias, outputs = self.relation(depth)
         right = _names(alias, outputs)
@@ -94,7 +91,7 @@ class Relations:
             ("JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI", "ANTI", "CROSS")
         )
         shared = [each.name for each in outputs if _shared(left, each)]
-        if shared and (number == 0 or self._switches.names_after_using) and rng.random() < 0.2 and kind != "CROSS":
+        if shared and rng.random() < 0.2 and kind != "CROSS":
             return self._using(left, (text, right, outputs), kind, rng.choice(shared))
         both = (*left.names, *right)
         if kind == "CROSS":
@@ -125,7 +122,7 @@ class Relations:
         """A condition that joins two relations; most often equal columns, and maybe more."""
         rng = self._rng
         pairs = [(one, other) for one in left for other in right if self._comparable(one, other)]
-        expressions = Expressions(rng, (*left, *right), self._switches)
+        expressions = Expressions(rng, (*left, *right))
         if not pairs:
             return expressions.condition()
         one, other = rng.choice([pair for pair in pairs if pair[0].kind in ("int", "string")] or pairs)
@@ -147,9 +144,7 @@ class Relations:
 
     def _comparable(self, one: Name, other: Name) -> bool:
         """Whether two names can be equal: of one kind, or of kinds that meet in a wider one."""
-        if one.kind != other.kind:
-            return {one.kind, other.kind} in _MEETING and self._rng.random() < 0.3
-        return one.kind != "decimal" or one.type == other.type != "" or self._switches.decimal_comparisons
+        return one.kind == other.kind or ({one.kind, other.kind} in _MEETING and self._rng.random() < 0.3)
 
 
 _MEETING: tuple[set[Kind], ...] = ({"int", "double"}, {"int", "decimal"}, {"decimal", "double"}, {"date", "timestamp"})

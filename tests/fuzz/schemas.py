@@ -10,8 +10,6 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tests.fuzz.switches import Switches
-
 Kind = Literal["int", "decimal", "double", "ratio", "string", "boolean", "date", "timestamp"]
 """What the grammar knows of a type. A ratio is a DOUBLE with digits without end, whose sums depend on their order."""
 
@@ -82,12 +80,12 @@ class Table:
         return entry
 
 
-def random_tables(rng: random.Random, switches: Switches) -> list[Table]:
+def random_tables(rng: random.Random) -> list[Table]:
     """One to three tables."""
-    return [_random_table(rng, f"t{number}", switches) for number in range(1, rng.choice((2, 3, 3, 4)))]
+    return [_random_table(rng, f"t{number}") for number in range(1, rng.choice((2, 3, 3, 4)))]
 
 
-def _random_table(rng: random.Random, name: str, switches: Switches) -> Table:
+def _random_table(rng: random.Random, name: str) -> Table:
     mode = rng.choice(("append", "retract", "retract", "upsert"))
     names = rng.sample(list(_NAMES), rng.randint(2, 4))
     key = tuple(sorted(rng.sample(names, rng.choice((1, 1, 2)))))
@@ -99,7 +97,7 @@ def _random_table(rng: random.Random, name: str, switches: Switches) -> Table:
         if column in key and kind in ("double", "decimal", "boolean"):
             kind = "int"
         columns.append(Column(column, rng.choice(_TYPES[kind]), column in key or rng.random() < 0.2))
-    exact = mode == "retract" and rng.random() < switches.share_of_exact
+    exact = mode == "retract" and rng.random() < 0.3
     return Table(name, mode, tuple(columns), key, exact)
 
 

@@ -15,9 +15,6 @@ from tests.fuzz.expiring import random_expiring
 from tests.fuzz.oracle import translated
 from tests.fuzz.running import run
 from tests.fuzz.shrinking import shrink
-from tests.fuzz.switches import Switches
-
-SWITCHES = Switches()
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -26,7 +23,7 @@ def test_random_jobs_give_what_duckdb_gives(block: int) -> None:
     agreed = 0
     for seed in range(10 * block, 10 * block + 10):
         print(f"seed {seed}")
-        outcome = run(random_case(seed, SWITCHES))
+        outcome = run(random_case(seed))
         assert not outcome.is_finding, outcome
         agreed += outcome.verdict == "agreed"
     assert agreed >= 5
@@ -36,7 +33,7 @@ def test_random_jobs_give_what_duckdb_gives(block: int) -> None:
 def test_random_jobs_with_a_clock_give_what_the_model_gives(seed: int) -> None:
     """Joins and groups whose rows expire."""
     print(f"seed {seed}")
-    case = Case("clock", sink={"mode": "retract"}, **random_expiring(random.Random(seed), SWITCHES))
+    case = Case("clock", sink={"mode": "retract"}, **random_expiring(random.Random(seed)))
     outcome = run(case)
     assert outcome.verdict == "agreed", outcome
 
@@ -45,7 +42,7 @@ def test_random_jobs_with_a_clock_give_what_the_model_gives(seed: int) -> None:
 def test_random_changes_keep_the_promises_of_their_tables(seed: int) -> None:
     """Nothing comes that a table does not allow, but retractions that find no row."""
     print(f"seed {seed}")
-    case = random_case(seed, SWITCHES)
+    case = random_case(seed)
     assert breaches(case.tables, case.changes) <= {"a stray"}
 
 
@@ -59,7 +56,7 @@ def test_a_finding_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = MemoryEngine.batch
     monkeypatch.setattr(MemoryEngine, "batch", forgetful)
     for seed in range(50):
-        case = random_case(seed, SWITCHES)
+        case = random_case(seed)
         case = replace(case, clock=(), ttl=None) if not case.clock else case
         outcome = run(case)
         if outcome.verdict == "wrong" and case.sink["mode"] == "retract" and not case.clock:
