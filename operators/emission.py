@@ -71,6 +71,9 @@ def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = Fa
     count = np.bincount(code)
     single = (count == 1)[code]
     kind = np.where(changes.weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8)
+    if form == "upsert":
+        # What was netted before, shard by shard, knows that it replaces a row.
+        kind = np.where(changes.kind == RowKind.UPDATE_AFTER, changes.kind, kind)
     if single.all():
         return _emit(changes, np.arange(len(changes)), kind)
     double = (count == 2) & (np.bincount(code, changes.weight) == 0)

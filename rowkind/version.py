@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import platform
-import shutil
-import subprocess
-from importlib import metadata
+# What is asked for when something is wrong, or once: no command and no worker is to load it first.
+# ruff: noqa: PLC0415
 
 
 def version() -> str:
     """Rowkind's own version, as it was installed."""
+    from importlib import metadata
+
     return metadata.version("rowkind")
 
 
 def environment() -> str:
     """One line: the versions of Rowkind, Python, Spark, Java and librdkafka."""
-    # It takes its time to load, which only this line needs.
-    from confluent_kafka import libversion  # noqa: PLC0415 - see above
+    import platform
+    from importlib import metadata
+
+    from confluent_kafka import libversion
 
     parts = {
         "Python": platform.python_version(),
@@ -29,6 +31,9 @@ def environment() -> str:
 
 def _java() -> str:
     """The version of the Java on the path, as it says itself."""
+    import shutil
+    import subprocess
+
     java = shutil.which("java")
     if java is None:
         return "not found"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,8 +19,8 @@ from rowkind.version import environment
 
 if TYPE_CHECKING:
     from rowkind.service.job.model import Job
-    from rowkind.service.physical import PhysicalSink
     from rowkind.service.plan.explain.render import Format
+    from rowkind.service.plan.pipeline import PlannedQuery
 
 _EPILOG = """
 \b
@@ -38,6 +39,15 @@ https://github.com/rowkind/rowkind/issues
 """
 
 _JOB = click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False))
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Keeps pyarrow and DuckDB from loading pandas, half a second, to see whether what they are given is some of it."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002 - Python's interface
+        """There is no such module."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname)
 
 
 class _Commands(click.Group):
@@ -85,23 +95,29 @@ def _load(file: Path) -> Job:
     return load(file)
 
 
-def _plan(job: Job, only: str | None) -> list[PhysicalSink]:
-    from rowkind.service.job.errors import JobError, Problem  # noqa: PLC0415 -- as above
-    from rowkind.service.plan.pipeline import plan  # noqa: PLC0415 -- as above
+def _known(job: Job, sink: str | None) -> None:
+    """Refuse the name of a sink that is not there."""
+    from rowkind.service.job.errors import JobError, Problem  # noqa: PLC0415 -- see the module's docstring
 
-    if only is not None and only not in job.sinks:
-        text = f"there is no sink {only!r}; sinks are {', '.join(job.sinks)}"
+    if sink is not None and sink not in job.sinks:
+        text = f"there is no sink {sink!r}; sinks are {', '.join(job.sinks)}"
         raise JobError(str(job.file), [Problem(job.line("sinks"), "sinks", text)])
-    return [plan(job, name) for name in job.sinks if only in (None, name)]
+
+
+def _planned(job: Job) -> dict[str, PlannedQuery]:
+    from rowkind.service.run.queries import planned  # noqa: PLC0415 -- as above
+
+    return planned(job)
 
 
 @main.command()
 @_JOB
 def check(job_file: Path) -> None:
     """Read the job and plan its queries, without touching a broker."""
-    sinks = _plan(_load(job_file), None)
+    job = _load(job_file)
+    _planned(job)
     click.echo(
-        f"{job_file}: {len(sinks)} {'query' if len(sinks) == 1 else 'queries'} planned, nothing to complain about"
+        f"{job_file}: {len(job.sinks)} {'sink' if len(job.sinks) == 1 else 'sinks'} planned, nothing to complain about"
     )
 
 
@@ -119,9 +135,12 @@ def check(job_file: Path) -> None:
 def explain(job_file: Path, sink: str | None, form: Format) -> None:
     """Show the plan of every query: keys, changelog modes, state, and advice."""
     from rowkind.service.plan.explain.render import render  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- as above
 
     job = _load(job_file)
-    click.echo(render(job, _plan(job, sink), form))
+    _known(job, sink)
+    queries = {name: query.sinks for name, query in _planned(job).items()}
+    click.echo(render(job, queries if sink is None else {sink: [plan_alone(job, sink)]}, form))
 
 
 @main.command("try")
@@ -143,12 +162,16 @@ def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine
     The changes are taken in order, in batches of N lines. Decimals are written as text, timestamps as ISO-8601 (UTC)
     or milliseconds since the epoch. Prints one JSON object for each change of the result, or row with --fold.
     """
-    from rowkind.service.run import trial  # noqa: PLC0415 -- see the module's docstring
+    if engine == "memory":
+        sys.meta_path.insert(0, _WithoutPandas())
+    from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.run import trial  # noqa: PLC0415 -- as above
 
     job = _load(job_file)
     if sink is None and len(job.sinks) > 1:
         _fail(f"{job_file} has several sinks: choose one with --sink ({', '.join(job.sinks)})", REFUSED)
-    (plan,) = _plan(job, sink or next(iter(job.sinks)))
+    _known(job, sink)
+    plan = plan_alone(job, sink or next(iter(job.sinks)))
     batches = trial.read(job, changes, changes.name, batch_rows)
     for table in trial.unread(plan, batches):
         _warn(f"the query of sink {plan.name} does not read table {table}")
@@ -187,13 +210,17 @@ def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> 
     """Run the job until SIGTERM or SIGINT; the batch in progress is finished."""
     job = _load(job_file)
     job.check_runnable()
-    sinks = _plan(job, None)
+    if master is None:
+        from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above
+
+        begin()
+    fresh = _planned(job)
     from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- see the module's docstring
 
     # The libraries' own messages only from warnings on.
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("rowkind").setLevel(logging.INFO)
-    live(job, sinks, master=master, port=port, reset=reset_state)
+    live(job, fresh, master=master, port=port, reset=reset_state)
 
 
 @main.group()
@@ -207,13 +234,13 @@ def topics_create(job_file: Path) -> None:
     """Make the job's topics that are not there, and register the schemas of its sinks."""
     job = _load(job_file)
     job.check_runnable()
-    sinks = _plan(job, None)
+    queries = _planned(job)
     from rowkind.service.run.topics import connect, create, register  # noqa: PLC0415 -- see the module's docstring
 
     connection = connect(job)
-    for name in create(job, sinks, connection, sources=True):
+    for name in create(job, queries, connection, sources=True):
         click.echo(f"made topic {name}")
-    for sink in sinks:
+    for sink in (sink for query in queries.values() for sink in query.sinks):
         register(sink, connection)
         click.echo(f"registered the schemas of topic {sink.topic}")
 

@@ -52,8 +52,9 @@ MetricName = Literal[
 class Metric:
     """A metric: what it is called, what it counts, and which labels its samples carry.
 
-    The label `sink` is that of the query; what rides with its blocks does without it.
-    `shards` says that samples carry the label `shard` on their way, over which the exposition sums them up.
+    The label `query` is added in the end: what rides with blocks does without it. An operator that several sinks share
+    has the first one's label. `shards` says that samples carry the label `shard` on their way, over which the
+    exposition sums them up.
     """
 
     name: MetricName
@@ -65,32 +66,35 @@ class Metric:
 
 METRICS: tuple[Metric, ...] = (
     Metric("rowkind_info", "gauge", "Constant 1, with the job's name and the versions.", ("name", "version", "spark")),
-    Metric("rowkind_up", "gauge", "1 while the query of the sink runs, 0 once it has failed.", ("sink",)),
-    Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic.", ("sink", "table", "kind")),
-    Metric("rowkind_bytes_in_total", "counter", "Bytes of record values read from a topic.", ("sink", "table")),
+    Metric("rowkind_up", "gauge", "1 while the query runs, 0 once it has failed.", ("query",)),
+    Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic.", ("query", "table", "kind")),
+    Metric("rowkind_bytes_in_total", "counter", "Bytes of record values read from a topic.", ("query", "table")),
     Metric("rowkind_rows_out_total", "counter", "Changes written to a sink's topic, by row kind.", ("sink", "kind")),
     Metric("rowkind_bytes_out_total", "counter", "Bytes of keys and values written to a sink's topic.", ("sink",)),
     Metric(
-        "rowkind_dead_letters_total", "counter", "Records that were no row of their table.", ("sink", "table", "reason")
+        "rowkind_dead_letters_total",
+        "counter",
+        "Records that were no row of their table.",
+        ("query", "table", "reason"),
     ),
-    Metric("rowkind_dead_letters_written_total", "counter", "Records written to a dead letter topic.", ("sink",)),
+    Metric("rowkind_dead_letters_written_total", "counter", "Records written to a dead letter topic.", ("query",)),
     Metric(
         "rowkind_transactions_total",
         "counter",
         "Kafka transactions by outcome: committed, skipped (its batch was there already) or retried.",
-        ("sink", "outcome"),
+        ("query", "outcome"),
     ),
     Metric(
         "rowkind_read_seconds_total",
         "counter",
         "Seconds of read tasks by stage: fetch, decode, calc, pack.",
-        ("sink", "stage"),
+        ("query", "stage"),
     ),
     Metric(
         "rowkind_write_seconds_total",
         "counter",
         "Seconds of write tasks by stage: unpack, net, send.",
-        ("sink", "stage"),
+        ("query", "stage"),
     ),
     Metric(
         "rowkind_operator_rows_in_total", "counter", "Changes that reached an operator.", ("sink", "operator", "kind")
@@ -112,11 +116,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("rowkind_state_bytes", "gauge", "Bytes kept by an operator, as stored.", ("sink", "operator"), shards=True),
     Metric("rowkind_state_runs", "gauge", "Sorted runs kept by an operator.", ("sink", "operator"), shards=True),
     Metric("rowkind_state_merged_rows_total", "counter", "Rows rewritten by merges of runs.", ("sink", "operator")),
-    Metric("rowkind_batch_id", "gauge", "Number of the last batch that was committed.", ("sink",)),
-    Metric("rowkind_batch_duration_seconds", "histogram", "Seconds from a batch's start to its end.", ("sink",)),
-    Metric("rowkind_last_batch_timestamp_seconds", "gauge", "When the last batch ended, Unix time.", ("sink",)),
-    Metric("rowkind_lag_rows", "gauge", "Offsets still to be read.", ("sink", "topic", "partition")),
-    Metric("rowkind_committed_offset", "gauge", "The next offset to be read.", ("sink", "topic", "partition")),
+    Metric("rowkind_batch_id", "gauge", "Number of the last batch that was committed.", ("query",)),
+    Metric("rowkind_batch_duration_seconds", "histogram", "Seconds from a batch's start to its end.", ("query",)),
+    Metric("rowkind_last_batch_timestamp_seconds", "gauge", "When the last batch ended, Unix time.", ("query",)),
+    Metric("rowkind_lag_rows", "gauge", "Offsets still to be read.", ("query", "topic", "partition")),
+    Metric("rowkind_committed_offset", "gauge", "The next offset to be read.", ("query", "topic", "partition")),
 )
 
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -170,11 +174,11 @@ class Metrics:
             case "histogram":
                 child.observe(value)
 
-    def add(self, counters: Counters, sink: str) -> None:
-        """Take in the samples of one batch of one sink's query, which need not name the sink."""
+    def add(self, counters: Counters, query: str) -> None:
+        """Take in the samples of one batch of a query, which need not name it."""
         for text, value in counters.items():
             name, labels = parse(text)
-            labels["sink"] = sink
+            labels["query"] = query
             metric, _ = self._metrics[name]  # type: ignore[index] # a KeyError says that a metric lacks its entry
             if metric.shards:
                 shard = labels.pop("shard")

@@ -231,14 +231,13 @@ class PhysicalInput:
     `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
     `+U` replaces, or one that may take back what was never sent); otherwise the batch is an exact multiset of signed
     rows. `exact` says that retractions are of rows as they were sent, so that one which meets another row under its key
-    has been overtaken by the +U. `counts_unmatched` is false where what finds nothing is counted elsewhere.
+    has been overtaken by the +U.
     """
 
     layout: InputLayout
     ttl_ms: int | None
     by_seq: bool
     exact: bool = False
-    counts_unmatched: bool = True
 
 
 @dataclass(frozen=True)

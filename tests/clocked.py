@@ -61,7 +61,7 @@ class Clocked:
 
     def batch(self, now: int, *lines: Line) -> None:
         """One batch at time `now`, in ms."""
-        changes = self.engine.batch(self.rows(*lines), now)
+        changes = self.engine.batch(self.rows(*lines), now)[self.sink.name]
         for row, weight in zip(decode(self.sink.value, changes.payload), changes.weight.tolist(), strict=True):
             self.view[tuple(row.items())] += weight
         self.view = Counter({row: count for row, count in self.view.items() if count})

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Int8s = npt.NDArray[np.int8]
+Int16s = npt.NDArray[np.int16]
 Int64s = npt.NDArray[np.int64]
 Uint64s = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
@@ -131,13 +132,15 @@ class Rows:
 class Changes:
     """Changes on their way to a consumer: `Rows` with side int8, hash uint64, key binary (nullable), sub_key binary.
 
+    Between stages `side` is wider: it says then whom the changes are for, too (`service.execute.members`).
+
     - `hash` is `hashing.hash64` of the key, except that rows whose key is NULL carry another hash, to spread them.
     - `key` holds canonical bytes that are equal exactly where SQL says the keys are equal. It is null where a key
       column that must not match NULL is NULL: such a row matches nothing.
     - `sub_key` is never null; it is empty where the consumer's arrangement has no sub-key.
     """
 
-    side: Int8s
+    side: Int8s | Int16s
     kind: Int8s
     hash: Uint64s
     key: pa.BinaryArray
@@ -228,7 +231,7 @@ class Block:
         metadata = {_COUNTERS: json.dumps(self.counters)} if self.counters else None
         batch = pa.RecordBatch.from_arrays(
             [
-                pa.array(changes.side),
+                pa.array(changes.side, pa.int16()),
                 pa.array(changes.kind),
                 pa.array(changes.hash),
                 changes.key,
@@ -258,7 +261,7 @@ class Block:
 
 _SCHEMA = pa.schema(
     [
-        pa.field("side", pa.int8(), nullable=False),
+        pa.field("side", pa.int16(), nullable=False),
         pa.field("kind", pa.int8(), nullable=False),
         pa.field("hash", pa.uint64(), nullable=False),
         pa.field("key", pa.binary()),

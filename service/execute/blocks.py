@@ -45,8 +45,8 @@ def rows_by_kind(kind: Int8s) -> dict[str, int]:
 class Tally:
     """The counters of one operator in one batch, together with those that came with its blocks."""
 
-    def __init__(self, node: str) -> None:
-        self._node = node
+    def __init__(self, sink: str, node: str) -> None:
+        self._labels = {"sink": sink, "operator": node}
         self._samples: dict[str, float] = {}
 
     @property
@@ -91,4 +91,4 @@ class Tally:
         self._add("rowkind_state_runs", size.runs, shard=shard)
 
     def _add(self, name: MetricName, value: float, **labels: object) -> None:
-        add(self._samples, {sample(name, operator=self._node, **labels): value})
+        add(self._samples, {sample(name, **self._labels, **labels): value})

@@ -1,7 +1,7 @@
-"""The members of a stage: operators that run in one processor, and how changes from outside are addressed to them.
+"""The members of a stage: operators of one level of a graph, and how changes are addressed to them.
 
-Each member has sides of its own. On its way to the stage a change's side says both: it is the side under which the
-member knows it, and `SIDES` times the member's place.
+Each operator and each sink of a graph has sides of its own. On its way a change's side says both: it is the side under
+which the consumer knows it, and `SIDES` times the consumer's place.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
+from rowkind.service.graph import Exit
 
 SIDES = 4
-"""How many sides a member may have."""
+"""How many sides a consumer may have."""
 
-MOST_MEMBERS = 31
-"""How many members a stage may have, so that an address fits into the eight bits of a side."""
-
-CalcFunction = Callable[[Rows], Changes]
-"""What runs at the exit of an operator: its rows as changes for the consumer."""
+MOST_PLACES = (1 << 15) // SIDES
+"""How many consumers a graph may have, so that an address fits into a side's sixteen bits."""
 
 Wrap = Callable[[Changes], pa.BinaryArray]
 """The dead letter record of each of these unmatched retractions."""
@@ -32,33 +30,35 @@ Wrap = Callable[[Changes], pa.BinaryArray]
 class Member:
     """An operator in a stage.
 
-    - `node`: its name in the plan, which labels its counters and begins the names of its state.
-    - `calc`: what runs at its exit. `feeds`: the place of the member that takes in what comes out of that; None where
-      it leaves the stage.
-    - `sides`: what its inputs are called, for errors.
-    - `always_runs`: it has something to emit also where there are no changes.
+    - `place`: its own in the graph. `sink`, `node`: its name in the plan, which labels its counters.
+    - `state`: begins the names of its state. It is part of the checkpoint.
+    - `exits`: where its rows go. `sides`: what its inputs are called, for errors.
+    - `always_runs`: the shard in which it has something to emit also where there are no changes.
     - `wrap`: makes dead letters of its unmatched retractions.
     """
 
+    place: int
+    sink: str
     node: str
+    state: str
     operator: Operator
-    calc: CalcFunction
-    feeds: int | None = None
+    exits: tuple[Exit, ...] = ()
     sides: tuple[str, ...] = ("its input",)
-    always_runs: bool = False
+    always_runs: int | None = None
     wrap: Wrap | None = None
 
     def arrangement(self, name: str) -> str:
-        """What one of the operator's arrangements is called in the state of the stage. It is part of the checkpoint."""
-        return f"{self.node}.{name}"
+        """What one of the operator's arrangements is called in the state of the stage."""
+        return f"{self.state}.{name}"
 
 
-def address(changes: Changes, member: int) -> Changes:
-    """The changes, which have a member's own sides, with its address."""
-    return replace(changes, side=changes.side + np.int8(SIDES * member)) if member else changes
+def address(changes: Changes, place: int) -> Changes:
+    """The changes, which have a consumer's own sides, with its address."""
+    assert place < MOST_PLACES, "a graph has more operators and sinks than fit into an address"
+    return replace(changes, side=changes.side.astype(np.int16) + np.int16(SIDES * place))
 
 
-def addressed(changes: Changes, member: int) -> Changes:
-    """Those of the changes that are for a member, with its own sides."""
-    mine = changes.filter(changes.side // SIDES == member)
-    return replace(mine, side=mine.side % SIDES) if member else mine
+def addressed(changes: Changes, place: int) -> Changes:
+    """Those of the changes that are for a consumer, with its own sides."""
+    mine = changes.filter(changes.side // SIDES == place)
+    return replace(mine, side=(mine.side % SIDES).astype(np.int8))

@@ -19,26 +19,25 @@ from rowkind.service.execute.ranked_rows import Identity, Numbered
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
 
 
-def operator(node: physical.PhysicalOperator) -> Operator:
-    """What runs over the shards of `node`; it pickles."""
+def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Operator:
+    """What runs over the shards of `node`; it pickles. `refreshes`: it says which rows were written again."""
     match node:
         case physical.PhysicalJoin():
-            return _join(node)
+            return _join(node, refreshes)
         case physical.PhysicalAggregate():
-            return Aggregate(replace(spec_of(node.aggregation), refreshes=node.calc.refreshes))
+            return Aggregate(replace(spec_of(node.aggregation), refreshes=refreshes))
         case physical.PhysicalRank():
-            return _rank(node)
+            return _rank(node, refreshes)
         case physical.PhysicalNormalize():
-            return Normalize(_side(node.input, node.state), node.calc.refreshes)
+            return Normalize(_side(node.input, node.state), refreshes)
         case _:
             assert_never(node)
 
 
-def _join(node: physical.PhysicalJoin) -> Operator:
+def _join(node: physical.PhysicalJoin, refreshes: bool) -> Operator:
     left, right = node.left.calc.output, node.right.calc.output
     left_side, right_side = _side(node.left, node.left_input), _side(node.right, node.right_input)
     matches = condition(node.condition, left, right) if node.condition else None
-    refreshes = node.calc.refreshes
     match node.kind:
         case "semi" | "anti":
             return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches, refreshes))
@@ -52,7 +51,7 @@ def _join(node: physical.PhysicalJoin) -> Operator:
             assert_never(node.kind)
 
 
-def _rank(node: physical.PhysicalRank) -> Operator:
+def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
     row = node.input.calc.output
     return Rank(
         RankSpec(
@@ -62,15 +61,14 @@ def _rank(node: physical.PhysicalRank) -> Operator:
             identity=Identity(row, node.identity) if node.strategy == "improving" else None,
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
-            counts_unmatched=node.state.counts_unmatched and not _is_upsert(node.input),
-            refreshes=node.calc.refreshes,
+            counts_unmatched=not _is_upsert(node.input),
+            refreshes=refreshes,
         )
     )
 
 
 def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
-    counts = chosen.counts_unmatched and not _is_upsert(node)
-    return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=counts, exact=chosen.exact)
+    return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=not _is_upsert(node), exact=chosen.exact)
 
 
 def _is_upsert(node: physical.PhysicalNode) -> bool:

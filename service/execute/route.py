@@ -1,34 +1,54 @@
-"""The way from a node's exit into its consumer's stage: what the calc makes, addressed to a member and to shards."""
+"""The ways from an exit to its consumer: what the calc makes of rows, addressed, and in which shard it belongs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-import numpy as np
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from rowkind.operators.columns.changes import Changes, RowKind, Rows
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.emission import net
 from rowkind.service.execute import calc
+from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.members import address
-from rowkind.service.physical import Calc
+from rowkind.service.graph import Exit
+
+Part = tuple[int, int, Changes]
+"""Changes for a shard of a level: the shard, the level, and the changes under the addresses of their consumers."""
 
 
-@dataclass(frozen=True)
-class Route:
-    """A calc, the place of the member that takes its rows in, and how many shards the stage has."""
-
-    calc: Calc
-    member: int = 0
-    shards: int = 1
-
-    def __call__(self, rows: Rows) -> Changes:
-        """The changes that the calc makes of these rows, addressed. Raises ExpressionError."""
-        changes = address(calc.run(self.calc, rows), self.member)
-        return _to_every_shard(changes, self.shards) if self.calc.key.constant is not None else changes
+def leave(way: Exit, rows: Rows) -> Changes:
+    """What goes this way out of the rows of a scan or an operator, not addressed. Raises ExpressionError."""
+    if not way.calc.refreshes:
+        rows = rows.filter(rows.kind != RowKind.REFRESH)
+    changes = calc.run(way.calc, rows)
+    if way.nets is not None:
+        # What nobody needs to know of is not shuffled first.
+        return net(changes, "upsert", keyed=True, by_seq=way.nets == "by seq")
+    return changes
 
 
-def _to_every_shard(changes: Changes, shards: int) -> Changes:
-    """Each change once for every shard, under a hash that leads there; dead letters stay single."""
-    dead = changes.kind == RowKind.DEAD_LETTER
-    live = changes.filter(~dead)
-    copies = [replace(live, hash=np.full(len(live), shard, np.uint64)) for shard in range(shards)]
-    return Changes.concat([*copies, changes.filter(dead)])
+def deliver(way: Exit, changes: Changes, shards: int, own: int | None = None) -> Iterator[Part]:
+    """What goes this way, by shard. `own` is the shard that it comes from, None for a scan, which has none."""
+    changes = address(changes, way.to)
+    if way.calc.key.constant is not None:
+        yield from ((shard, way.level, changes) for shard in range(shards))
+    elif way.stays and own is not None:
+        yield own, way.level, changes
+    else:
+        if way.spreads:
+            # By content, so that a row and its retraction still meet.
+            changes = replace(changes, hash=hash64(changes.payload))
+        yield from ((shard, way.level, part) for shard, part in enumerate(changes.split(shards)))
+
+
+def pieces(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts, those for the same shard and level together, in pieces of the size of a block."""
+    together: dict[tuple[int, int], list[Changes]] = defaultdict(list)
+    for shard, level, changes in parts:
+        if len(changes):
+            together[shard, level].append(changes)
+    for (shard, level), several in together.items():
+        for piece in cut(Changes.concat(several)):
+            yield shard, level, piece

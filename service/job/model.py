@@ -200,7 +200,8 @@ class Sink(_Part):
     """A result topic, and the query whose result it keeps.
 
     `on_conflict` says which row stands under a key that several rows of the result share: the first or the last one to
-    arrive, or none, where such a query is refused.
+    arrive, or none, where such a query is refused. An `isolated` sink shares nothing with the others: they wait neither
+    for it nor it for them, and it reads its topics by itself.
     """
 
     topic: TopicName = ""
@@ -213,6 +214,7 @@ class Sink(_Part):
     replication: int | None = Field(default=None, gt=0)
     create: bool = True
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    isolated: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> Sink:
@@ -248,7 +250,11 @@ class DeadLetterSettings(_Part):
 
 
 class Job(_Part):
-    """One job file. `checkpoint` and `kafka` may be missing for `check`, `explain` and `try`."""
+    """One job file. `checkpoint` and `kafka` may be missing for `check`, `explain` and `try`.
+
+    `atomic` says that what a batch changes in all topics is one transaction: whoever reads several of them, committed
+    records only, never sees a part of a batch.
+    """
 
     name: ResourceName = Field(alias="job")
     kafka: SettingsField | None = None
@@ -258,6 +264,7 @@ class Job(_Part):
     parallelism: int = Field(default=2, gt=0, le=1024)
     batch: BatchSettings = BatchSettings()
     unmatched: UnmatchedPolicy = "ignore"
+    atomic: bool = False
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
     tables: dict[Identifier, Table] = Field(min_length=1)
     views: dict[Identifier, str] = Field(default_factory=dict)

@@ -13,16 +13,17 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from rowkind.service.kafka.clients import count_partitions, producer_settings, servers
 from rowkind.service.kafka.errors import translate
 from rowkind.service.kafka.outgoing import Outgoing, send
-from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.spec import WriterSpec
 
 
 class _Deliveries:
-    """A producer, and the first of the messages' failures."""
+    """A producer, how many partitions its topics have, and the first of the messages' failures."""
 
-    def __init__(self, spec: SinkSpec) -> None:
+    def __init__(self, spec: WriterSpec) -> None:
         self._failure: KafkaError | None = None
         self.producer: Any = Producer({**producer_settings(spec.kafka), "on_delivery": self._report})
-        self.partitions = count_partitions(self.producer, spec.topic)
+        topics = [each.topic for each in spec.sinks.values() if not each.transactions]
+        self.partitions = {topic: count_partitions(self.producer, topic) for topic in topics}
 
     def _report(self, error: KafkaError | None, _message: object) -> None:
         self._failure = self._failure or error
@@ -39,14 +40,15 @@ class _Deliveries:
 _kept: dict[tuple[str, str], _Deliveries] = {}
 
 
-def write(spec: SinkSpec, outgoing: Outgoing) -> None:
+def write(spec: WriterSpec, outgoing: Outgoing) -> None:
     """Write and wait until all is acknowledged. Raises a ChangelogError, after which the task is to be done again."""
-    cache = (servers(spec.kafka), spec.topic)
+    cache = (servers(spec.kafka), spec.query)
     deliveries = _kept.pop(cache, None)
     try:
         deliveries = deliveries or _Deliveries(spec)
         send(deliveries.producer, spec, outgoing, deliveries.partitions)
         deliveries.flush(spec.transaction_timeout_ms / 1000)
     except KafkaException as error:
-        raise translate(error, servers(spec.kafka), f"writing to topic {spec.topic}") from None
+        topics = outgoing.topics or [str(spec.dead_letter_topic)]
+        raise translate(error, servers(spec.kafka), f"writing to {', '.join(topics)}") from None
     _kept[cache] = deliveries

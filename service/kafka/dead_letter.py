@@ -89,14 +89,14 @@ class DeadLetter:
         fields["headers"] = tuple((header["name"], header["value"]) for header in fields["headers"])
         return cls(**fields)
 
-    def written_headers(self, job: str, sink: str) -> Headers:
+    def written_headers(self, job: str, query: str) -> Headers:
         """The original headers, in their order, and then those that say what happened."""
         told = {
             "topic": self.topic,
             "partition": self.partition,
             "offset": self.offset,
             "connector.name": job,
-            "task.id": sink,
+            "task.id": query,
             "stage": self.stage,
             "exception.class.name": self.error,
             "exception.message": self.message,

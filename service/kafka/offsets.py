@@ -87,16 +87,28 @@ def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At,
     }
 
 
-def divide(begin: Mapping[At, int], end: Mapping[At, int], tasks: int, rows_per_task: int) -> list[tuple[Range, ...]]:
+def divide(
+    begin: Mapping[At, int], end: Mapping[At, int], tasks: int, rows_per_task: int, *, whole: bool = False
+) -> list[tuple[Range, ...]]:
     """The ranges of a batch, for at most `tasks` read tasks of equal size.
 
     A task gets `rows_per_task` rows at least: small batches take few tasks. A large partition is cut, since what a
-    row means does not depend on who reads it.
+    row means does not depend on who reads it; but not where partitions are to stay `whole`.
     """
-    whole = [Range(*at, begin.get(at, 0), stop) for at, stop in sorted(end.items()) if stop > begin.get(at, 0)]
-    total = sum(len(part) for part in whole)
+    ranges = [Range(*at, begin.get(at, 0), stop) for at, stop in sorted(end.items()) if stop > begin.get(at, 0)]
+    total = sum(len(part) for part in ranges)
     count = min(tasks, -(-total // rows_per_task))
-    return _cut(whole, -(-total // count)) if count else []
+    if whole:
+        return _shared_out(ranges, count)
+    return _cut(ranges, -(-total // count)) if count else []
+
+
+def _shared_out(ranges: Sequence[Range], count: int) -> list[tuple[Range, ...]]:
+    """Whole ranges for so many tasks, the largest first, each to the task that has least."""
+    tasks: list[list[Range]] = [[] for _ in range(min(count, len(ranges)))]
+    for part in sorted(ranges, key=len, reverse=True):
+        min(tasks, key=lambda task: sum(map(len, task))).append(part)
+    return [tuple(task) for task in tasks]
 
 
 def _cut(ranges: Sequence[Range], size: int) -> list[tuple[Range, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -18,9 +18,10 @@ from rowkind.avro.framing import frame
 from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import RetractionError, net
+from rowkind.service.execute.members import addressed
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError
-from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.spec import SinkSpec, WriterSpec
 from rowkind.service.metrics import sample
 from rowkind.service.row_kind import spellings
 
@@ -28,68 +29,111 @@ _ROOM_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Outgoing:
-    """Net changes, ready to be sent in their order, and dead letters.
+class Messages:
+    """Net changes of one sink, ready to be sent in their order.
 
     `values` has None for a tombstone. `spread` is there where messages have no key: the hash of each row, which places
     it, so that a row and its later retraction are in one partition.
     """
 
+    sink: SinkSpec
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     kinds: Sequence[int]
     spread: npt.NDArray[np.uint64] | None
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """What one task sends in one way: the messages of some sinks, and dead letters."""
+
+    messages: Sequence[Messages]
     letters: Sequence[DeadLetter]
-    counters: dict[str, float]
+    counters: Mapping[str, float]
 
     def __len__(self) -> int:
-        return len(self.values) + len(self.letters)
+        return sum(len(each.values) for each in self.messages) + len(self.letters)
+
+    @property
+    def topics(self) -> list[str]:
+        """Those of the messages."""
+        return [each.sink.topic for each in self.messages]
 
 
-def prepare(spec: SinkSpec, changes: Changes) -> Outgoing:
-    """Take the dead letters out, net the rest, and frame keys and values. Raises AppendOnlyError."""
+def prepare(spec: WriterSpec, changes: Changes) -> tuple[Outgoing, Outgoing]:
+    """What is to be sent exactly once, and what at least once: netted, framed. Raises AppendOnlyError.
+
+    Dead letters go with the transactions, if there are any.
+    """
     dead = changes.kind == RowKind.DEAD_LETTER
     letters = [DeadLetter.from_bytes(payload) for payload in changes.payload.filter(pa.array(dead)).to_pylist()]
+    live = changes.filter(~dead)
+    ways: dict[bool, list[Messages]] = {True: [], False: []}
+    counters: dict[bool, dict[str, float]] = {True: {}, False: {}}
+    for place, sink in spec.sinks.items():
+        own = addressed(live, place)
+        if len(own):
+            ways[sink.transactions].append(_messages(sink, own, counters[sink.transactions]))
+    if letters:
+        counted = sample("rowkind_dead_letters_written_total", query=spec.query)
+        counters[spec.transactions][counted] = float(len(letters))
+    once, repeatable = (
+        Outgoing(ways[way], letters if way == spec.transactions else (), counters[way]) for way in (True, False)
+    )
+    return once, repeatable
+
+
+def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> Messages:
+    """The net changes of one sink, counted."""
     try:
-        changes = net(changes.filter(~dead), spec.form, keyed=spec.keyed, by_seq=spec.by_seq)
+        changes = net(changes, sink.form, keyed=sink.keyed, by_seq=sink.by_seq)
     except RetractionError:
         raise AppendOnlyError(
-            f"Sink {spec.sink}, topic {spec.topic}: a row was to be taken back, but the topic takes insertions only. "
+            f"Sink {sink.sink}, topic {sink.topic}: a row was to be taken back, but the topic takes insertions only. "
             f"Give the sink the mode retract or upsert."
         ) from None
-    values = frame(spec.value_schema, changes.payload)
-    if spec.form == "upsert":
+    values = frame(sink.value_schema, changes.payload)
+    if sink.form == "upsert":
         values = pc.if_else(pa.array(changes.kind == RowKind.DELETE), pa.scalar(None, pa.binary()), values)
     keys: Sequence[bytes | None] = [None] * len(changes)
     spread = None
     size = pc.sum(pc.binary_length(values)).as_py() or 0
-    if spec.keyed:
-        assert spec.key_schema is not None, "a keyed topic has a schema for its key"
-        framed = frame(spec.key_schema, changes.key)
+    if sink.keyed:
+        assert sink.key_schema is not None, "a keyed topic has a schema for its key"
+        framed = frame(sink.key_schema, changes.key)
         keys = framed.to_pylist()
         size += pc.sum(pc.binary_length(framed)).as_py() or 0
     else:
         spread = hash64(changes.payload)
-    counters = {sample("rowkind_bytes_out_total", sink=spec.sink): float(size)} if size else {}
+    if size:
+        counters[sample("rowkind_bytes_out_total", sink=sink.sink)] = float(size)
     for kind, count in enumerate(np.bincount(changes.kind, minlength=len(SYMBOLS))):
         if count:
-            counters[sample("rowkind_rows_out_total", sink=spec.sink, kind=SYMBOLS[kind])] = float(count)
-    if letters:
-        counters[sample("rowkind_dead_letters_written_total", sink=spec.sink)] = float(len(letters))
-    return Outgoing(keys, values.to_pylist(), changes.kind.tolist(), spread, letters, counters)
+            counters[sample("rowkind_rows_out_total", sink=sink.sink, kind=SYMBOLS[kind])] = float(count)
+    return Messages(sink, keys, values.to_pylist(), changes.kind.tolist(), spread)
 
 
-def send(producer: Producer, spec: SinkSpec, outgoing: Outgoing, partitions: int) -> None:
-    """Hand every message to the producer, waiting where its queue is full. Raises KafkaException."""
-    header = spec.row_kind
+def send(producer: Producer, spec: WriterSpec, outgoing: Outgoing, partitions: Mapping[str, int]) -> None:
+    """Hand every message to the producer, waiting where its queue is full. Raises KafkaException.
+
+    `partitions` are how many the topics have.
+    """
+    for each in outgoing.messages:
+        _send(producer, each, partitions[each.sink.topic])
+    for letter in outgoing.letters:
+        _send_letter(producer, spec, letter)
+
+
+def _send(producer: Producer, messages: Messages, partitions: int) -> None:
+    header = messages.sink.row_kind
     headers: Sequence[Any] = [None] * 4
     if header is not None:
         headers = [[(header.header, word)] for word in spellings(header.values)]
-    produce, topic = producer.produce, spec.topic
-    places: Iterable[int] = repeat(-1, len(outgoing.values))
-    if outgoing.spread is not None:
-        places = (outgoing.spread % np.uint64(partitions)).tolist()
-    for key, value, kind, place in zip(outgoing.keys, outgoing.values, outgoing.kinds, places, strict=True):
+    produce, topic = producer.produce, messages.sink.topic
+    places: Iterable[int] = repeat(-1, len(messages.values))
+    if messages.spread is not None:
+        places = (messages.spread % np.uint64(partitions)).tolist()
+    for key, value, kind, place in zip(messages.keys, messages.values, messages.kinds, places, strict=True):
         while True:
             try:
                 # By position, with no callbacks and no time of its own: one keyword takes as long as half the call.
@@ -97,8 +141,6 @@ def send(producer: Producer, spec: SinkSpec, outgoing: Outgoing, partitions: int
                 break
             except BufferError:
                 producer.poll(_ROOM_SECONDS)
-    for letter in outgoing.letters:
-        _send_letter(producer, spec, letter)
 
 
 def push(producer: Producer, *message: Any, **more: Any) -> None:
@@ -112,8 +154,8 @@ def push(producer: Producer, *message: Any, **more: Any) -> None:
             return
 
 
-def _send_letter(producer: Producer, spec: SinkSpec, letter: DeadLetter) -> None:
+def _send_letter(producer: Producer, spec: WriterSpec, letter: DeadLetter) -> None:
     assert spec.dead_letter_topic is not None, "only a job with a dead letter topic makes dead letters"
     timestamp = int(time.time() * 1000) if letter.timestamp is None else letter.timestamp
-    headers = letter.written_headers(spec.job, spec.sink)
+    headers = letter.written_headers(spec.job, spec.query)
     push(producer, spec.dead_letter_topic, letter.value, letter.key, timestamp=timestamp, headers=headers)

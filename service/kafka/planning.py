@@ -5,12 +5,10 @@ Kept apart from Spark's interface (`service.run.data_sources`), so that every de
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rowkind.service.kafka.cluster import Cluster, Topics
 from rowkind.service.kafka.errors import LostOffsetsError, ReplacedTopicError
@@ -37,21 +35,13 @@ class Planner:
         self._spec = spec
         self._cluster = cluster
         self._clock = clock
-        own = {scan.source.topic: scan.source.start for scan in spec.scans}
-        self._own = frozenset(own)
-        self._starts: Mapping[str, Start] = own | dict(spec.starts)
-        self._agreement = Agreement(Path(spec.agreement), spec.scans[0].node) if spec.agreement is not None else None
+        self._starts = spec.starts
         self._view: _View | None = None
         self._target: Mapping[At, int] | None = None
         self._ends: Mapping[At, int] = {}
 
     def initial(self) -> Offset:
         """Where a source without a checkpoint begins."""
-        if self._agreement is None:
-            return self._initial()
-        return Offset.from_json(self._agreement.once("initial", lambda: self._initial().to_json()))
-
-    def _initial(self) -> Offset:
         view = self._look(afresh=True)
         at: dict[At, int] = {}
         for name, start in self._starts.items():
@@ -65,12 +55,6 @@ class Planner:
 
         Raises LostOffsetsError, ReplacedTopicError or MissingTopicError.
         """
-        if self._agreement is None:
-            return self._end(start, rows)
-        end = Offset.from_json(self._agreement.each_round(lambda: self._end(start, rows).to_json()))
-        return start if end == start else end
-
-    def _end(self, start: Offset, rows: int | None) -> Offset:
         if self._spec.drain_file is not None and Path(self._spec.drain_file).exists():
             return start
         view = self._look()
@@ -81,7 +65,7 @@ class Planner:
         ends = {at: max(end, begin[at]) for at, end in ends.items()}
         # A reset after a loss moves the offset even where no record comes of it, or the next batch would reset again.
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
-        if ends == begin and not moved and not self._opens_with(start):
+        if ends == begin and not moved and not self.opens_with(start):
             return start
         end = admit(begin, ends, rows) if rows is not None else ends
         return Offset(end, view.topics.ids, begin)
@@ -90,8 +74,6 @@ class Planner:
         """From now on, no batch goes beyond the present ends."""
         topics = self._look(afresh=True).topics
         now = Offset(self._cluster.ends(topics.partitions), topics.ids)
-        if self._agreement is not None:
-            now = Offset.from_json(self._agreement.once("target", now.to_json))
         self._target = now.at
 
     def latest(self, start: Offset | None = None) -> Offset | None:
@@ -103,16 +85,15 @@ class Planner:
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
         """What each read task of a batch reads. Raises LostOffsetsError where a replay finds its records gone."""
         begin = end.begin or start.at
-        own = {at: offset for at, offset in end.at.items() if at[0] in self._own}
-        if any(offset > begin.get(at, 0) for at, offset in own.items()):
+        if any(offset > begin.get(at, 0) for at, offset in end.at.items()):
             view = self._look(afresh=True)
             begin = self._begin(replace(start, at=begin, ids=end.ids), view)
-        tasks = divide(begin, own, self._spec.tasks, self._spec.rows_per_task)
-        return [()] if not tasks and self._opens_with(start) else tasks
+        tasks = divide(begin, end.at, self._spec.tasks, self._spec.rows_per_task, whole=self._spec.whole_partitions)
+        return [()] if not tasks and self.opens_with(start) else tasks
 
-    def _opens_with(self, start: Offset) -> bool:
+    def opens_with(self, start: Offset) -> bool:
         """Whether the batch that begins here is the first one, of a source that has one in any case."""
-        return self._spec.opens and not start.begin
+        return bool(self._spec.opens) and not start.begin
 
     def _begin(self, start: Offset, view: _View) -> dict[At, int]:
         """The beginning of each partition after `start`: a new one at its beginning, a lost one where the user says."""
@@ -150,44 +131,3 @@ class Planner:
             topics = self._cluster.topics(self._starts)
             self._view = _View(topics, self._cluster.earliest(topics.partitions), self._clock() + _TOPICS_EVERY_SECONDS)
         return self._view
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How the sources of one query agree on what each batch holds: one source's place among the others.
-
-    A query in which several stages read topics has a source for each of them, and Spark asks each how far the next
-    batch goes. Were their answers different, a row would reach one stage a batch before it reaches another, and a table
-    joined with its own aggregate would not fit it. So in each trigger the source that is asked first decides for all,
-    and the others say the same: all know the offsets of all topics of the query.
-
-    Spark asks one source after the other, each once in every trigger; so a source that is asked again begins a new
-    round. Each source is planned in a process of its own; what they agreed upon lies in `folder` on the driver, under
-    the name of each, `source`. It is new with every run: what has been decided and logged is replayed from the log, and
-    what has not may be decided anew.
-    """
-
-    folder: Path
-    source: str
-
-    def each_round(self, decide: Callable[[], Any]) -> Any:
-        """What the first source of this round decided, as JSON has it."""
-        file = self.folder / "round.json"
-        last = json.loads(file.read_text()) if file.exists() else {"asked": [self.source]}
-        if self.source in last["asked"]:
-            last = {"asked": [], "decision": decide()}
-        self._write(file, {**last, "asked": [*last["asked"], self.source]})
-        return last["decision"]
-
-    def once(self, question: str, decide: Callable[[], Any]) -> Any:
-        """What the first source that was asked this question decided."""
-        file = self.folder / f"{question}.json"
-        if not file.exists():
-            self._write(file, decide())
-        return json.loads(file.read_text())
-
-    def _write(self, file: Path, value: Any) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        new = file.with_suffix(".new")
-        new.write_text(json.dumps(value))
-        new.replace(file)

@@ -1,6 +1,6 @@
-"""What a sink's partition has already written, kept in Kafka inside the same transactions as the rows.
+"""What a query's partition has already written, kept in Kafka inside the same transactions as the rows.
 
-Each sink has a compacted progress topic of its own with one partition for every task partition, into which only that
+Each query has a compacted progress topic of its own with one partition for every task partition, into which only that
 partition's transactional id writes. That makes it safe: once `init_transactions` has returned, no transaction is open
 on the partition, so that its last stable offset hides nothing. In a partition shared with others, another's open
 transaction would hide our own last record. The last record of the partition is the progress.
@@ -24,7 +24,7 @@ from rowkind.service.kafka.clients import KafkaSettings, servers
 from rowkind.service.kafka.errors import MissingTopicError, UnfitTopicError, translate
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Range
-from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.spec import WriterSpec
 
 _FIRST_STEP = 8
 
@@ -43,20 +43,20 @@ class BatchPartition:
 
 @dataclass(frozen=True)
 class Progress:
-    """The last batch that a sink's partition has committed."""
+    """The last batch that a query's partition has committed."""
 
     job: str
-    sink: str
+    query: str
     partition: int
     checkpoint: str
     batch: int
     run: str = ""
 
     @classmethod
-    def of(cls, spec: SinkSpec, batch_partition: BatchPartition) -> Self:
+    def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
         """The progress once `attempt` is committed."""
         return cls(
-            spec.job, spec.sink, batch_partition.partition, batch_partition.checkpoint, batch_partition.batch, spec.run
+            spec.job, spec.query, batch_partition.partition, batch_partition.checkpoint, batch_partition.batch, spec.run
         )
 
     def covers(self, batch_partition: BatchPartition) -> bool:
@@ -66,7 +66,7 @@ class Progress:
     @property
     def key(self) -> bytes:
         """The record's key, by which compaction keeps the newest."""
-        return f"{self.job}/{self.sink}/{self.partition}".encode()
+        return f"{self.job}/{self.query}/{self.partition}".encode()
 
     def to_bytes(self) -> bytes:
         """The record's value."""

@@ -1,17 +1,18 @@
-"""What a read task does: decode once per table, calc once per scan, blocks for the consumer's shards."""
+"""What a read task does: decode once per table, calc once for each who reads it, blocks for their shards."""
 
 from __future__ import annotations
 
 import gc
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
-from rowkind.operators.columns.changes import Block, Changes, Counters, Rows
-from rowkind.service.execute.blocks import cut
-from rowkind.service.execute.route import Route
+from rowkind.operators.columns.changes import Block, Changes
+from rowkind.service.execute.route import Part, deliver, leave, pieces
+from rowkind.service.graph import GraphScan
 from rowkind.service.kafka.dead_letter import as_changes
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
@@ -19,18 +20,15 @@ from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.spec import OPTION, SourceSpec, from_option
 from rowkind.service.metrics import add, sample
-from rowkind.service.physical import PhysicalScan
 
-LabelledBlock = tuple[int, Block]
+LabelledBlock = tuple[int, int, Block]
+"""A block with the label of its shard and its level."""
 
 
 @dataclass
 class _Table:
-    """Scans of one topic that read the same columns of it in the same way: decoded once, a calc for each."""
-
-    scan: PhysicalScan
+    scan: GraphScan
     decoder: Decoder
-    routes: list[Route] = field(default_factory=list)
 
 
 class Reading:
@@ -39,18 +37,24 @@ class Reading:
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._fetcher = Fetcher(spec.kafka, whole=spec.tolerate)
-        self._on_lost = {scan.source.topic: scan.source.start.on_lost for scan in spec.scans}
-        self._tables = _tables(spec)
+        self._on_lost = {topic: start.on_lost for topic, start in spec.starts.items()}
+        self._tables: dict[str, list[_Table]] = defaultdict(list)
+        for each in spec.scans:
+            decoder = Decoder(each.scan, spec.registry, tolerate=spec.tolerate)
+            self._tables[each.scan.source.topic].append(_Table(each, decoder))
 
     def close(self) -> None:
         """Let go of the brokers."""
         self._fetcher.close()
 
-    def blocks(self, ranges: Sequence[Range]) -> Iterator[LabelledBlock]:
-        """The blocks of all records in the ranges, each with the label of its shard."""
+    def blocks(self, ranges: Sequence[Range], *, opens: bool = False) -> Iterator[LabelledBlock]:
+        """The blocks of all records in the ranges; with `opens`, those first that let operators begin without rows."""
+        labels, spec = self._spec.labels, self._spec
+        for shard, level in spec.opens if opens else ():
+            yield labels[shard], level, Block(Changes.empty())
         # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.
         with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
-            more, sent = True, False
+            more = True
             while more:
                 with _no_cycles():
                     counters: dict[str, float] = {}
@@ -58,66 +62,31 @@ class Reading:
                     chunk = next(chunks, [])
                     more = bool(chunk)
                     _spend(counters, "fetch", started)
-                    changes = [part for records in chunk for part in self._changes(records, counters)]
+                    parts = [part for records in chunk for part in self._parts(records, counters)]
                     # Headers are lists, which the collector would go through if they were still there when it is back.
                     del chunk
                     started = time.perf_counter()
-                    blocks = list(self._packed(Changes.concat(changes)))
+                    blocks = [(labels[shard], level, Block(piece)) for shard, level, piece in pieces(parts)]
                     _spend(counters, "pack", started)
-                if more or (self._spec.opens and not sent):
-                    sent = True
-                    yield from _with_counters(blocks, counters, self._spec.placement[0])
+                if more:
+                    yield from blocks
+                    yield labels[0], spec.writer, Block(Changes.empty(), counters)
 
-    def _changes(self, records: Records, counters: dict[str, float]) -> Iterator[Changes]:
-        counted: set[str] = set()
+    def _parts(self, records: Records, counters: dict[str, float]) -> Iterator[Part]:
+        shards = len(self._spec.labels)
         for table in self._tables[records.topic]:
             started = time.perf_counter()
             decoded = table.decoder.decode(records)
-            if table.scan.source.table not in counted:
-                # A table that is read twice, as in a self join, is counted once and has each dead letter once.
-                counted.add(table.scan.source.table)
-                add(counters, decoded.counters)
-                if decoded.letters:
-                    yield as_changes(decoded.letters)
+            add(counters, decoded.counters)
+            if decoded.letters:
+                letters = as_changes(decoded.letters)
+                yield from ((shard, self._spec.writer, part) for shard, part in enumerate(letters.split(shards)))
             _spend(counters, "decode", started)
             started = time.perf_counter()
-            yield from self._calculated(table, decoded.rows)
+            if len(decoded.rows):
+                for way in table.scan.exits:
+                    yield from deliver(way, leave(way, decoded.rows), shards)
             _spend(counters, "calc", started)
-
-    def _calculated(self, table: _Table, rows: Rows) -> list[Changes]:
-        return [route(rows) for route in table.routes] if len(rows) else []
-
-    def _packed(self, changes: Changes) -> Iterator[LabelledBlock]:
-        labels = self._spec.placement
-        for label, part in zip(labels, changes.split(len(labels)), strict=True):
-            for piece in cut(part):
-                yield label, Block(piece)
-
-
-def _tables(spec: SourceSpec) -> dict[str, list[_Table]]:
-    tables: dict[str, list[_Table]] = {}
-    for scan, route in zip(spec.scans, spec.routes, strict=True):
-        of_topic = tables.setdefault(scan.source.topic, [])
-        same = next((table for table in of_topic if _reads_alike(table.scan, scan)), None)
-        if same is None:
-            same = _Table(scan, Decoder(scan, spec.registry, tolerate=spec.tolerate))
-            of_topic.append(same)
-        same.routes.append(route)
-    return tables
-
-
-def _reads_alike(one: PhysicalScan, other: PhysicalScan) -> bool:
-    def reads(scan: PhysicalScan) -> tuple[object, ...]:
-        return scan.source, scan.calc.input
-
-    return reads(one) == reads(other)
-
-
-def _with_counters(blocks: Sequence[LabelledBlock], counters: Counters, label: int) -> Iterator[LabelledBlock]:
-    """The blocks, of which the first carries the counters; an empty one where there is none."""
-    (first, block), *others = blocks or [(label, Block(Changes.empty()))]
-    yield first, Block(block.changes, counters)
-    yield from others
 
 
 @contextmanager

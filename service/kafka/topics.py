@@ -38,8 +38,8 @@ def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication:
     return Topic(name, partitions, replication, {"cleanup.policy": "compact" if form == "upsert" else "delete"})
 
 
-def progress_topic(job: str, sink: str, tasks: int, replication: int | None = None) -> Topic:
-    """A sink's progress: one partition for every task of a batch, kept short by eager compaction."""
+def progress_topic(job: str, query: str, tasks: int, replication: int | None = None) -> Topic:
+    """A query's progress: one partition for every task of a batch, kept short by eager compaction."""
     config = {
         "cleanup.policy": "compact",
         "segment.bytes": str(1 << 20),
@@ -47,12 +47,12 @@ def progress_topic(job: str, sink: str, tasks: int, replication: int | None = No
         "min.cleanable.dirty.ratio": "0.1",
         "delete.retention.ms": "60000",
     }
-    return Topic(progress_name(job, sink), tasks, replication, config)
+    return Topic(progress_name(job, query), tasks, replication, config)
 
 
-def progress_name(job: str, sink: str) -> str:
-    """The name of a sink's progress topic."""
-    return f"{job}.{sink}.progress"
+def progress_name(job: str, query: str) -> str:
+    """The name of a query's progress topic."""
+    return f"{job}.{query}.progress"
 
 
 def dead_letter_topic(name: str, replication: int | None = None) -> Topic:

@@ -24,7 +24,7 @@ from rowkind.service.kafka.errors import (
 )
 from rowkind.service.kafka.outgoing import Outgoing, push, send
 from rowkind.service.kafka.progress import BatchPartition, Progress
-from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.spec import WriterSpec
 
 Outcome = Literal["committed", "skipped"]
 
@@ -34,7 +34,7 @@ _TRIALS = 3
 class TransactionalWriter:
     """A producer under one transactional id, and what its partition has committed so far."""
 
-    def __init__(self, spec: SinkSpec, partition: int) -> None:
+    def __init__(self, spec: WriterSpec, partition: int) -> None:
         """Fence all earlier producers of this id, end their transaction, read the progress. Raises ChangelogError."""
         self._spec = spec
         self._partition = partition
@@ -43,14 +43,15 @@ class TransactionalWriter:
         self._producer: Any = Producer(settings)
         try:
             self._producer.init_transactions(2 * ANSWER_SECONDS)
-            self._partitions = count_partitions(self._producer, spec.topic)
+            topics = [each.topic for each in spec.sinks.values() if each.transactions]
+            self._partitions = {topic: count_partitions(self._producer, topic) for topic in topics}
         except KafkaException as error:
             raise translate(error, servers(spec.kafka), f"opening transactional id {transactional_id}") from None
         self._progress = progress.read(spec.kafka, spec.progress_topic, partition)
         if self._progress is not None and self._progress.run > spec.run:
             raise FencedError(
-                f"Topic {spec.topic}: a later run of this job has taken over, and this one must not write any more. "
-                f"Run one instance of a job at a time."
+                f"A later run of this job has taken over {_topics(spec)}, and this one must not write any more. Run "
+                f"one instance of a job at a time."
             )
 
     def write(self, batch_partition: BatchPartition, outgoing: Outgoing) -> Outcome:
@@ -77,7 +78,7 @@ class TransactionalWriter:
 _writers: dict[tuple[str, str], TransactionalWriter] = {}
 
 
-def write_once(spec: SinkSpec, batch_partition: BatchPartition, outgoing: Outgoing) -> tuple[Outcome, int]:
+def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Outgoing) -> tuple[Outcome, int]:
     """Write `outgoing` exactly once, whatever became of earlier attempts; also how many retries that took.
 
     Producers are kept by the process. Raises TransactionError if several trials failed, other ChangelogErrors at once.
@@ -101,8 +102,14 @@ def write_once(spec: SinkSpec, batch_partition: BatchPartition, outgoing: Outgoi
     raise _meaning(spec, failure) from None
 
 
-def _meaning(spec: SinkSpec, failure: KafkaException) -> ChangelogError:
-    doing = f"committing to topic {spec.topic}"
+def _topics(spec: WriterSpec) -> str:
+    """The topics of a transaction, for a message."""
+    topics = [each.topic for each in spec.sinks.values() if each.transactions]
+    return f"topic{'s' if len(topics) > 1 else ''} {', '.join(topics) or spec.dead_letter_topic}"
+
+
+def _meaning(spec: WriterSpec, failure: KafkaException) -> ChangelogError:
+    doing = f"committing to {_topics(spec)}"
     meant = translate(failure, servers(spec.kafka), doing)
     if isinstance(meant, FencedError | RefusedError | MissingTopicError):
         return meant

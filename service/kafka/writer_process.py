@@ -34,7 +34,7 @@ import pyarrow as pa
 from rowkind.service.kafka.clients import servers
 from rowkind.service.kafka.errors import ChangelogError, WriterLostError
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.writing import Counted, write
 
 _SIZE = struct.Struct(">Q")
@@ -43,7 +43,7 @@ _lines: dict[tuple[str, str, str], BufferedRWPair] = {}
 _started: list[subprocess.Popen[bytes]] = []
 
 
-def write_there(spec: SinkSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
+def write_there(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
     """`writing.write` in the process of the transactional id. Raises a ChangelogError."""
     producer = (servers(spec.kafka), spec.transactional_id(batch_partition.partition), spec.run)
     line = _lines.pop(producer, None) or _connect(_address(*producer))
@@ -56,7 +56,7 @@ def write_there(spec: SinkSpec, batch_partition: BatchPartition, blocks: Sequenc
         answer: Counted | Exception = pickle.load(line)  # noqa: S301 - from our own process
     except (OSError, EOFError) as error:
         raise WriterLostError(
-            f"The process that writes to topic {spec.topic} as {spec.transactional_id(batch_partition.partition)} has "
+            f"The process that writes to Kafka as {spec.transactional_id(batch_partition.partition)} has "
             f"ended ({error!r}); was it killed, for want of memory perhaps? The batch is written again, once."
         ) from None
     _lines[producer] = line
@@ -96,7 +96,7 @@ def _answered(line: BufferedRWPair) -> bool:
     return True
 
 
-def _outcome(spec: SinkSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted | Exception:
+def _outcome(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted | Exception:
     try:
         return write(spec, batch_partition, blocks)
     except ChangelogError as error:

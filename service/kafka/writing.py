@@ -13,7 +13,7 @@ from rowkind.operators.columns.changes import Block, Changes
 from rowkind.service.kafka import at_least_once
 from rowkind.service.kafka.outgoing import prepare
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import write_once
 from rowkind.service.metrics import add, sample
 
@@ -26,39 +26,37 @@ class Counted:
     written: dict[str, float] = field(default_factory=dict)
 
 
-def write(spec: SinkSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
+def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa.Buffer]) -> Counted:
     """Write the blocks of one task. Raises a ChangelogError."""
     task = Counted()
-    with _timed(task, spec.sink, "unpack"):
+    with _timed(task, spec.query, "unpack"):
         unpacked = [Block.from_bytes(block) for block in blocks]
         for block in unpacked:
             add(task.carried, block.counters)
-    with _timed(task, spec.sink, "net"):
-        outgoing = prepare(spec, Changes.concat([block.changes for block in unpacked]))
-    if not len(outgoing):
-        return task
-    with _timed(task, spec.sink, "send"):
-        if not spec.transactions:
-            at_least_once.write(spec, outgoing)
-            add(task.written, outgoing.counters)
+    with _timed(task, spec.query, "net"):
+        once, repeatable = prepare(spec, Changes.concat([block.changes for block in unpacked]))
+    with _timed(task, spec.query, "send"):
+        # First, because a task that fails later on does it again.
+        if len(repeatable):
+            at_least_once.write(spec, repeatable)
+            add(task.written, repeatable.counters)
+        if not len(once):
             return task
-        outcome, retries = write_once(spec, batch_partition, outgoing)
-    transactions = {outcome: 1, "retried": retries}
-    for name, count in transactions.items():
+        outcome, retries = write_once(spec, batch_partition, once)
+    for name, count in {outcome: 1, "retried": retries}.items():
         if count:
-            add(task.written, {sample("rowkind_transactions_total", sink=spec.sink, outcome=name): count})
+            add(task.written, {sample("rowkind_transactions_total", query=spec.query, outcome=name): count})
     if outcome == "committed":
-        add(task.written, outgoing.counters)
+        add(task.written, once.counters)
     return task
 
 
 @contextmanager
-def _timed(task: Counted, sink: str, stage: str) -> Iterator[None]:
+def _timed(task: Counted, query: str, stage: str) -> Iterator[None]:
     """Adds the seconds of a stage to what a task counts."""
     started = time.perf_counter()
     try:
         yield
     finally:
-        add(
-            task.written, {sample("rowkind_write_seconds_total", sink=sink, stage=stage): time.perf_counter() - started}
-        )
+        spent = time.perf_counter() - started
+        add(task.written, {sample("rowkind_write_seconds_total", query=query, stage=stage): spent})

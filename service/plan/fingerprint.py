@@ -30,9 +30,9 @@ from rowkind.service.physical import (
 Fingerprint = dict[str, str]
 
 
-def fingerprint(sink: PhysicalSink, parallelism: int) -> Fingerprint:
+def fingerprint(sink: PhysicalSink) -> Fingerprint:
     """The facts of `sink`, by `<node>.<fact>`."""
-    facts = {"parallelism": str(parallelism), "sink.topic": sink.topic, "sink.mode": sink.mode}
+    facts = {"sink.topic": sink.topic, "sink.mode": sink.mode}
     for node in walk(sink):
         if isinstance(node, PhysicalSink):
             facts["sink.key"] = ", ".join(node.key) or "none"

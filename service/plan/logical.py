@@ -48,11 +48,35 @@ class LogicalFilter:
 
 
 @dataclass(frozen=True)
+class View:
+    """A view of the job, where a query uses it, and all of its columns by the names that they have there.
+
+    `kept` are the places of those columns that somebody reads, in whichever query, where the view is planned as it
+    stands because several do; None where it is planned as a part of this query.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    kept: frozenset[int] | None = None
+
+    @property
+    def wanted(self) -> set[str]:
+        """The columns that somebody reads."""
+        return {self.columns[place] for place in self.kept or ()}
+
+
+@dataclass(frozen=True)
 class LogicalProject:
-    """One column per output, by name."""
+    """One column per output, by name; of a view, if it says so."""
 
     input: LogicalNode
     outputs: Mapping[str, exp.Expr]
+    view: View | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is a view that is planned as it stands: nothing from above gets in."""
+        return self.view is not None and self.view.kept is not None
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
-"""From a sink's SQL to its physical plan: the passes, in order."""
+"""From the SQL of sinks to their physical plans: the passes, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from rowkind.service import physical
 from rowkind.service.job.columns import declared
@@ -22,11 +24,14 @@ from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
+from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
 from rowkind.service.plan.passes.split_distinct import split_distinct
 from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.parse import parse
 from rowkind.service.plan.translate import translate
+
+_Done = TypeVar("_Done")
 
 PASSES: tuple[Callable[[Query], Query], ...] = (
     narrow_joins,
@@ -46,15 +51,52 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class PlannedQuery:
+    """The plans of sinks that run in one query, and the views that they share, with the columns that are kept."""
+
+    sinks: tuple[physical.PhysicalSink, ...]
+    views: Kept
+
+
 def plan(job: Job, sink: str) -> physical.PhysicalSink:
-    """The physical plan of one sink. Raises PlanError, and JobError for a table whose columns cannot be known."""
-    texts = {f"sinks.{sink}.sql": job.sinks[sink].sql} | {f"views.{name}": sql for name, sql in job.views.items()}
-    try:
-        query = logical(job, sink)
+    """The physical plan of one sink alone. Raises as `plan_query`."""
+    return plan_query(job, [sink]).sinks[0]
+
+
+def plan_query(job: Job, sinks: Sequence[str], views: Kept | None = None) -> PlannedQuery:
+    """The physical plans of sinks that run in one query.
+
+    `views` are those that they share if that is known: a query whose sinks have become fewer keeps what it has.
+
+    Raises PlanError, and JobError for a table whose columns cannot be known.
+    """
+    built = [_told(job, sink, partial(logical, job, sink)) for sink in sinks]
+    if views is None:
+        views = {name: frozenset() for name in shared_views(built)}
+        if views:
+            views = columns_read([_optimized(job, share_views(query, views)) for query in built])
+    queries = [_optimized(job, share_views(query, views)) for query in built]
+    plans = tuple(_told(job, query.name, partial(translate, query)) for query in queries)
+    return PlannedQuery(plans, views)
+
+
+def _optimized(job: Job, query: Query) -> Query:
+    def passes() -> Query:
+        after = query
         for each in PASSES:
-            query = each(query)
-        return translate(query)
+            after = each(after)
+        return after
+
+    return _told(job, query.name, passes)
+
+
+def _told(job: Job, sink: str, do: Callable[[], _Done]) -> _Done:
+    """What is done for a sink; a refusal is told with its place."""
+    try:
+        return do()
     except Refusal as refusal:
+        texts = {f"sinks.{sink}.sql": job.sinks[sink].sql} | {f"views.{name}": sql for name, sql in job.views.items()}
         raise _error(job, sink, texts, refusal) from None
     except RecursionError:
         raise PlanError(_place(job, f"sinks.{sink}.sql"), "the query is nested too deeply") from None

@@ -79,11 +79,14 @@ def _fixed(query: Query, node: physical.PhysicalNode) -> tuple[str, ...]:
 
 @dataclass
 class _Translator:
-    """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own."""
+    """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own.
+
+    What is walked several times, for the facts of a NOT IN, is the same each time, with the same name.
+    """
 
     _names: Counter[str] = field(default_factory=Counter)
-    _in_fact: bool = False
-    """Whether what is walked is planned a second time, for a fact, so that its strays have been counted before."""
+    _known: dict[int, tuple[LogicalNode, str]] = field(default_factory=dict)
+    """Names by identity; what is named is held, so that no other node can have its identity."""
 
     def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> physical.PhysicalNode:
         """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
@@ -100,24 +103,31 @@ class _Translator:
                 return self._normalize(normalize, top, edge, record)
             case LogicalUnion() as union:
                 inputs = tuple(self.node(_over(top, each), edge, record) for each in union.inputs)
-                return physical.PhysicalUnion(self._name("union"), inputs, _traits(top, (), edge.needs_before))
+                return physical.PhysicalUnion(self._name("union", union), inputs, _traits(top, (), edge.needs_before))
             case LogicalFilter() | LogicalProject() | LogicalWindow():
                 raise AssertionError("a window is a rank by now, and the others are part of a calc")
 
-    def _name(self, word: str) -> str:
-        self._names[word] += 1
-        return f"{word}_{self._names[word]}"
+    def _name(self, word: str, node: LogicalNode) -> str:
+        if id(node) not in self._known:
+            self._names[word] += 1
+            self._known[id(node)] = node, f"{word}_{self._names[word]}"
+        return self._known[id(node)][1]
+
+    def _scan_name(self, scan: LogicalScan) -> str:
+        if id(scan) not in self._known:
+            name = f"scan_{scan.path}"
+            self._names[name] += 1
+            self._known[id(scan)] = scan, name if self._names[name] == 1 else f"{name}_{self._names[name]}"
+        return self._known[id(scan)][1]
 
     def _scan(self, scan: LogicalScan, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalScan:
         source = scan.source
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
         below |= {scan.name(ROW_DIGEST): (ROW_DIGEST, BINARY)} if scan.digested else {}
-        name = f"scan_{scan.path}"
-        self._names[name] += 1
         needs_before = edge.needs_before if source.exact else not source.replaces
         return physical.PhysicalScan(
-            node=name if self._names[name] == 1 else f"{name}_{self._names[name]}",
+            node=self._scan_name(scan),
             source=source,
             calc=calc(
                 top,
@@ -140,12 +150,14 @@ class _Translator:
         both = left.calc.output.concat(right.calc.output)
         schema = left.calc.output if join.filters_left else both
         return physical.PhysicalJoin(
-            node=self._name({"semi": "semi_join", "anti": "anti_join", "not in": "anti_join"}.get(join.kind, "join")),
+            node=self._name(
+                {"semi": "semi_join", "anti": "anti_join", "not in": "anti_join"}.get(join.kind, "join"), join
+            ),
             kind=join.kind,
             left=left,
             right=right,
-            left_input=self._counted(_input(join.left)),
-            right_input=self._counted(_input(join.right)),
+            left_input=_input(join.left),
+            right_input=_input(join.right),
             schema=schema,
             condition=compile_condition(join.condition, _named(both)),
             calc=calc(top, edge, schema, _named(schema), record),
@@ -174,13 +186,8 @@ class _Translator:
         """What a NOT IN must know of its right side as a whole: whether it has a row, and whether one is NULL."""
         (key,) = join.keys
         null = exp.Is(this=key.right.copy(), expression=exp.Null())
-        outside, self._in_fact = self._in_fact, True
-        facts = tuple(
-            self._fact(node, fact)
-            for node, fact in ((join.right.input, NOT_EMPTY), (LogicalFilter(join.right.input, (null,)), HAS_NULL))
-        )
-        self._in_fact = outside
-        return facts
+        about = ((join.right.input, NOT_EMPTY), (LogicalFilter(join.right.input, (null,)), HAS_NULL))
+        return tuple(self._fact(node, fact) for node, fact in about)
 
     def _fact(self, node: LogicalNode, fact: bytes) -> physical.PhysicalNode:
         at = exp.Count(this=exp.Star())
@@ -213,7 +220,7 @@ class _Translator:
             ttl_ms=side.ttl_ms,
         )
         return physical.PhysicalAggregate(
-            node=self._name("aggregate"),
+            node=self._name("aggregate", aggregate),
             input=_summed(node, aggregation),
             aggregation=aggregation,
             calc=calc(top, edge, output, _named(output), record),
@@ -233,12 +240,10 @@ class _Translator:
         schema = node.calc.output.concat(record_of("Row", number))
         scan = base(side.input)
         return physical.PhysicalRank(
-            node=self._name("deduplicate" if rank.ranking.takes_one else "rank"),
+            node=self._name("deduplicate" if rank.ranking.takes_one else "rank", rank),
             input=node,
-            state=self._counted(
-                physical.PhysicalInput(
-                    "multiset", side.ttl_ms, isinstance(scan, LogicalScan) and scan.source.mode == "retract"
-                )
+            state=physical.PhysicalInput(
+                "multiset", side.ttl_ms, isinstance(scan, LogicalScan) and scan.source.mode == "retract"
             ),
             ranking=rank.ranking,
             number=rank.number,
@@ -266,16 +271,13 @@ class _Translator:
         node = self._input(side, given)
         schema = node.calc.output
         return physical.PhysicalNormalize(
-            node=self._name("normalize"),
+            node=self._name("normalize", normalize),
             input=node,
-            state=self._counted(_input(side)),
+            state=_input(side),
             reason=normalize.reason,
             calc=calc(top, edge, schema, _named(schema), record),
             traits=_traits(top, _shown(map(resolved, key)), edge.needs_before),
         )
-
-    def _counted(self, chosen: physical.PhysicalInput) -> physical.PhysicalInput:
-        return replace(chosen, counts_unmatched=not self._in_fact)
 
     def _input(self, side: LogicalInput, edge: Edge) -> physical.PhysicalNode:
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""

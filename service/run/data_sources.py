@@ -33,7 +33,7 @@ from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.planning import Planner
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.reading import worker_reading
-from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, from_option
+from rowkind.service.kafka.spec import OPTION, SourceSpec, WriterSpec, from_option
 from rowkind.service.kafka.writer_process import write_there
 from rowkind.service.kafka.writing import Counted, write
 from rowkind.service.metrics import add
@@ -42,7 +42,7 @@ from rowkind.service.spark.collector import freeze_what_stays
 SOURCE = "rowkind-kafka"
 """The format's name for `spark.readStream`."""
 
-EDGE = pa.schema([("shard", pa.int32()), ("block", pa.binary())])
+EDGE = pa.schema([("shard", pa.int32()), ("level", pa.int32()), ("block", pa.binary())])
 
 
 class KafkaSource(DataSource):
@@ -54,8 +54,8 @@ class KafkaSource(DataSource):
         return SOURCE
 
     def schema(self) -> str:
-        """The two columns of every edge."""
-        return "shard int, block binary"
+        """The columns of every edge."""
+        return "shard int, level int, block binary"
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: ARG002 - Spark's interface
         """The reader."""
@@ -64,9 +64,10 @@ class KafkaSource(DataSource):
 
 @dataclass
 class ReadTask(InputPartition):
-    """The ranges that one task reads."""
+    """The ranges that one task reads; `opens` says that it lets operators begin that need no rows."""
 
     ranges: tuple[Range, ...]
+    opens: bool
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -102,14 +103,18 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The read tasks of a batch."""
-        return [ReadTask(ranges) for ranges in self._planner.tasks(Offset.from_json(start), Offset.from_json(end))]
+        begin = Offset.from_json(start)
+        tasks = self._planner.tasks(begin, Offset.from_json(end))
+        opens = self._planner.opens_with(begin)
+        return [ReadTask(ranges, opens and number == 0) for number, ranges in enumerate(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The blocks of one task, as they are made."""
         assert isinstance(partition, ReadTask), "partitions are this reader's own"
         freeze_what_stays("read")
-        for label, block in worker_reading(self._option).blocks(partition.ranges):
-            columns = [pa.array([label], pa.int32()), pa.array([block.to_bytes()], pa.binary())]
+        for label, level, block in worker_reading(self._option).blocks(partition.ranges, opens=partition.opens):
+            values = ([label], [level], [block.to_bytes()])
+            columns = [pa.array(value, type_) for value, type_ in zip(values, EDGE.types, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=EDGE)
 
     @cached_property
@@ -131,7 +136,7 @@ SINK = "rowkind-kafka-sink"
 
 
 class KafkaSink(DataSource):
-    """Blocks to a topic. Its one option is `spec.OPTION`, a `SinkSpec`."""
+    """Blocks to topics. Its one option is `spec.OPTION`, a `WriterSpec`."""
 
     @classmethod
     def name(cls) -> str:
@@ -142,7 +147,7 @@ class KafkaSink(DataSource):
         """The writer."""
         freeze_what_stays("plan")
         spec = from_option(self.options)
-        assert isinstance(spec, SinkSpec), "the option holds a sink's spec"
+        assert isinstance(spec, WriterSpec), "the option holds a writer's spec"
         return KafkaStreamWriter(spec)
 
 
@@ -156,11 +161,11 @@ class Written(WriterCommitMessage):
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
     """Writes one task's blocks; on the driver, reports the batch."""
 
-    def __init__(self, spec: SinkSpec) -> None:
+    def __init__(self, spec: WriterSpec) -> None:
         self._spec = spec
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Net the blocks and write them, exactly once or at least once as the sink says. Raises a ChangelogError."""
+        """Net the blocks and write them, exactly once or at least once as each sink says. Raises a ChangelogError."""
         freeze_what_stays("write")
         blocks = [value.as_buffer() for batch in iterator for value in batch.column("block")]
         write_them = write_there if self._spec.transactions else write

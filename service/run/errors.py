@@ -59,11 +59,11 @@ class CheckpointFolderError(RunError):
 class SupersededError(RunError):
     """A later run of the same job has taken over; this one has nothing more to do."""
 
-    def __init__(self, job: str, sink: str) -> None:
+    def __init__(self, job: str, query: str) -> None:
         self.job = job
-        self.sink = sink
+        self.query = query
         super().__init__(
-            f"a later run of job {job} has taken over the checkpoint of sink {sink}, so this one has stopped.\n"
+            f"a later run of job {job} has taken over the checkpoint of query {query}, so this one has stopped.\n"
             "Run one instance of a job at a time. Nothing is lost or written twice: the later one goes on from here."
         )
 
@@ -74,13 +74,13 @@ class QueryFailedError(RunError):
     `reason` is the message of the exception that was raised in a task, and `error` its class if it is one of ours.
     """
 
-    def __init__(self, sink: str, reason: str, error: type[RowkindError] | None) -> None:
-        self.sink = sink
+    def __init__(self, query: str, reason: str, error: type[RowkindError] | None) -> None:
+        self.query = query
         self.reason = reason
         self.error = error
         again = "" if error is None or error.retryable else ", and would fail likewise: mend the cause first"
         super().__init__(
-            f"the query of sink {sink} failed: {reason}\n"
+            f"query {query} failed: {reason}\n"
             f"Nothing is lost: the batch was not committed and is done again at the next start{again}."
         )
 

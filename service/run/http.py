@@ -3,7 +3,7 @@
 - `/healthz` is 200 while the process serves the job, and 503 once a query has failed.
 - `/readyz` is 200 when every query has finished a batch, or found nothing to do, since the start.
 - `/metrics` is the Prometheus exposition.
-- `/` shows the plan of every sink with its progress.
+- `/` shows the plan of every query with its progress.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Protocol, Self
 
 @dataclass(frozen=True)
 class QueryStatus:
-    """One query as the status page shows it."""
+    """One query as the status page shows it, under the names of its sinks."""
 
-    sink: str
+    sinks: str
     plan: str
     state: str
     facts: tuple[tuple[str, str], ...]
@@ -103,7 +103,7 @@ def page(job: str, status: Status) -> str:
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in query.facts
         )
         cards.append(
-            f"<section><h2>{html.escape(query.sink)} <span class='{html.escape(query.state)}'>"
+            f"<section><h2>{html.escape(query.sinks)} <span class='{html.escape(query.state)}'>"
             f"{html.escape(query.state)}</span></h2><table>{facts}</table><pre>{html.escape(query.plan)}</pre></section>"
         )
     template = Template(resources.files("rowkind.service.run").joinpath("status.html").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""The life of a running job: check, connect, start one query per sink, watch, drain, stop.
+"""The life of a running job: check, connect, start its query, watch, drain, stop.
 
 SIGTERM and SIGINT let every query finish its batch: sources then offer nothing new, and the process ends with 0. A
 second signal stops at once, which loses nothing either, since an unfinished batch is done again at the next start.
@@ -10,7 +10,7 @@ import logging
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,19 +24,29 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.errors import UNREACHABLE
+from rowkind.service.graph import graph
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.progress import read as read_progress
-from rowkind.service.kafka.topics import SchemaIds, progress_name
+from rowkind.service.kafka.topics import progress_name
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.fingerprint import fingerprint
-from rowkind.service.run.checkpoint import Checkpoint
-from rowkind.service.run.errors import QueryFailedError, QueryUnreachableError, RunError, StartError, SupersededError
+from rowkind.service.plan.pipeline import PlannedQuery
+from rowkind.service.run.checkpoint import Checkpoint, Contents, queries
+from rowkind.service.run.errors import (
+    CheckpointMismatchError,
+    QueryFailedError,
+    QueryUnreachableError,
+    RunError,
+    StartError,
+    SupersededError,
+)
 from rowkind.service.run.http import StatusServer
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
+from rowkind.service.run.queries import planned
 from rowkind.service.run.streaming import Deployment, register, start
-from rowkind.service.run.topics import check, connect, create
+from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
 from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.session import session
@@ -60,9 +70,9 @@ log = logging.getLogger("rowkind")
 
 @dataclass
 class _Running:
-    """The query of one sink. `start` starts it from its checkpoint, which may be done again."""
+    """A query. `start` starts it from its checkpoint, which may be done again."""
 
-    sink: str
+    name: str
     checkpoint: Checkpoint
     start: Callable[[], StreamingQuery]
     query: StreamingQuery
@@ -70,8 +80,8 @@ class _Running:
     restarts: int = 0
 
 
-def run(job: Job, sinks: Sequence[PhysicalSink], *, master: str | None, port: int, reset: bool) -> None:
-    """Run `job`, whose sinks were planned as `sinks`, until a signal ends it.
+def run(job: Job, fresh: PlannedQueries, *, master: str | None, port: int, reset: bool) -> None:
+    """Run `job`, whose queries without a checkpoint are `fresh`, until a signal ends it.
 
     Raises:
         RowkindError: With a message for the person on call.
@@ -84,11 +94,8 @@ def run(job: Job, sinks: Sequence[PhysicalSink], *, master: str | None, port: in
         _serving(job.name, monitor, port) as server,
     ):
         connection = connect(job)
-        for name in create(job, list(sinks), connection):
-            log.info("made topic %s", name)
-        for advice in check(job, list(sinks), connection):
-            log.warning("%s", advice)
-        ids = [register_schemas(sink, connection) for sink in sinks]
+        _topics(job, fresh, connection)
+        ids = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
         spark = session(
             job.name,
             master=master or f"local[{job.parallelism},4]",
@@ -99,17 +106,27 @@ def run(job: Job, sinks: Sequence[PhysicalSink], *, master: str | None, port: in
         try:
             signals.listen()
             register(spark)
+            folder = f"{job.checkpoint}/{job.name}"
+            recorded = queries(spark, folder)
+            if reset:
+                # Those of sinks that had a query of their own, which they would find again at the next start.
+                for name in recorded.keys() - fresh.keys():
+                    Checkpoint(spark, f"{folder}/{name}").delete()
+            chosen = fresh if reset else _going_on(job, fresh, recorded)
+            if chosen != fresh:
+                _topics(job, chosen, connection)
             log.info("status, metrics and health on port %d", server.port)
-            for sink, schemas in zip(sinks, ids, strict=True):
+            for name, query in chosen.items():
                 if signals.count:
                     break
-                reports = Path(scratch, "reports", sink.name)
+                reports = Path(scratch, "reports", name)
                 reports.mkdir(parents=True)
-                deployment = Deployment(job, connection, reports, drain=Path(scratch, "drain"))
-                monitor.add(sink.name, explain(sink), reports)
-                running.append(_start(spark, sink, schemas, deployment, reset=reset))
+                at = Deployment(job, name, connection, ids, reports, drain=Path(scratch, "drain"))
+                monitor.add(name, [sink.name for sink in query.sinks], explain(query.sinks, name), reports)
+                running.append(_start(spark, query, f"{folder}/{name}", at, reset=reset))
                 _until_it_runs(running[-1].query, signals)
-                log.info("sink %s: writing to topic %s", sink.name, sink.topic)
+                for sink in query.sinks:
+                    log.info("sink %s: writing to topic %s", sink.name, sink.topic)
             watch = _Watch(job.name, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
             watch.over(running)
         finally:
@@ -117,6 +134,25 @@ def run(job: Job, sinks: Sequence[PhysicalSink], *, master: str | None, port: in
                 # A query that has failed may still be on its way out, and would stumble over a stopped session.
                 each.query.stop()
             spark.stop()
+
+
+def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents]) -> PlannedQueries:
+    """The queries of a job that has been running: those whose checkpoints are there, and maybe one of what is new."""
+    views = {
+        name: {view: frozenset(columns) for view, columns in each.views.items()} for name, each in recorded.items()
+    }
+    same = {name: (list(each.sinks), views[name]) for name, each in recorded.items()}
+    if same == {name: ([sink.name for sink in each.sinks], each.views) for name, each in fresh.items()}:
+        return fresh
+    return planned(job, same)
+
+
+def _topics(job: Job, of: PlannedQueries, connection: Connection) -> None:
+    """Make and check the topics of these queries."""
+    for name in create(job, of, connection):
+        log.info("made topic %s", name)
+    for advice in check(job, of, connection):
+        log.warning("%s", advice)
 
 
 @contextmanager
@@ -132,11 +168,23 @@ def _serving(job: str, monitor: Monitor, port: int) -> Iterator[StatusServer]:
         yield server
 
 
-def _start(spark: SparkSession, sink: PhysicalSink, ids: SchemaIds, at: Deployment, *, reset: bool) -> _Running:
-    checkpoint = Checkpoint(spark, f"{at.job.checkpoint}/{at.job.name}/{sink.name}")
-    checkpoint.claim(fingerprint(sink, at.job.parallelism), reset=reset, after=_last_run(sink, at))
-    begin = partial(start, spark, sink, ids, checkpoint.folder, replace(at, run=checkpoint.run))
-    return _Running(sink.name, checkpoint, begin, begin())
+def _start(spark: SparkSession, query: PlannedQuery, folder: str, at: Deployment, *, reset: bool) -> _Running:
+    checkpoint, whole = Checkpoint(spark, folder), graph(query.sinks)
+    wanted = Contents(
+        sinks={sink.name: fingerprint(sink) for sink in query.sinks},
+        parallelism=at.job.parallelism,
+        levels=whole.levels,
+        exchange=whole.exchange,
+        atomic=at.job.atomic,
+        views={view: sorted(columns) for view, columns in query.views.items()},
+        states=whole.states,
+    )
+    contents = checkpoint.claim(wanted, reset=reset, after=_last_run(query.sinks, at))
+    whole = graph(query.sinks, contents.levels, exchange=contents.exchange, states=contents.states)
+    if len({each.state for each in whole.operators}) < len(whole.operators):
+        raise CheckpointMismatchError(folder, ["STATE_TTL: what was kept once would have to be kept twice"])
+    begin = partial(start, spark, whole, folder, replace(at, run=checkpoint.run))
+    return _Running(at.name, checkpoint, begin, begin())
 
 
 def _until_it_runs(query: StreamingQuery, signals: _Signals) -> None:
@@ -148,11 +196,11 @@ def _until_it_runs(query: StreamingQuery, signals: _Signals) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _last_run(sink: PhysicalSink, at: Deployment) -> str:
-    """The last run that has written to the sink's topic, whatever checkpoint it had."""
-    if sink.delivery != "exactly_once":
+def _last_run(sinks: Sequence[PhysicalSink], at: Deployment) -> str:
+    """The last run of this query that has written, whatever checkpoint it had."""
+    if all(sink.delivery != "exactly_once" for sink in sinks):
         return ""
-    topic = progress_name(at.job.name, sink.name)
+    topic = progress_name(at.job.name, at.name)
     found = [read_progress(at.connection.kafka, topic, partition) for partition in range(at.job.parallelism)]
     return max((each.run for each in found if each is not None), default="")
 
@@ -176,27 +224,27 @@ class _Watch:
             if time.monotonic() - looked > _HELD_SECONDS:
                 looked = time.monotonic()
                 if lost := next((each for each in running if not each.checkpoint.held()), None):
-                    raise SupersededError(self.job, lost.sink)
+                    raise SupersededError(self.job, lost.name)
             self.outage.look()
             time.sleep(_POLL_SECONDS)
         for each in running:
             each.query.stop()
-            self.monitor.collect(each.sink)
-            self.monitor.ended(each.sink, "stopped")
+            self.monitor.collect(each.name)
+            self.monitor.ended(each.name, "stopped")
         log.info("stopped")
 
     def _look(self, each: _Running) -> None:
-        self.monitor.collect(each.sink)
+        self.monitor.collect(each.name)
         if (error := each.query.exception()) is not None:
             reason = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
             if reason is None or each.restarts == _MOST_RESTARTS or not each.checkpoint.held():
-                self.monitor.ended(each.sink, "failed")
+                self.monitor.ended(each.name, "failed")
                 raise _failure(self.job, each, error)
-            log.warning("sink %s: %s; starting again", each.sink, reason)
+            log.warning("query %s: %s; starting again", each.name, reason)
             each.restarts += 1
             each.query = each.start()
         if (progress := each.query.lastProgress) is not None:
-            self.monitor.progress(each.sink, progress)
+            self.monitor.progress(each.name, progress)
         each.idle = each.idle + 1 if each.query.status["message"] == "Waiting for data to arrive" else 0
 
     def _asked_to_stop(self, running: Sequence[_Running]) -> bool:
@@ -212,12 +260,12 @@ class _Watch:
 
 def _failure(job: str, each: _Running, error: StreamingQueryException) -> RunError:
     if not each.checkpoint.held():
-        return SupersededError(job, each.sink)
+        return SupersededError(job, each.name)
     found = surfaced(error)
     if found is None:
-        return QueryFailedError(each.sink, str(error).partition("\n")[0], None)
+        return QueryFailedError(each.name, str(error).partition("\n")[0], None)
     unreachable = found.error is not None and found.error.exit_code == UNREACHABLE
-    return (QueryUnreachableError if unreachable else QueryFailedError)(each.sink, found.message, found.error)
+    return (QueryUnreachableError if unreachable else QueryFailedError)(each.name, found.message, found.error)
 
 
 class _Signals:

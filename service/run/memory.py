@@ -1,4 +1,4 @@
-"""The in-memory engine: a physical plan run batch by batch in this process, with state in dicts.
+"""The in-memory engine: a graph run batch by batch in this process, with state in dicts.
 
 It executes the same calcs, operators and netting as Spark does, in one shard, which makes it the quick way to try a
 query and the plain way to test one.
@@ -6,78 +6,75 @@ query and the plain way to test one.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from rowkind.avro import codec
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, RowKind, Rows
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
-from rowkind.operators.operator import Operator
-from rowkind.service.execute import calc
 from rowkind.service.execute.operators import operator
-from rowkind.service.execute.stages import always_runs, stateful
-from rowkind.service.physical import PhysicalNode, PhysicalScan, PhysicalSink, PhysicalUnion, inputs, walk
+from rowkind.service.execute.route import leave
+from rowkind.service.graph import Exit, always_runs, graph
+from rowkind.service.physical import PhysicalScan, PhysicalSink
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
 
-Watch = Callable[[PhysicalNode, Changes], None]
-"""Told a node and what leaves its calc in a batch."""
+Watch = Callable[[Exit, Changes], None]
+"""Told what goes out by an exit in a batch."""
 
 
 class MemoryEngine:
-    """Keeps the state of one sink's query between batches.
+    """Keeps the state of some sinks' queries between batches.
 
     `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `watch` sees
     all that moves between the nodes.
     """
 
-    def __init__(self, sink: PhysicalSink, unmatched: OnUnmatched | None = None, watch: Watch | None = None) -> None:
-        self.sink = sink
+    def __init__(self, *sinks: PhysicalSink, unmatched: OnUnmatched | None = None, watch: Watch | None = None) -> None:
+        self.graph = graph(sinks)
         self.state: dict[str, StateSize] = {}
         self._unmatched = unmatched or (lambda _node, _changes: None)
         self._watch = watch or (lambda _node, _changes: None)
-        self._operators: dict[str, Operator] = {node.node: operator(node) for node in stateful(sink)}
-        self._stores = {
-            name: {arrangement: MemoryStore() for arrangement in each.arrangements}
-            for name, each in self._operators.items()
-        }
+        self._operators = [operator(each.node, refreshes=each.refreshes) for each in self.graph.operators]
+        self._stores = [{name: MemoryStore() for name in each.arrangements} for each in self._operators]
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that the query reads."""
-        return tuple(dict.fromkeys(node.source.table for node in walk(self.sink) if isinstance(node, PhysicalScan)))
+        """The tables that are read."""
+        return tuple(each.scan.source.table for each in self.graph.scans)
 
-    def batch(self, rows: Mapping[str, Rows], now: int) -> Changes:
-        """The net changes of the result after one more batch at time `now`, in ms since the epoch.
+    def batch(self, rows: Mapping[str, Rows], now: int) -> dict[str, Changes]:
+        """The net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
 
         `rows` are the changes of each table, under the table's declared record.
         """
-        changes = self._run(self.sink.input, rows, now)
-        dead = changes.kind == RowKind.DEAD_LETTER
-        assert not dead.any(), "rows that cannot be read never enter the in-memory engine"
-        sink = self.sink
-        return net(changes, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
+        inbox: dict[int, list[Changes]] = defaultdict(list)
+        for table in self.graph.scans:
+            self._send(table.exits, pruned(table.scan, rows), inbox)
+        for place, each in enumerate(self.graph.operators):
+            changes = Changes.concat(inbox[place])
+            if not len(changes) and not always_runs(each.node):
+                continue
+            output = self._operators[place].process(changes, self._stores[place], now)
+            self.state[each.node.node] = output.state
+            if len(output.unmatched):
+                self._unmatched(each.node.node, output.unmatched)
+            self._send(each.exits, output.rows, inbox)
+        return {
+            sink.name: net(
+                Changes.concat(inbox[self.graph.place(sink.name)]), sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq
+            )
+            for sink in self.graph.sinks
+        }
 
-    def _run(self, node: PhysicalNode, rows: Mapping[str, Rows], now: int) -> Changes:
-        if isinstance(node, PhysicalScan):
-            changes = calc.run(node.calc, pruned(node, rows))
-            self._watch(node, changes)
-            return changes
-        changes = Changes.concat([self._run(below, rows, now) for below in inputs(node)])
-        if isinstance(node, PhysicalUnion):
-            return changes
-        if not len(changes) and not always_runs(node):
-            return changes
-        output = self._operators[node.node].process(changes, self._stores[node.node], now)
-        self.state[node.node] = output.state
-        if len(output.unmatched):
-            self._unmatched(node.node, output.unmatched)
-        changes = calc.run(node.calc, output.rows)
-        self._watch(node, changes)
-        return changes
+    def _send(self, exits: Sequence[Exit], rows: Rows, inbox: dict[int, list[Changes]]) -> None:
+        for way in exits:
+            changes = leave(way, rows)
+            self._watch(way, changes)
+            inbox[way.to].append(changes)
 
 
 def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:

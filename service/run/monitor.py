@@ -23,7 +23,8 @@ QueryState = Literal["starting", "running", "idle", "failed", "stopped"]
 
 @dataclass
 class _Query:
-    sink: str
+    name: str
+    sinks: tuple[str, ...]
     plan: str
     reports: Path
     state: QueryState = "starting"
@@ -45,19 +46,19 @@ class Monitor:
         self._metrics = Metrics()
         self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
 
-    def add(self, sink: str, plan: str, reports: Path) -> None:
-        """A query for `sink` has started, with this plan, and leaves its reports in this folder."""
+    def add(self, query: str, sinks: Sequence[str], plan: str, reports: Path) -> None:
+        """A query for these sinks has started, with this plan, and leaves its reports in this folder."""
         with self._lock:
-            self._queries[sink] = _Query(sink, plan, reports)
-            self._metrics.set("rowkind_up", 1, sink=sink)
+            self._queries[query] = _Query(query, tuple(sinks), plan, reports)
+            self._metrics.set("rowkind_up", 1, query=query)
 
-    def collect(self, sink: str) -> None:
-        """Take in, and remove, the reports that are there."""
+    def collect(self, name: str) -> None:
+        """Take in, and remove, the reports that a query has left."""
         with self._lock:
-            query = self._queries[sink]
+            query = self._queries[name]
             for path in sorted(query.reports.glob("*.json"), key=lambda path: int(path.name.partition(".")[0])):
                 counters: Mapping[str, float] = json.loads(path.read_text("utf-8"))["counters"]
-                self._metrics.add(counters, sink)
+                self._metrics.add(counters, name)
                 for sample, value in counters.items():
                     match parse(sample)[0]:
                         case "rowkind_rows_in_total":
@@ -70,25 +71,25 @@ class Monitor:
                             query.state_bytes[sample] = int(value)
                 path.unlink()
 
-    def progress(self, sink: str, progress: Mapping[str, Any]) -> None:
+    def progress(self, name: str, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of one trigger, whether it ran a batch or found nothing to do."""
         with self._lock:
-            query = self._queries[sink]
+            query = self._queries[name]
             ran = "addBatch" in progress["durationMs"]
             query.state = "running" if ran else "idle"
             self._offsets(query, progress["sources"])
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
                 query.seconds = progress["durationMs"]["triggerExecution"] / 1000
-                self._metrics.set("rowkind_batch_id", query.batch, sink=sink)
-                self._metrics.set("rowkind_batch_duration_seconds", query.seconds, sink=sink)
-                self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), sink=sink)
+                self._metrics.set("rowkind_batch_id", query.batch, query=name)
+                self._metrics.set("rowkind_batch_duration_seconds", query.seconds, query=name)
+                self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), query=name)
 
-    def ended(self, sink: str, state: Literal["failed", "stopped"]) -> None:
-        """The query of `sink` runs no more."""
+    def ended(self, name: str, state: Literal["failed", "stopped"]) -> None:
+        """A query runs no more."""
         with self._lock:
-            self._queries[sink].state = state
-            self._metrics.set("rowkind_up", 0, sink=sink)
+            self._queries[name].state = state
+            self._metrics.set("rowkind_up", 0, query=name)
 
     def healthy(self) -> bool:
         """Whether no query has failed."""
@@ -110,7 +111,7 @@ class Monitor:
         with self._lock:
             return [
                 QueryStatus(
-                    query.sink,
+                    ", ".join(query.sinks),
                     query.plan,
                     query.state,
                     (
@@ -127,21 +128,15 @@ class Monitor:
             ]
 
     def _offsets(self, query: _Query, sources: Sequence[Mapping[str, Any]]) -> None:
-        """Position and lag per partition; where several sources read a topic, of the one that is furthest behind."""
-        behind: dict[At, int] = {}
-        reached: dict[At, int] = {}
-        for source in sources:
-            end, latest = (_read(source.get(name)) for name in ("endOffset", "latestOffset"))
-            if end is None or latest is None:
-                continue
-            lags = lag(end, latest)
-            for at, offset in Offset.from_json(end).at.items():
-                behind[at] = max(lags[at], behind.get(at, 0))
-                reached[at] = min(offset, reached.get(at, offset))
-        for (topic, partition), offset in reached.items():
-            query.lag[topic, partition] = behind[topic, partition]
-            labels = {"sink": query.sink, "topic": topic, "partition": partition}
-            self._metrics.set("rowkind_lag_rows", behind[topic, partition], **labels)
+        """Position and lag per partition."""
+        (source,) = sources
+        end, latest = (_read(source.get(name)) for name in ("endOffset", "latestOffset"))
+        if end is None or latest is None:
+            return
+        query.lag = lag(end, latest)
+        for (topic, partition), offset in Offset.from_json(end).at.items():
+            labels = {"query": query.name, "topic": topic, "partition": partition}
+            self._metrics.set("rowkind_lag_rows", query.lag[topic, partition], **labels)
             self._metrics.set("rowkind_committed_offset", offset, **labels)
 
 

@@ -1,18 +1,16 @@
-"""A physical plan as a Spark streaming query.
+"""The graph of a query as a Spark streaming query.
 
-    scans of one stage ─▶ one Kafka source ─┐
-    stages below it ────────────────────────┴▶ shuffle by shard ─▶ operators + calcs ─▶ … ─▶ [shuffle] ─▶ Kafka sink
+    one Kafka source ─▶ shuffle by shard ─▶ level 1 ─▶ shuffle by shard ─▶ level 2 ─▶ … ─▶ [shuffle] ─▶ one Kafka sink
 
-Every edge is the pair (shard, block). All scans that feed one stage are one source, so that a stage of their own is
-all they cost; several sources agree on each batch (`service.kafka.planning`). Where a stage has one shard, whoever
-feeds it knows no other label.
+Every edge is (shard, level, block). A level is a stateful stage whose members are all operators that are equally deep;
+what is for a deeper one rides through it. So what a stage costs, at the start and in every batch, is paid once per
+level and not once per operator, and all sinks of the query stand at the same place after every batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,41 +18,32 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.service.execute.members import Member
 from rowkind.service.execute.operators import operator
-from rowkind.service.execute.route import Route
-from rowkind.service.execute.stages import (
-    Inflow,
-    Stage,
-    always_runs,
-    shard_without_key,
-    stage,
-    stateful,
-    without_unions,
-)
+from rowkind.service.graph import Graph, GraphOperator, always_runs, shard_without_key
 from rowkind.service.job.model import Job
-from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, to_option
+from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import SchemaIds, progress_name
-from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.data_sources import SINK, SOURCE, KafkaSink, KafkaSource
 from rowkind.service.run.topics import Connection
 from rowkind.service.run.unmatched import UnmatchedLetters, sides
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
 
-MakeSource = Callable[[Sequence[Inflow], Sequence[int]], DataFrame]
-"""Makes the one source of all scans that feed a stage: their blocks, under the labels of the stage's shards."""
-
 
 @dataclass(frozen=True)
 class Deployment:
-    """What a query needs beside its plan.
+    """What a query needs beside its graph.
 
-    - `reports`: the folder on the driver in which the sink leaves a report per batch.
-    - `drain`: a file on the driver; once it exists, sources offer nothing new.
+    - `name`: the query's. `ids`: the schemas of its sinks, by name.
+    - `reports`: the folder on the driver in which the writer leaves a report per batch.
+    - `drain`: a file on the driver; once it exists, the source offers nothing new.
     - `run`: the name of this run of the job (`service.kafka.progress`).
     """
 
     job: Job
+    name: str
     connection: Connection
+    ids: Mapping[str, SchemaIds]
     reports: Path
     drain: Path
     run: str = ""
@@ -66,80 +55,78 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(source)
 
 
-def start(spark: SparkSession, sink: PhysicalSink, ids: SchemaIds, checkpoint: str, at: Deployment) -> StreamingQuery:
-    """Start the query of one sink; it runs until it is stopped or fails."""
-    blocks = assemble(sink, at.job, partial(_source, spark, sink, at))
-    writer = blocks.writeStream.format(SINK).option(OPTION, to_option(_sink_spec(sink, ids, at)))
-    return writer.queryName(sink.name).outputMode("append").option("checkpointLocation", checkpoint).start()
+def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
+    """Start a query; it runs until it is stopped or fails."""
+    source = spark.readStream.format(SOURCE).option(OPTION, to_option(_source(graph, at))).load()
+    blocks = assemble(graph, at.job, source)
+    writer = blocks.writeStream.format(SINK).option(OPTION, to_option(_writer(graph, at)))
+    return writer.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
 
-def assemble(sink: PhysicalSink, job: Job, source: MakeSource) -> DataFrame:
-    """The blocks that reach the sink, all of one shard of its key in one partition where that matters."""
-    labels = placement(job.parallelism, job.parallelism) if sink.exchange else [0]
-    blocks = _united([Inflow(node, 0) for node in without_unions(sink.input)], labels, job, source)
-    return blocks.repartition(job.parallelism, "shard") if sink.exchange else blocks
+def assemble(graph: Graph, job: Job, source: DataFrame) -> DataFrame:
+    """The blocks that reach the writer, of the blocks of the source; all of one shard in one partition."""
+    labels = placement(job.parallelism, job.parallelism)
+    blocks = source
+    for level in range(1, graph.levels + 1):
+        members = [_member(place, each, job) for place, each in enumerate(graph.operators) if each.level == level]
+        processor = OperatorProcessor(members, level=level, writer=graph.writer, labels=labels, unmatched=job.unmatched)
+        blocks = over_shards(blocks, processor)
+    if job.atomic:
+        return blocks.repartition(1)
+    return blocks.repartition(job.parallelism, "shard") if graph.exchange else blocks
 
 
-def _united(inflows: Sequence[Inflow], labels: Sequence[int], job: Job, source: MakeSource) -> DataFrame:
-    """The blocks of all inflows of one consumer, labelled for its shards."""
-    frames = [
-        _blocks(stage(inflow.node), Route(inflow.node.calc, inflow.member, len(labels)), labels, job, source)
-        for inflow in inflows
-        if not isinstance(inflow.node, PhysicalScan)
-    ]
-    if scans := [inflow for inflow in inflows if isinstance(inflow.node, PhysicalScan)]:
-        frames.append(source(scans, labels))
-    return reduce(DataFrame.union, frames)
+def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
+    """Shards and levels at which somebody has something to say without any rows."""
+    levels = {each.level for each in graph.operators if always_runs(each.node)}
+    return tuple((shard_without_key(shards), level) for level in sorted(levels))
 
 
-def _blocks(of: Stage, way_out: Route, labels: Sequence[int], job: Job, source: MakeSource) -> DataFrame:
-    """The blocks that a stage emits, each labelled for one of its consumer's shards."""
-    shards = placement(job.parallelism, job.parallelism)
-    own = [shards[shard_without_key(job.parallelism)]] if of.has_one_shard else shards
-    processor = OperatorProcessor(
-        [
-            Member(
-                member.node.node,
-                operator(member.node),
-                way_out if member.feeds is None else Route(member.node.calc),
-                member.feeds,
-                sides(member.node),
-                always_runs(member.node),
-                UnmatchedLetters(member.node) if job.unmatched == "dead_letter" else None,
-            )
-            for member in of.members
-        ],
-        shards=job.parallelism,
-        labels=labels,
-        unmatched=job.unmatched,
+def _member(place: int, of: GraphOperator, job: Job) -> Member:
+    return Member(
+        place=place,
+        sink=of.sink,
+        node=of.node.node,
+        state=of.state,
+        operator=operator(of.node, refreshes=of.refreshes),
+        exits=of.exits,
+        sides=sides(of.node),
+        always_runs=shard_without_key(job.parallelism) if always_runs(of.node) else None,
+        wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
     )
-    return over_shards(_united(of.inflows, own, job, source), processor)
 
 
-def _source(
-    spark: SparkSession, sink: PhysicalSink, at: Deployment, scans: Sequence[Inflow], labels: Sequence[int]
-) -> DataFrame:
-    every = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
-    spec = SourceSpec(
-        scans=tuple(each.node for each in scans if isinstance(each.node, PhysicalScan)),
-        members=tuple(each.member for each in scans),
+def _source(graph: Graph, at: Deployment) -> SourceSpec:
+    return SourceSpec(
+        scans=graph.scans,
         kafka=at.connection.kafka,
         registry=at.connection.registry,
-        placement=tuple(labels),
+        labels=tuple(placement(at.job.parallelism, at.job.parallelism)),
+        writer=graph.writer,
+        opens=opens(graph, at.job.parallelism),
         tasks=at.job.parallelism,
+        whole_partitions=graph.whole_partitions,
         rows_per_batch=at.job.batch.max_rows,
         tolerate=at.job.dead_letters.tolerance == "all",
-        opens=any(map(always_runs, stateful(sink))),
-        starts={scan.source.topic: scan.source.start for scan in every},
-        agreement=str(at.drain.with_name("agreements") / sink.name) if len(every) > len(scans) else None,
         drain_file=str(at.drain),
     )
-    return spark.readStream.format(SOURCE).option(OPTION, to_option(spec)).load()
 
 
-def _sink_spec(sink: PhysicalSink, ids: SchemaIds, at: Deployment) -> SinkSpec:
-    return SinkSpec(
+def _writer(graph: Graph, at: Deployment) -> WriterSpec:
+    return WriterSpec(
         job=at.job.name,
+        query=at.name,
+        sinks={graph.place(sink.name): _sink(sink, at.ids[sink.name]) for sink in graph.sinks},
+        kafka=at.connection.kafka,
+        progress_topic=progress_name(at.job.name, at.name),
+        report_folder=str(at.reports),
+        dead_letter_topic=at.job.dead_letters.topic,
+        run=at.run,
+    )
+
+
+def _sink(sink: PhysicalSink, ids: SchemaIds) -> SinkSpec:
+    return SinkSpec(
         sink=sink.name,
         topic=sink.topic,
         form=sink.mode,
@@ -147,11 +134,6 @@ def _sink_spec(sink: PhysicalSink, ids: SchemaIds, at: Deployment) -> SinkSpec:
         by_seq=sink.by_seq,
         value_schema=ids.value,
         key_schema=ids.key,
-        kafka=at.connection.kafka,
-        progress_topic=progress_name(at.job.name, sink.name),
-        report_folder=str(at.reports),
-        dead_letter_topic=at.job.dead_letters.topic,
         row_kind=None if sink.mode == "upsert" else sink.row_kind,
         transactions=sink.delivery == "exactly_once",
-        run=at.run,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowkind.avro.registry import Registry
@@ -10,6 +11,10 @@ from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.topics import SchemaIds, Topic
 from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.plan.pipeline import PlannedQuery
+
+PlannedQueries = Mapping[str, PlannedQuery]
+"""The plans of each query, by its name."""
 
 
 @dataclass(frozen=True)
@@ -26,21 +31,20 @@ def connect(job: Job) -> Connection:
     return Connection(dict(job.kafka), open_registry(job))
 
 
-def create(job: Job, sinks: list[PhysicalSink], at: Connection, *, sources: bool = False) -> list[str]:
+def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool = False) -> list[str]:
     """Make the topics that are missing and that the job may make; their names.
 
     With `sources`, the topics of its tables as well, for a first try. Raises a ChangelogError.
     """
-    wanted = [topic for sink in sinks if job.sinks[sink.name].create for topic in written(job, sink)]
+    wanted = _written(job, queries, may=True)
     if sources:
-        wanted += [Topic(scan.source.topic, job.parallelism) for sink in sinks for scan in _scans(sink)]
+        wanted += [Topic(topic, job.parallelism) for topic in _read(queries)]
     return topics.create(at.kafka, {topic.name: topic for topic in wanted}.values())
 
 
-def check(job: Job, sinks: list[PhysicalSink], at: Connection) -> list[str]:
+def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
     """Make sure that every topic is there and fits; advice on what is unusual. Raises a ChangelogError."""
-    wanted = [topic for sink in sinks for topic in written(job, sink)]
-    wanted += [Topic(scan.source.topic) for sink in sinks for scan in _scans(sink)]
+    wanted = [*_written(job, queries, may=False), *map(Topic, _read(queries))]
     return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
 
 
@@ -49,16 +53,23 @@ def register(sink: PhysicalSink, at: Connection) -> SchemaIds:
     return topics.register(at.registry, sink.topic, sink.value, sink.key_record)
 
 
-def written(job: Job, sink: PhysicalSink) -> list[Topic]:
-    """The topics that one sink writes to."""
-    of = job.sinks[sink.name]
-    wanted = [topics.sink_topic(sink.topic, sink.mode, of.partitions or job.parallelism, of.replication)]
-    if sink.delivery == "exactly_once":
-        wanted.append(topics.progress_topic(job.name, sink.name, job.parallelism, of.replication))
-    if job.dead_letters.topic is not None:
-        wanted.append(topics.dead_letter_topic(job.dead_letters.topic, of.replication))
+def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
+    """The topics that the queries write to; with `may`, those of sinks whose topics the job may make."""
+    wanted: list[Topic] = []
+    for query, planned in queries.items():
+        own = [(sink, job.sinks[sink.name]) for sink in planned.sinks if job.sinks[sink.name].create or not may]
+        wanted += [
+            topics.sink_topic(sink.topic, sink.mode, of.partitions or job.parallelism, of.replication)
+            for sink, of in own
+        ]
+        copies = max((of.replication or 0 for _, of in own), default=0) or None
+        if any(sink.delivery == "exactly_once" for sink, _ in own):
+            wanted.append(topics.progress_topic(job.name, query, job.parallelism, copies))
+        if own and job.dead_letters.topic is not None:
+            wanted.append(topics.dead_letter_topic(job.dead_letters.topic, copies))
     return wanted
 
 
-def _scans(sink: PhysicalSink) -> list[PhysicalScan]:
-    return [node for node in walk(sink) if isinstance(node, PhysicalScan)]
+def _read(queries: PlannedQueries) -> list[str]:
+    scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
+    return list(dict.fromkeys(node.source.topic for node in scans if isinstance(node, PhysicalScan)))

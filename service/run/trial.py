@@ -128,9 +128,9 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
                 raise UnmatchedError(f"{text}, and the job says `unmatched: fail`")
             warn(text)
 
-        engine = MemoryEngine(sink, unmatched)
+        engine = MemoryEngine(sink, unmatched=unmatched)
         for batch in batches:
-            yield engine.batch(batch, time.time_ns() // 1_000_000)
+            yield engine.batch(batch, time.time_ns() // 1_000_000)[sink.name]
 
     return run
 

@@ -1,15 +1,14 @@
 """`rowkind try --engine spark`: the same query with its state on RocksDB, fed from files instead of Kafka.
 
-The blocks that the scans give are written as one file per batch and source before the query starts, so that every
-trigger takes exactly one batch of every source.
+The blocks that the scans give are written as one file per batch before the query starts, so that every trigger takes
+exactly one batch.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,16 +18,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rowkind.operators.columns.changes import Block, Changes, RowKind
 from rowkind.operators.emission import net
-from rowkind.service.execute.route import Route
-from rowkind.service.execute.stages import Inflow
+from rowkind.service.execute.members import addressed
+from rowkind.service.execute.route import Part, deliver, leave, pieces
+from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
 from rowkind.service.metrics import parse
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.errors import QueryFailedError
 from rowkind.service.run.memory import pruned
-from rowkind.service.run.streaming import assemble
+from rowkind.service.run.streaming import assemble, opens
 from rowkind.service.run.trial import Engine, TrialBatch
 from rowkind.service.spark.errors import surfaced
+from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import EDGE_SCHEMA
 from rowkind.service.spark.session import session
 
@@ -49,41 +50,42 @@ def _run(
     """The net changes of each batch, in a session of their own. Raises QueryFailedError."""
     spark = session(job.name, master=f"local[{job.parallelism}]", parallelism=job.parallelism, checkpoint=str(scratch))
     try:
-        outputs = run_query(spark, job, sink, batches, scratch)
+        outputs = run_query(spark, job, [sink], batches, scratch)
     finally:
         spark.stop()
+    place = graph([sink]).place(sink.name)
     for blocks in outputs:
         _report(blocks, warn)
-        yield changes_of(sink, blocks)
+        yield changes_of(sink, blocks, place)
 
 
 def run_query(
-    spark: SparkSession, job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], scratch: Path
+    spark: SparkSession, job: Job, sinks: Sequence[PhysicalSink], batches: Sequence[TrialBatch], scratch: Path
 ) -> list[list[Block]]:
-    """The blocks that come out in each batch, with `scratch` for sources and checkpoint. Raises QueryFailedError."""
+    """The blocks that reach the writer in each batch, with `scratch` for source and checkpoint.
+
+    Raises QueryFailedError.
+    """
     outputs: dict[int, list[Block]] = defaultdict(list)
 
     def collect(frame: DataFrame, batch: int) -> None:
         outputs[batch] = [Block.from_bytes(bytes(row["block"])) for row in frame.collect()]
 
-    numbers = count()
-
-    def source(inflows: Sequence[Inflow], labels: Sequence[int]) -> DataFrame:
-        ways = [
-            (each.node, Route(each.node.calc, each.member, len(labels)))
-            for each in inflows
-            if isinstance(each.node, PhysicalScan)
+    whole = graph(sinks)
+    folder = scratch / "source"
+    folder.mkdir(parents=True)
+    for number, batch in enumerate(batches):
+        parts = [
+            part
+            for each in whole.scans
+            for way in each.exits
+            for part in deliver(way, leave(way, pruned(each.scan, batch)), job.parallelism)
         ]
-        folder = scratch / "sources" / str(next(numbers))
-        folder.mkdir(parents=True)
-        for number, batch in enumerate(batches):
-            changes = Changes.concat([route(pruned(scan, batch)) for scan, route in ways])
-            write(folder / f"{number:08}.parquet", changes, labels)
-        return spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
+        write(folder / f"{number:08}.parquet", parts, whole, job.parallelism)
+    source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
     try:
         query = (
-            assemble(sink, job, source)
+            assemble(whole, job, source)
             .writeStream.foreachBatch(collect)
             .option("checkpointLocation", str(scratch / "checkpoint"))
             .trigger(availableNow=True)
@@ -93,25 +95,27 @@ def run_query(
     except StreamingQueryException as error:
         found = surfaced(error)
         reason = found.message if found else str(error).partition("\n")[0]
-        raise QueryFailedError(sink.name, reason, found.error if found else None) from None
+        names = ", ".join(sink.name for sink in sinks)
+        raise QueryFailedError(names, reason, found.error if found else None) from None
     return [outputs.get(number, []) for number in range(len(batches))]
 
 
-def changes_of(sink: PhysicalSink, blocks: Sequence[Block]) -> Changes:
-    """The net changes in the blocks of one batch."""
+def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Changes:
+    """The net changes of a sink, which has this place, in the blocks of one batch."""
     changes = Changes.concat([block.changes for block in blocks])
-    live = changes.filter(changes.kind != RowKind.DEAD_LETTER)
+    live = addressed(changes.filter(changes.kind != RowKind.DEAD_LETTER), place)
     return net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
 
 
-def write(path: Path, changes: Changes, labels: Sequence[int]) -> None:
-    """Leave the blocks of one batch of one source in a file, at least one."""
-    parts = zip(labels, changes.split(len(labels)), strict=True)
-    # A source says that there was a batch also where it has no change.
-    rows = [(label, Block(part)) for label, part in parts if len(part)] or [(labels[0], Block(changes))]
+def write(path: Path, parts: Iterable[Part], of: Graph, shards: int) -> None:
+    """Leave the blocks of one batch in a file, at least one for each that may begin without."""
+    labels = placement(shards, shards)
+    rows = [(labels[shard], level, Block(Changes.empty())) for shard, level in opens(of, shards)]
+    rows += [(labels[shard], level, Block(piece)) for shard, level, piece in pieces(parts)]
     columns = {
-        "shard": pa.array([label for label, _ in rows], pa.int32()),
-        "block": pa.array([block.to_bytes() for _, block in rows], pa.binary()),
+        "shard": pa.array([label for label, _, _ in rows], pa.int32()),
+        "level": pa.array([level for _, level, _ in rows], pa.int32()),
+        "block": pa.array([block.to_bytes() for _, _, block in rows], pa.binary()),
     }
     # Read once and at once. Uncompressed, because snappy wants to unpack a library of its own where it may not.
     pq.write_table(pa.table(columns), path, compression="none")

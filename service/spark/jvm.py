@@ -19,10 +19,12 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -55,12 +57,12 @@ MODULE_OPTIONS = (
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
-_running: list[subprocess.Popen[bytes]] = []
-"""The JVM: it lives for as long as its standard input is open."""
-
 _POLL_SECONDS = 0.01
 _GIVEN_UP_SECONDS = 600
 """After which an archive that is not whole counts as left behind. Writing one takes some ten."""
+
+_UNUSED_SECONDS = 30 * 86_400
+"""After which an archive that no JVM was started with is dropped: of a Java or of jars that are gone."""
 
 
 def java() -> str:
@@ -79,19 +81,47 @@ def java() -> str:
     return found
 
 
+def launch(options: Sequence[str]) -> None:
+    """Start a JVM with these options, unless there is one, and do not wait for it. It ends when this process does.
+
+    Raises:
+        SparkStartError: There is no Java.
+    """
+    if _running or SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to ask
+        return
+    program = java()
+    jars = Path(pyspark.__file__).parent / "jars"
+    configuration = [os.environ[name] for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if os.environ.get(name)]
+    # Classes cannot be archived where folders come first.
+    archived = [] if configuration else class_archive(program, jars, options)
+    command = [program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
+    command += [*MODULE_OPTIONS, *options, *archived, _MAIN]
+    # Spark starts `python3` from the path unless told otherwise, which has other packages or none.
+    python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | python
+    folder = tempfile.TemporaryDirectory(prefix="rowkind-")
+    told = Path(folder.name, "gateway")
+    # A group of its own: Ctrl-C at a terminal is for our process, which lets the batch finish. What it prints is no
+    # output of ours, and whoever reads that need not wait for its end.
+    process = subprocess.Popen(  # noqa: S603 - our own command line
+        command, stdin=subprocess.PIPE, stdout=2, env=environment | {_FILE: str(told)}, process_group=0
+    )
+    _running.append(_Jvm(process, program, told, folder))
+
+
 @contextmanager
 def gateway(options: Sequence[str]) -> Iterator[None]:
-    """Inside, pyspark connects to a JVM started here with these options, unless it has one already.
-
-    The JVM ends by itself when this process does.
+    """Inside, pyspark connects to the JVM that was launched, or to one with these options, unless it has one already.
 
     Raises:
         SparkStartError: There is no Java, or none that runs Spark.
     """
-    if SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to ask
+    launch(options)
+    if SparkContext._gateway is not None:  # noqa: SLF001 - as above
         yield
         return
-    port, secret = _started(options)
+    (jvm,) = _running
+    port, secret = jvm.address()
     os.environ |= {_PORT: str(port), _SECRET: secret}
     try:
         yield
@@ -102,35 +132,32 @@ def gateway(options: Sequence[str]) -> Iterator[None]:
 def end() -> None:
     """Let the JVM end, if it was started here, and put the archive in place that it leaves. No session comes after."""
     while _running:
-        _running.pop().communicate()
+        _running.pop().process.communicate()
     _put_in_place()
 
 
-def _started(options: Sequence[str]) -> tuple[int, str]:
-    """The port and the secret of the gateway of a JVM that was started."""
-    program = java()
-    jars = Path(pyspark.__file__).parent / "jars"
-    configuration = [folder for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if (folder := os.environ.get(name))]
-    # Classes cannot be archived where folders come first.
-    archived = [] if configuration else class_archive(program, jars, options)
-    command = [program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
-    command += [*MODULE_OPTIONS, *options, *archived, _MAIN]
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-    with tempfile.TemporaryDirectory(prefix="rowkind-") as folder:
-        told = Path(folder, "gateway")
-        # A group of its own: Ctrl-C at a terminal is for our process, which lets the batch finish. What it prints is no
-        # output of ours, and whoever reads that need not wait for its end.
-        running = subprocess.Popen(  # noqa: S603 - our own command line
-            command, stdin=subprocess.PIPE, stdout=2, env=environment | {_FILE: str(told)}, process_group=0
-        )
-        while running.poll() is None:
-            if told.exists():
-                content = told.read_bytes()
+@dataclass(frozen=True)
+class _Jvm:
+    """A JVM, which lives for as long as its standard input is open; `told` is the file in which it says where it is."""
+
+    process: subprocess.Popen[bytes]
+    program: str
+    told: Path
+    folder: tempfile.TemporaryDirectory[str]
+
+    def address(self) -> tuple[int, str]:
+        """The port and the secret of its gateway, once it has begun. Raises SparkStartError if it ends before."""
+        while self.process.poll() is None:
+            if self.told.exists():
+                content = self.told.read_bytes()
                 port, length = struct.unpack_from(">ii", content)
-                _running.append(running)
                 return port, content[8 : 8 + length].decode()
             time.sleep(_POLL_SECONDS)
-    raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer; see above.")
+        _running.clear()
+        raise SparkStartError(f"Spark did not start with {self.program}, which must be Java 17 or newer; see above.")
+
+
+_running: list[_Jvm] = []
 
 
 def class_archive(program: str, jars: Path, options: Sequence[str]) -> list[str]:
@@ -143,6 +170,8 @@ def class_archive(program: str, jars: Path, options: Sequence[str]) -> list[str]
         archive.parent.mkdir(parents=True, exist_ok=True)
         _put_in_place()
     if archive.exists():
+        with suppress(OSError):
+            os.utime(archive)
         return [*quiet, f"-XX:SharedArchiveFile={archive}"]
     if os.access(archive.parent, os.W_OK):
         return [*quiet, f"-XX:ArchiveClassesAtExit={archive.with_suffix('')}.{uuid4().hex}.part"]
@@ -150,15 +179,18 @@ def class_archive(program: str, jars: Path, options: Sequence[str]) -> list[str]
 
 
 def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
-    """What an archive belongs to, as a short name: this Java, these jars, these options."""
+    """What an archive belongs to, as a short name: this Java, these jars, these options but for the program's own."""
     real = Path(program).resolve()
     folder = jars.stat()
-    what = (real, real.stat().st_mtime_ns, jars, folder.st_mtime_ns, *options)
+    what = (real, real.stat().st_mtime_ns, jars, folder.st_mtime_ns, *(o for o in options if not o.startswith("-D")))
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
 def _put_in_place() -> None:
-    """Give the archives that JVMs have left their names. Raises OSError."""
+    """Give the archives that JVMs have left their names, and drop those that nobody uses any more. Raises OSError."""
+    for archive in cache().glob("classes-*.jsa"):
+        if time.time() - archive.stat().st_mtime > _UNUSED_SECONDS:
+            archive.unlink()
     for part in cache().glob("classes-*.part"):
         with part.open("rb") as file:
             # Java writes the head last.

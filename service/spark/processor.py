@@ -1,9 +1,9 @@
-"""One stateful processor for every stage: blocks of one shard in, blocks for the next consumer's shards out.
+"""One stateful processor for every stage: blocks of one shard in, blocks for the shards of deeper stages out.
 
-Per batch and shard: the blocks are joined into one batch of changes, and dead letters are set aside. Member by member,
-each after those that feed it, the operator runs over its arrangements, and the calc at its exit sends what came out on
-its way: to another member, or out of the stage. What leaves is split by the consumer's shards and cut into blocks.
-Counters that rode in go out again with the first block, exactly once, with the members' own added.
+Per batch and shard: blocks for a deeper level go on as they are. Those for this one are joined into one batch of
+changes. Member by member, each after those that feed it, the operator runs over its arrangements, and what it emits
+goes out by its exits: to another member, or to deeper levels and the writer, split by shard and cut into blocks.
+Counters and dead letters go straight to the writer.
 
 The class and everything that it holds are pickled by module name, so all of it must be importable in a worker.
 """
@@ -11,7 +11,8 @@ The class and everything that it holds are pickled by module name, so all of it 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -21,17 +22,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, Counters, RowKind, constant
-from rowkind.service.execute.blocks import Tally, cut
+from rowkind.operators.columns.changes import Block, Changes, Counters, RowKind, Rows, constant
+from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.members import Member, addressed
+from rowkind.service.execute.route import Part, deliver, leave, pieces
 from rowkind.service.metrics import add
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
 from rowkind.service.spark.collector import freeze_what_stays
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.store import SparkStore, open_map
 
-EDGE_SCHEMA = "shard int, block binary"
-"""The two columns of every edge."""
+EDGE_SCHEMA = "shard int, level int, block binary"
+"""The columns of every edge: the label of the shard that a block is for, the level, and the block."""
 
 
 def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
@@ -45,12 +47,13 @@ def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
 
 
 class OperatorProcessor(StatefulProcessor):
-    """Runs the members of a stage over the shard that Spark groups by.
+    """Runs the members of a level over the shard that Spark groups by.
 
     Args:
-        members: the operators, each before the one that it feeds; what leaves the stage comes from the last.
-        shards: how many shards the stage has; the grouping key is a label of `placement(shards, …)`.
-        labels: a label per shard of the consumer; a single one where all goes to one shard or nothing is shuffled.
+        members: the operators, each before those that it feeds. There may be none: all goes on then, also what is for
+            the writer, whose level this may be, where a checkpoint has more stages than the graph is deep.
+        level: theirs. `writer`: that of the writer.
+        labels: Spark's label of each shard (`placement`).
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
         limits: of the run cache.
     """
@@ -59,7 +62,8 @@ class OperatorProcessor(StatefulProcessor):
         self,
         members: Sequence[Member],
         *,
-        shards: int,
+        level: int,
+        writer: int,
         labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
         limits: CacheLimits = DEFAULT_LIMITS,
@@ -67,7 +71,8 @@ class OperatorProcessor(StatefulProcessor):
         if unmatched == "dead_letter":
             assert all(member.wrap is not None for member in members), "dead letters need something that makes them"
         self._members = tuple(members)
-        self._shards = shards
+        self._level = level
+        self._writer = writer
         self._labels = tuple(labels)
         self._unmatched = unmatched
         self._limits = limits
@@ -85,51 +90,53 @@ class OperatorProcessor(StatefulProcessor):
         timerValues: object,  # noqa: ARG002, N803 -- Spark's name
     ) -> Iterator[Row]:
         """Apply one batch of one shard and emit its blocks."""
-        taken = list(rows)
-        blocks = [Block.from_bytes(row.block) for row in taken]
-        for shard, block in self.apply(key[0] % self._shards, blocks, taken[0].now):
-            yield Row(shard=shard, block=block.to_bytes())
+        own: list[Block] = []
+        now = 0
+        for row in rows:
+            now = row.now
+            if self._members and row.level == self._level:
+                own.append(Block.from_bytes(row.block))
+            else:
+                yield Row(shard=row.shard, level=row.level, block=row.block)
+        for shard, level, block in self.apply(key[0] % len(self._labels), own, now) if own else ():
+            yield Row(shard=self._labels[shard], level=level, block=block.to_bytes())
 
-    def apply(self, shard: int, blocks: Sequence[Block], now: int) -> Iterator[tuple[int, Block]]:
-        """The blocks that one batch of shard number `shard` gives, each with the label that it goes to.
+    def apply(self, shard: int, blocks: Sequence[Block], now: int) -> Iterator[tuple[int, int, Block]]:
+        """The blocks that one batch of a shard gives, each with the shard and the level that it goes to.
 
-        There is always one, so that whoever comes after knows that there was a batch.
+        One carries the counters to the writer.
         """
         counters: dict[str, float] = {}
-        for block in blocks:
-            add(counters, block.counters)
-        leaving = Changes.concat(list(self._run(shard, blocks, now, counters)))
-        carried: Mapping[str, float] | None = counters
-        for label, part in zip(self._labels, leaving.split(len(self._labels)), strict=True):
-            for piece in cut(part):
-                yield label, Block(piece, carried or {})
-                carried = None
-        if carried is not None:
-            yield self._labels[shard % len(self._labels)], Block(Changes.empty(), carried)
+        for to, level, piece in pieces(self._run(shard, blocks, now, counters)):
+            yield to, level, Block(piece)
+        yield shard, self._writer, Block(Changes.empty(), counters)
 
-    def _run(self, shard: int, blocks: Sequence[Block], now: int, counters: dict[str, float]) -> Iterator[Changes]:
+    def _run(self, shard: int, blocks: Sequence[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
         """What leaves the stage."""
         changes = Changes.concat([block.changes for block in blocks])
-        dead = changes.kind == RowKind.DEAD_LETTER
-        yield changes.filter(dead)
-        live = changes.filter(~dead)
-        inbox = [[addressed(live, place)] for place in range(len(self._members))]
+        inbox: dict[int, list[Changes]] = defaultdict(list)
         for place, member in enumerate(self._members):
-            own = Changes.concat(inbox[place])
-            if not len(own) and not member.always_runs:
+            own = Changes.concat([addressed(changes, member.place), *inbox.pop(member.place, ())])
+            if not len(own) and member.always_runs != shard:
                 continue
-            result, lost, counted = self._process(place, shard, own, now)
+            rows, lost, counted = self._process(place, shard, own, now)
             add(counters, counted)
-            if member.feeds is None:
-                yield result
-            else:
-                inbox[member.feeds].append(result)
-            yield self._letters(member, lost)
+            started = time.perf_counter()
+            for way in member.exits:
+                result = leave(way, rows)
+                if way.level == self._level:
+                    inbox[way.to].append(result)
+                else:
+                    yield from deliver(way, result, len(self._labels), shard)
+            seconds = Tally(member.sink, member.node)
+            seconds.add_seconds("calc", time.perf_counter() - started)
+            add(counters, seconds.counters)
+            yield shard, self._writer, self._letters(member, lost)
 
-    def _process(self, place: int, shard: int, changes: Changes, now: int) -> tuple[Changes, Changes, Counters]:
-        """What a member emits, under its calc; its unmatched retractions; what it counted."""
-        member = self._members[place]
-        tally = Tally(member.node)
+    def _process(self, number: int, shard: int, changes: Changes, now: int) -> tuple[Rows, Changes, Counters]:
+        """What a member emits; its unmatched retractions; what it counted."""
+        member = self._members[number]
+        tally = Tally(member.sink, member.node)
         cache = worker_cache(self._limits)
         assert self._map is not None, "Spark has called `init`"
         stores = {name: SparkStore(self._map, member.arrangement(name), cache) for name in member.operator.arrangements}
@@ -137,17 +144,15 @@ class OperatorProcessor(StatefulProcessor):
         started = time.perf_counter()
         output = member.operator.process(changes, stores, now)
         processed = time.perf_counter()
-        result = member.calc(output.rows)
         state = sum(store.seconds for store in stores.values())
         tally.add_seconds("state", state)
         tally.add_seconds("operator", processed - started - state)
-        tally.add_seconds("calc", time.perf_counter() - processed)
-        tally.add_rows_out(result.kind)
+        tally.add_rows_out(output.rows.kind)
         tally.set_state(shard, output.state)
         tally.add_merged(output.merged_rows)
         tally.add_unmatched(len(output.unmatched))
         tally.add_expired(output.expired)
-        return result, output.unmatched, tally.counters
+        return output.rows, output.unmatched, tally.counters
 
     def _letters(self, member: Member, lost: Changes) -> Changes:
         """What the policy makes of unmatched retractions."""
@@ -157,8 +162,8 @@ class OperatorProcessor(StatefulProcessor):
             first = int(lost.seq.argmin())
             place = ArrivalNumber.of(int(lost.seq[first]))
             raise UnmatchedRetractionError(
-                f"{member.node}: {len(lost)} retraction(s) of one batch found no row to take back, and the job says "
-                f"`unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
+                f"{member.sink}, {member.node}: {len(lost)} retraction(s) of one batch found no row to take back, and "
+                f"the job says `unmatched: fail`. The first is a {RowKind(int(lost.kind[first])).symbol} from "
                 f"{member.sides[int(lost.side[first])]}, offset {place.offset} of partition {place.partition}. Either "
                 "mend the source (does it retract rows it never sent, or rows older than the TTL?), or set "
                 "`unmatched: dead_letter` or `ignore`."

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from rowkind.service.spark.errors import SparkStartError
-from rowkind.service.spark.jvm import gateway, java
+from rowkind.service.spark.jvm import gateway, java, launch
 from rowkind.service.spark.quiet import quiet_stderr
 
 _STATE_STORE = "spark.sql.streaming.stateStore"
@@ -55,9 +55,22 @@ _JAVA_OPTIONS = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1")
 """The JVM moves blocks and plans batches; no loop over rows runs in it that the optimising compiler would speed up. It
 alone took a fifth of a core for minutes."""
 
+_HEAP = "-Xmx1g"
+
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How checkpoint files on a local disk are written. Spark's default for them starts several processes per file (chmod,
 readlink), which took half of a small batch. Both put a file in place by an atomic rename."""
+
+
+def begin() -> None:
+    """Let the JVM of a local session start while there is something else to do. Raises SparkStartError."""
+    with quiet_stderr():
+        launch(_java_options())
+
+
+def _java_options() -> tuple[str, ...]:
+    """The options of the JVM, its memory first."""
+    return (_HEAP, *_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={_logging().as_uri()}")
 
 
 def session(
@@ -83,9 +96,9 @@ def session(
         SparkStartError: There is no Java, or none that runs Spark.
     """
     local = master == "local" or master.startswith("local[")
-    # Spark starts `python3` from the path unless told otherwise, which has other packages or none.
+    # As `service.spark.jvm` says to the JVM.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    java_options = (*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={_logging().as_uri()}")
+    java_options = _java_options()
     builder = SparkSession.builder.appName(name).master(master)
     chosen: dict[str, str] = {
         **_SETTINGS,
@@ -96,14 +109,14 @@ def session(
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
         # One process has no need to be seen on the network.
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
-        **({} if local else {"spark.driver.extraJavaOptions": " ".join(java_options)}),
+        **({} if local else {"spark.driver.extraJavaOptions": " ".join(java_options[1:])}),
         **(settings or {}),
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
     program = java()
     try:
-        with quiet_stderr(), gateway(["-Xmx1g", *java_options]) if local else nullcontext():
+        with quiet_stderr(), gateway(java_options) if local else nullcontext():
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None

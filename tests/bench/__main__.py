@@ -10,6 +10,7 @@ COMMANDS = (
     ["operator_rank"],
     ["operator_aggregate"],
     ["state_store"],
+    ["first_result"],
     ["compare", "--engines", "rowkind", "--only", "throughput"],
 )
 

@@ -21,6 +21,7 @@ from rowkind.operators.columns.changes import Block, Changes, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import EDGE_SCHEMA
+from tests.spark.running import LEVEL
 
 
 @cache
@@ -44,12 +45,12 @@ class BlockSource(DataSource):
         return "blocks"
 
     def schema(self) -> str:
-        """The two columns of every edge."""
+        """The columns of every edge."""
         return EDGE_SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """The reader of one query."""
-        assert len(schema) == 2
+        assert schema.names == ["shard", "level", "block"]
         return BlockReader(*(int(self.options[option]) for option in ("rows", "shards", "batches")))
 
 
@@ -85,7 +86,11 @@ class BlockReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The block of a shard, made once per worker."""
         assert isinstance(partition, Shard)
-        columns = {"shard": pa.array([partition.label], pa.int32()), "block": pa.array([block(self.rows)], pa.binary())}
+        columns = {
+            "shard": pa.array([partition.label], pa.int32()),
+            "level": pa.array([LEVEL], pa.int32()),
+            "block": pa.array([block(self.rows)], pa.binary()),
+        }
         yield pa.RecordBatch.from_pydict(columns)
 
 
@@ -118,8 +123,3 @@ class Keep:
             store.delete(names.pop(0), blob.size)
         store.put(MANIFEST, pa.py_buffer(" ".join(names).encode()))
         return Output(Rows.empty(), Changes.empty(), StateSize(len(changes), blob.size, len(names)))
-
-
-def nothing(_: Rows) -> Changes:
-    """A calc that lets nothing pass."""
-    return Changes.empty()

@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import BlobStore, MemoryStore
-from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, binary
+from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows
 from rowkind.operators.operator import Output
+from rowkind.service.spark.placement import placement
 from tests.bench.scenarios import GROW, SCENARIOS, Scenario, Step
-from tests.spark.distinct import by_payload
+from tests.spark.distinct import by_bytes, packed, unpacked
 from tests.spark.running import Query, alone
 
 
@@ -58,10 +59,10 @@ class Measuring:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Run one step of one scenario; its clock is the number of the step, not `now`."""
         assert now > 0
-        scenario, number, step = pickle.loads(changes.payload[0].as_py())
+        scenario, number, step = pickle.loads(unpacked(changes.payload)[0])
         mine = {name: stores[name] for name in SCENARIOS[scenario].operator.arrangements}
         figures = measure(SCENARIOS[scenario], step, number, mine)
-        told = binary([pickle.dumps((scenario, number, figures))])
+        told = packed([pickle.dumps((scenario, number, figures))])
         return Output(Rows(np.zeros(1, np.int8), changes.seq, told), Changes.empty(), figures.state)
 
 
@@ -75,20 +76,19 @@ def on_rocksdb(
     spark: SparkSession, numbers: Sequence[int], script: Sequence[Step], folder: Path
 ) -> dict[int, list[Figures]]:
     """The figures of every step of these scenarios, which run side by side."""
-    query = Query(
-        spark, folder, alone("bench", Measuring(), by_payload, shards=len(SCENARIOS), labels=[0]), len(SCENARIOS)
-    )
+    labels = placement(len(SCENARIOS), int(spark.conf.get("spark.sql.shuffle.partitions") or 0))
+    query = Query(spark, folder, alone("bench", Measuring(), labels=labels), len(SCENARIOS))
     for number, step in enumerate(script):
         batch = {}
         for scenario in numbers:
-            payload = binary([pickle.dumps((scenario, number, step))])
+            payload = packed([pickle.dumps((scenario, number, step))])
             row = Rows(np.full(1, RowKind.INSERT, np.int8), np.zeros(1, np.int64), payload)
-            batch[scenario] = [Block(by_payload(row))]
+            batch[scenario] = [Block(by_bytes(row))]
         query.add(batch)
     query.run()
     found: dict[int, dict[int, Figures]] = defaultdict(dict)
     for block in query.blocks():
-        for payload in block.changes.payload.to_pylist():
-            scenario, number, figures = pickle.loads(payload)
+        for told in unpacked(block.changes.payload):
+            scenario, number, figures = pickle.loads(told)
             found[scenario][number] = figures
     return {scenario: [figures[number] for number in sorted(figures)] for scenario, figures in found.items()}

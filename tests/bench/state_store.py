@@ -22,7 +22,7 @@ from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import over_shards
 from rowkind.service.spark.session import session
-from tests.bench.blocks import BlockSource, Keep, block, nothing
+from tests.bench.blocks import BlockSource, Keep, block
 from tests.spark.running import alone
 
 SHARDS = 2
@@ -77,7 +77,7 @@ def measure(
     """One query of `batches` batches with `rows` changes per shard; `cold` reads every blob from the state store."""
     limits = CacheLimits(0, 0) if cold else CacheLimits()
     labels = placement(SHARDS, SHARDS)
-    processor = alone("bench", Keep(), nothing, shards=SHARDS, labels=labels, limits=limits)
+    processor = alone("bench", Keep(), exits=(), labels=labels, limits=limits)
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -32,6 +32,7 @@ class Stage:
         self._book = order_book(EVENTS, seed)
         self._job = self.shop.job({check.name: check.sink for check in self.checks}, batch={"max_rows": ROWS_PER_BATCH})
         self.results = {check.name: Results(self.shop, check.name) for check in self.checks}
+        self._query = self.shop.checkpoint / self.shop.name / "main"
 
     def close(self) -> None:
         """Leave the topics."""
@@ -60,7 +61,7 @@ class Stage:
                 assert may_end, f"the job ended: {job.error}"
                 return True
             assert not (flaws := [flaw for results in self.results.values() for flaw in results.flaws]), flaws[:10]
-            return all(self.results[name].rows() == rows for name, rows in right.items()) and not self.unfinished()
+            return all(self.results[name].rows() == rows for name, rows in right.items()) and self.unfinished() is None
 
         until(done, "the right result", lambda: job.error, SLOW)
 
@@ -69,26 +70,20 @@ class Stage:
         job.terminate()
         return job.ended(SLOW)
 
-    def unfinished(self) -> dict[str, int]:
-        """The batch that each sink's query has begun and not ended, by Spark's own logs."""
-        found = {}
-        for check in self.checks:
-            folder = self.shop.checkpoint / self.shop.name / check.name
-            begun, ended = (_last(folder / log) for log in ("offsets", "commits"))
-            if begun > ended:
-                found[check.name] = begun
-        return found
+    def unfinished(self) -> int | None:
+        """The batch that the query of all sinks has begun and not ended, by Spark's own logs."""
+        begun, ended = (_last(self._query / log) for log in ("offsets", "commits"))
+        return begun if begun > ended else None
 
     def one(self) -> str:
         """The name of one of the sinks."""
         return self.random.choice(self.checks).name
 
-    def inside_a_batch(self, job: Rowkind, name: str) -> None:
-        """Wait for a moment, chosen at random, inside a batch of this sink: the first after a start, or the second."""
-        commits = self.shop.checkpoint / self.shop.name / name / "commits"
-        batch = _last(commits) + self.random.choice((1, 2))
-        self._await(job, lambda: f"sink {name}: writing" in job.error, f"the start of {name}")
-        self._await(job, lambda: self.unfinished().get(name) == batch, f"batch {batch} of {name}")
+    def inside_a_batch(self, job: Rowkind) -> None:
+        """Wait for a moment, chosen at random, inside a batch: the first after a start, or the second."""
+        batch = _last(self._query / "commits") + self.random.choice((1, 2))
+        self._await(job, lambda: ": writing to topic" in job.error, "the start of the query")
+        self._await(job, lambda: self.unfinished() == batch, f"batch {batch}")
         time.sleep(self.random.uniform(0, 1.5))
 
     def half_written(self, job: Rowkind, name: str) -> None:
@@ -99,7 +94,7 @@ class Stage:
         def seen() -> bool:
             before = results.kinds.total()
             results.rows()
-            return results.kinds.total() > before and name in self.unfinished()
+            return results.kinds.total() > before and self.unfinished() is not None
 
         self._await(job, seen, f"a half-written batch of {name}")
 

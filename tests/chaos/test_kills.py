@@ -18,9 +18,9 @@ def test_killed_inside_batches(set_stage: SetStage) -> None:
     stage = set_stage(*CHECKS)
     stage.manipulate(0.5)
     with stage.job() as job:
-        stage.inside_a_batch(job, stage.one())
+        stage.inside_a_batch(job)
         job.kill()
-    assert stage.unfinished(), "the kill hit no batch"
+    assert stage.unfinished() is not None, "the kill hit no batch"
     stage.manipulate(0.5)
     with stage.job() as job:
         stage.half_written(job, stage.one())
@@ -39,17 +39,17 @@ def test_killed_between_batches_then_robbed_of_a_worker_then_drained(set_stage: 
     with stage.job() as job:
         stage.catch_up(job)
         job.kill()
-    assert not stage.unfinished()
+    assert stage.unfinished() is None
     stage.manipulate(0.3)
     with stage.job() as job:
-        stage.inside_a_batch(job, stage.one())
+        stage.inside_a_batch(job)
         os.kill(job.busy_worker(), signal.SIGKILL)
         stage.catch_up(job)
         stage.manipulate(0.5)
-        stage.inside_a_batch(job, stage.one())
+        stage.inside_a_batch(job)
         ended = stage.drain(job)
     assert ended.code == 0, ended.error
-    assert not stage.unfinished(), "the batch in progress was not finished"
+    assert stage.unfinished() is None, "the batch in progress was not finished"
     with stage.job() as job:
         stage.catch_up(job)
         assert stage.drain(job).code == 0, job.error
@@ -61,7 +61,7 @@ def test_a_second_run_takes_over_and_the_first_one_stops(set_stage: SetStage) ->
     stage = set_stage(UPSERT)
     stage.manipulate(0.5)
     with stage.job() as first:
-        stage.inside_a_batch(first, stage.one())
+        stage.inside_a_batch(first)
         with stage.job() as second:
             ended = first.ended()
             assert ended.code == 1, ended.error

@@ -23,7 +23,7 @@ def test_a_broker_that_is_restarted_inside_a_batch(tmp_path: Path, seed: int) ->
         with closing(Stage(broker.bootstrap_servers, tmp_path / "shop", seed, [RETRACT_WITHOUT_KEY])) as stage:
             stage.manipulate(0.5)
             with stage.job() as job:
-                stage.inside_a_batch(job, stage.one())
+                stage.inside_a_batch(job)
                 broker.stop()
                 until(lambda: "does not answer" in job.error or not job.running, "a word of it", seconds=SLOW)
                 broker = Broker(tmp_path / "kafka", broker.port)

@@ -57,7 +57,7 @@ def _clocked(clock: Sequence[int], _: Job, sink: PhysicalSink, batches: Sequence
     """The in-memory engine at given times."""
     engine = MemoryEngine(sink)
     for batch, now in zip(batches, clock, strict=True):
-        yield engine.batch(batch, now)
+        yield engine.batch(batch, now)[sink.name]
 
 
 def _bag(rows: Sequence[Any]) -> Counter[str]:

@@ -24,16 +24,24 @@ def _dashboard() -> Any:
     return json.loads((DEPLOY / "grafana" / "rowkind.json").read_text())
 
 
-def _panels() -> Iterator[tuple[str, str]]:
+def _targets() -> Iterator[tuple[str, str, str]]:
     for panel in _dashboard()["panels"]:
         for target in panel.get("targets", ()):
-            yield panel["title"], target["expr"]
+            yield panel["title"], target["expr"], target["legendFormat"]
+
+
+def _alerts() -> Iterator[tuple[str, str, str]]:
+    for group in YAML(typ="safe").load(DEPLOY / "prometheus" / "rules.yaml")["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"], " ".join(rule["annotations"].values()).replace("$labels.", "")
+
+
+def _panels() -> Iterator[tuple[str, str]]:
+    return ((title, query) for title, query, _ in _targets())
 
 
 def _rules() -> Iterator[tuple[str, str]]:
-    for group in YAML(typ="safe").load(DEPLOY / "prometheus" / "rules.yaml")["groups"]:
-        for rule in group["rules"]:
-            yield rule["alert"], rule["expr"]
+    return ((title, query) for title, query, _ in _alerts())
 
 
 QUERIES = [*_panels(), *_rules()]
@@ -48,6 +56,20 @@ def test_every_metric_and_label_of_a_query_exists(title: str, query: str) -> Non
     labels = {label for name in names for label in BY_NAME[name].labels} | OF_PROMETHEUS
     grouped = {label.strip() for group in re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", query) for label in group.split(",")}
     assert grouped <= labels, f"{title}: no such label"
+
+
+@pytest.mark.parametrize(("title", "query", "text"), [*_targets(), *_alerts()])
+def test_a_text_shows_only_labels_that_its_query_keeps(title: str, query: str, text: str) -> None:
+    """What a legend or an alert puts in is a label of the metric, and one of those that are grouped by, if any are."""
+    shown = set(re.findall(r"\{\{ ?([a-z]+) ?\}\}", text))
+    kept = {label for name in re.findall(r"\browkind_[a-z]+(?:_[a-z]+)*", query) for label in _labels(name)}
+    for group in re.findall(r"\bby\s*\(([^)]*)\)", query):
+        kept &= {label.strip() for label in group.split(",")}
+    assert shown <= kept, f"{title}: {shown - kept} is not there"
+
+
+def _labels(metric: str) -> set[str]:
+    return {*BY_NAME[re.sub(r"_bucket$", "", metric)].labels, *OF_PROMETHEUS}
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES, ids=[title for title, _ in QUERIES])

@@ -115,7 +115,7 @@ def test_both_results_follow_every_chapter_that_kcat_tells(shop: Shop) -> None:
             until(shop.agrees, f"the result of {title!r}", SECONDS, lambda: shop.differences() + running.said())
         status, metrics = get(running.port, "/metrics")
         assert status == 200
-        counted = r'^rowkind_rows_in_total\{kind="-U",sink="\w+",table="\w+"\} [1-9]'
+        counted = r'^rowkind_rows_in_total\{kind="-U",query="\w+",table="\w+"\} [1-9]'
         assert re.search(counted, metrics, re.MULTILINE), metrics
         assert running.stop() == 0, running.said()
 

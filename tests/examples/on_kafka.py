@@ -1,30 +1,28 @@
-"""The example jobs on a broker: their changes told to their topics, and their queries run a few at a time."""
+"""The example jobs on a broker: their changes told to their topics, and all their sinks run as one query."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.avro import codec
 from rowkind.avro.framing import frame
 from rowkind.avro.registry import FolderRegistry
 from rowkind.operators.columns.changes import SYMBOLS, RowKind, Rows
+from rowkind.service.graph import graph
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import BatchSettings, Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.queries import MAIN, planned
 from rowkind.service.run.streaming import Deployment, register, start
 from rowkind.service.run.topics import connect, create
 from rowkind.service.run.topics import register as register_schemas
 from tests.examples.jobs import EXAMPLES, batches, stored_lines
-from tests.run.process import until
 
 _BY_KEY = -1
 """Lets the producer choose a partition."""
@@ -39,35 +37,29 @@ class OnKafka:
         self.job: Job = job.model_copy(update={"batch": BatchSettings(max_rows=max_rows)})
         self.servers = servers
         self.registry = FolderRegistry(folder / "schemas")
-        self.sinks: dict[str, PhysicalSink] = {sink: plan(self.job, sink) for sink in self.job.sinks}
+        queries = planned(self.job)
+        self.sinks: dict[str, PhysicalSink] = {sink.name: sink for query in queries.values() for sink in query.sinks}
         self._folder = folder
         self._connection = connect(self.job)
-        create(self.job, list(self.sinks.values()), self._connection, sources=True)
+        create(self.job, queries, self._connection, sources=True)
         self._tell(stored_lines(name))
 
     def topic(self, name: str) -> str:
         """The topic of a sink."""
         return self.job.sinks[name].topic
 
-    def run(self, spark: SparkSession, sinks: Sequence[str]) -> None:
-        """Run the queries of these sinks side by side until they have read everything."""
+    def run(self, spark: SparkSession) -> None:
+        """Run all sinks, which are one query, until everything has been read."""
         register(spark)
-        running: list[StreamingQuery] = []
+        reports = self._folder / "reports"
+        reports.mkdir(parents=True)
+        ids = {name: register_schemas(sink, self._connection) for name, sink in self.sinks.items()}
+        at = Deployment(self.job, MAIN, self._connection, ids, reports, drain=self._folder / "drain")
+        query = start(spark, graph(list(self.sinks.values())), str(self._folder / "checkpoint"), at)
         try:
-            for name in sinks:
-                reports = self._folder / "reports" / name
-                reports.mkdir(parents=True)
-                ids = register_schemas(self.sinks[name], self._connection)
-                at = Deployment(self.job, self._connection, reports, drain=self._folder / "drain")
-                checkpoint = str(self._folder / "checkpoint" / name)
-                running.append(start(spark, self.sinks[name], ids, checkpoint, at))
-                # Spark gives a source's process ten seconds to answer: on a busy machine not many can start at once.
-                until(partial(_initialized, running[-1]), f"the source of {name}")
-            for query in running:
-                query.processAllAvailable()
+            query.processAllAvailable()
         finally:
-            for query in running:
-                query.stop()
+            query.stop()
 
     def _tell(self, lines: Sequence[str]) -> None:
         producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0})
@@ -91,7 +83,3 @@ class OnKafka:
             partition = _BY_KEY if of.primary_key else number % 2
             headers: list[tuple[str, str | bytes | None]] = [("op", SYMBOLS[kind].encode())]
             producer.produce(of.topic, None if gone else value, key_bytes, partition, headers=headers)
-
-
-def _initialized(query: StreamingQuery) -> bool:
-    return not query.isActive or not query.status["message"].startswith("Initializing")

@@ -30,14 +30,14 @@ class Check:
     def __init__(self, job: Job, sink: PhysicalSink) -> None:
         self._sink = sink
         self._traits, self._order = Traits(), SinkOrder(sink)
-        self._engine = MemoryEngine(sink, unmatched, self._traits.watch)
+        self._engine = MemoryEngine(sink, unmatched=unmatched, watch=self._traits.watch)
         self._fold = Fold(keyed=sink.mode == "upsert")
         self._duckdb = InDuckDB(job)
         self.rows: Counter[str] = Counter()
 
     def batch(self, number: int, rows: Batch, tables: dict[str, pa.Table]) -> None:
         """One more batch, and the tables as they stand after it."""
-        changes = self._engine.batch(rows, now=number)
+        changes = self._engine.batch(rows, now=number)[self._sink.name]
         self._traits.check()
         self._order.check(changes)
         self._fold.apply(changes)

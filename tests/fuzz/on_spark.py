@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rowkind.operators.columns.changes import Changes
+from rowkind.service.graph import graph
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.trial import TrialBatch
@@ -31,8 +32,8 @@ def spark_engine() -> Iterator[Engine]:
         def run(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], case: Case) -> Iterator[Changes]:
             del case
             scratch = Path(folder) / str(next(numbers))
-            for blocks in run_query(spark, job, sink, batches, scratch):
-                yield changes_of(sink, blocks)
+            for blocks in run_query(spark, job, [sink], batches, scratch):
+                yield changes_of(sink, blocks, graph([sink]).place(sink.name))
 
         try:
             yield run

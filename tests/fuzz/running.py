@@ -61,7 +61,7 @@ def in_memory(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], case:
     del job
     engine = MemoryEngine(sink)
     for number, batch in enumerate(batches):
-        yield engine.batch(batch, case.now(number))
+        yield engine.batch(batch, case.now(number))[sink.name]
 
 
 def run(case: Case, engine: Engine = in_memory) -> Outcome:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.run.memory import MemoryEngine
 from tests.fuzz.case import Case, random_case
 from tests.fuzz.changelogs import breaches
@@ -49,9 +50,9 @@ def test_random_changes_keep_the_promises_of_their_tables(seed: int) -> None:
 def test_a_finding_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that forgets deletes is found out, by two changes of one table and a plain query."""
 
-    def forgetful(engine: MemoryEngine, *given: object) -> Changes:
-        changes = batch(engine, *given)
-        return changes.filter(changes.weight > 0)
+    def forgetful(engine: MemoryEngine, rows: Mapping[str, Rows], now: int) -> dict[str, Changes]:
+        found = batch(engine, rows, now)
+        return {name: changes.filter(changes.weight > 0) for name, changes in found.items()}
 
     batch = MemoryEngine.batch
     monkeypatch.setattr(MemoryEngine, "batch", forgetful)

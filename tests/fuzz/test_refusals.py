@@ -45,7 +45,7 @@ def check_sql(sql: str, seed: int) -> bool:
         assert re.match(r"\S+tables\.yaml:\d+: (sinks\.result\.\w+|views\.\w+): \S", message), message
         _check_length(message)
         return False
-    explain(sink)
+    explain([sink])
     scans = {node.source.table: False for node in walk(sink) if isinstance(node, PhysicalScan)}
     engine = MemoryEngine(sink)
     try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from rowkind.avro.framing import split
 from rowkind.avro.registry import FolderRegistry
@@ -18,11 +20,12 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.spec import SinkSpec
+from rowkind.service.kafka.spec import SinkSpec, WriterSpec
 from rowkind.service.kafka.writing import Counted, write
 from tests.kafka.tables import ORDER_KEY, ORDERS, Row, packed, settings, unpacked
 
 Change = tuple[str, Row]
+_MARKED_SECONDS = 3.0
 
 
 def changes(*given: Change, first_seq: int = 0) -> Changes:
@@ -54,9 +57,23 @@ class Message:
 
 @dataclass
 class Sink:
-    """A result topic, its spec, and a writer for it."""
+    """A query with one sink, or `beside` others with several: its spec, its topic, and a writer for it."""
 
-    spec: SinkSpec
+    spec: WriterSpec
+
+    @property
+    def of(self) -> SinkSpec:
+        """The first sink of the query."""
+        return next(iter(self.spec.sinks.values()))
+
+    @property
+    def topic(self) -> str:
+        """The topic of the first sink."""
+        return self.of.topic
+
+    def beside(self, *others: Sink) -> Sink:
+        """A query that writes all of these topics, each sink under its place, with the progress of this one."""
+        return Sink(replace(self.spec, sinks=dict(enumerate(each.of for each in (self, *others)))))
 
     def write(
         self,
@@ -81,12 +98,12 @@ class Sink:
                 message.headers(),
                 message.key(),
             )
-            for message in committed(self.spec.kafka, topic or self.spec.topic)
+            for message in committed(self.spec.kafka, topic or self.topic)
         ]
 
-    def ops(self) -> list[tuple[str, Row]]:
+    def ops(self, topic: str | None = None) -> list[tuple[str, Row]]:
         """Row kind header and row of each message."""
-        return [(message.headers[0][1].decode(), message.row) for message in self.messages()]
+        return [(message.headers[0][1].decode(), message.row) for message in self.messages(topic)]
 
 
 def _row(record: Any, value: bytes) -> Row:
@@ -95,6 +112,7 @@ def _row(record: Any, value: bytes) -> Row:
 
 def committed(kafka: Any, topic: str) -> list[Any]:
     """All records of a topic that are committed."""
+    _settle(kafka, topic)
     consumer = Consumer(
         {
             **kafka,
@@ -123,20 +141,35 @@ def committed(kafka: Any, topic: str) -> list[Any]:
         consumer.close()
 
 
+def _settle(kafka: Any, topic: str) -> None:
+    """Wait until no transaction is open: brokers mark the partitions of one after they have said that it is committed.
+
+    One that a test leaves open stays so.
+    """
+    admin, deadline = AdminClient(dict(kafka)), time.monotonic() + _MARKED_SECONDS
+    parts = admin.list_topics(topic, 10).topics[topic].partitions
+    asked = {TopicPartition(topic, part): OffsetSpec.latest() for part in parts}
+
+    def ends(level: IsolationLevel) -> list[int]:
+        return [answer.result().offset for answer in admin.list_offsets(asked, isolation_level=level).values()]
+
+    while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED) and time.monotonic() < deadline:
+        admin.poll(0.02)
+
+
 MakeSink = Callable[..., Sink]
-"""Makes a sink over a fresh topic; keyword arguments change its spec, and `partitions` the topic's."""
+"""Makes a sink over a fresh topic; keyword arguments change its spec or its query's, and `partitions` the topic's."""
 
 
 def fresh_sink(
     broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, folder: Path, **changed: Any
 ) -> Sink:
-    """A sink over a fresh topic, with its progress topic."""
+    """A query with one sink over a fresh topic, and with its progress topic."""
     partitions = changed.pop("partitions", 1)
     topic = new_topic(partitions)
     form = changed.get("form", "retract")
     ids = topics.register(schemas, topic, ORDERS, ORDER_KEY)
-    spec = SinkSpec(
-        job="job",
+    sink = SinkSpec(
         sink=topic,
         topic=topic,
         form=form,
@@ -144,13 +177,19 @@ def fresh_sink(
         by_seq=False,
         value_schema=ids.value,
         key_schema=ids.key,
+    )
+    if form == "upsert":
+        sink = replace(sink, row_kind=None)
+    own = {each.name: changed.pop(each.name) for each in fields(SinkSpec) if each.name in changed}
+    spec = WriterSpec(
+        job="job",
+        query=topic,
+        sinks={0: replace(sink, **own)},
         kafka=settings(broker),
         progress_topic=topics.progress_name("job", topic),
         report_folder=str(folder / "reports"),
     )
     topics.create(spec.kafka, [topics.progress_topic("job", topic, 4)])
-    if form == "upsert":
-        spec = replace(spec, row_kind=None)
     return Sink(replace(spec, **changed))
 
 

@@ -14,13 +14,14 @@ from rowkind.avro import codec
 from rowkind.avro.framing import frame
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
-from rowkind.operators.columns.changes import SYMBOLS, Block, Changes, RowKind
+from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind
 from rowkind.service.dev.broker import Broker
+from rowkind.service.graph import Exit, GraphScan
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.planning import Planner
-from rowkind.service.kafka.reading import Reading
+from rowkind.service.kafka.reading import LabelledBlock, Reading
 from rowkind.service.kafka.spec import SourceSpec
 from rowkind.service.physical import Calc, Expression, Key, PhysicalScan, SourceTable
 
@@ -58,6 +59,19 @@ def scan(topic: str, **changed: Any) -> PhysicalScan:
     calc = changed.pop("calc", pass_on(record))
     settings: dict[str, Any] = {"table": "orders", "mode": "retract", "declared": record, "primary_key": ("id",)}
     return PhysicalScan("scan", SourceTable(topic=topic, **(settings | changed)), calc)
+
+
+def way(from_: PhysicalScan, to: int = 0, level: int = 1) -> Exit:
+    """The way of a scan's rows to a consumer, which is shuffled."""
+    return Exit(from_.node, from_.calc, to, level, False, from_.traits)
+
+
+def read_once(*scans: PhysicalScan) -> tuple[GraphScan, ...]:
+    """Each table of these scans once, with a way to the first consumer for each of its scans."""
+    tables: dict[str, list[PhysicalScan]] = {}
+    for each in scans:
+        tables.setdefault(each.source.table, []).append(each)
+    return tuple(GraphScan(of[0], tuple(map(way, of))) for of in tables.values())
 
 
 def packed(record: Record, rows: Iterable[Row]) -> list[bytes]:
@@ -114,7 +128,7 @@ class Topic:
     def spec(self, *scans: PhysicalScan, **changed: Any) -> SourceSpec:
         """A source over some scans, or over the retract table of this topic."""
         given = {"kafka": settings(self.broker), "registry": self.registry, "tolerate": True}
-        return SourceSpec(scans or (scan(self.name),), **(given | changed))
+        return SourceSpec(read_once(*(scans or (scan(self.name),))), **(given | changed))
 
 
 def order(number: int, name: str | None = "n", amount: str | None = None) -> Row:
@@ -132,12 +146,12 @@ def planner(spec: SourceSpec, clock: Callable[[], float] | None = None) -> Plann
 
 @dataclass
 class Result:
-    """What a read gave: changes, dead letters, counters."""
+    """What a read gave: changes, dead letters, counters, and the blocks of changes as they came."""
 
     changes: Changes
     letters: list[DeadLetter]
     counters: dict[str, float]
-    blocks: list[tuple[int, Block]]
+    blocks: list[LabelledBlock]
 
     def rows(self, record: Record = ORDERS) -> list[tuple[str, Row]]:
         """Row kind and row, by seq."""
@@ -150,21 +164,25 @@ class Result:
         return [row["id"] for _, row in self.rows()]
 
 
-def read(spec: SourceSpec, ranges: Iterable[Sequence[Range]]) -> Result:
-    """Read ranges as the tasks of one batch would."""
+def read(spec: SourceSpec, ranges: Iterable[Sequence[Range]], *, opens: bool = False) -> Result:
+    """Read ranges as the tasks of one batch would; with `opens`, of the first one."""
     reading = Reading(spec)
     try:
-        blocks = [block for task in ranges for block in reading.blocks(task)]
+        blocks = [
+            block for number, task in enumerate(ranges) for block in reading.blocks(task, opens=opens and number == 0)
+        ]
     finally:
         reading.close()
     counters: dict[str, float] = {}
-    for _, block in blocks:
+    for label, level, block in blocks:
+        if block.counters:
+            assert (label, level, len(block.changes)) == (spec.labels[0], spec.writer, 0)
         for name, value in block.counters.items():
             counters[name] = counters.get(name, 0) + value
-    everything = Changes.concat([block.changes for _, block in blocks])
+    everything = Changes.concat([block.changes for _, _, block in blocks])
     dead = everything.kind == RowKind.DEAD_LETTER
     letters = [DeadLetter.from_bytes(payload) for payload in everything.filter(dead).payload.to_pylist()]
-    return Result(everything.filter(~dead), letters, counters, blocks)
+    return Result(everything.filter(~dead), letters, counters, [each for each in blocks if not each[2].counters])
 
 
 def read_all(spec: SourceSpec, start: Offset | None = None) -> Result:

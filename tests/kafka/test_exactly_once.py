@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from rowkind.operators.columns.changes import Changes
+from rowkind.service.execute.members import address
 from rowkind.service.kafka import progress, transaction
 from rowkind.service.kafka.errors import FencedError, TransactionError, fences
-from rowkind.service.kafka.outgoing import Outgoing, prepare
+from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.transaction import TransactionalWriter, write_once
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
@@ -29,8 +31,9 @@ FIRST = BatchPartition("checkpoint", 0, 0)
 
 
 def some(sink: Sink, *numbers: int) -> Outgoing:
-    """A batch of insertions."""
-    return prepare(sink.spec, changes(*(("+I", order(number)) for number in numbers)))
+    """A batch of insertions into the first sink."""
+    once, _ = prepare(sink.spec, changes(*(("+I", order(number)) for number in numbers)))
+    return once
 
 
 def ids(sink: Sink) -> list[int]:
@@ -88,7 +91,7 @@ def test_a_zombie_is_fenced_and_its_rows_never_show(make_sink: MakeSink) -> None
     sink = make_sink()
     zombie = TransactionalWriter(sink.spec, 0)
     zombie._producer.begin_transaction()
-    zombie._producer.produce(sink.spec.topic, b"", b"z")
+    zombie._producer.produce(sink.topic, b"", b"z")
     zombie._producer.flush(20)
     assert write_once(sink.spec, FIRST, some(sink, 1)) == ("committed", 0)
     with pytest.raises(KafkaException) as fenced:
@@ -126,7 +129,7 @@ def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
                 write(writer, batch_partition, outgoing)
             else:
                 writer._producer.begin_transaction()
-                writer._producer.produce(sink.spec.topic, b"", b"k")
+                writer._producer.produce(sink.topic, b"", b"k")
                 writer._producer.flush(20)
             raise KafkaException(transaction.KafkaError(transaction.KafkaError._TIMED_OUT))
         return write(writer, batch_partition, outgoing)
@@ -139,8 +142,8 @@ def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
 def test_a_message_that_kafka_refuses_fails_the_task_in_words(make_sink: MakeSink) -> None:
     """Nothing of the batch shows, and the error names the topic."""
     sink = make_sink()
-    huge = prepare(sink.spec, changes(("+I", order(1)), ("+I", order(2, "x" * 2_000_000))))
-    with pytest.raises(TransactionError, match=f"{sink.spec.topic}.*too large"):
+    huge, _ = prepare(sink.spec, changes(("+I", order(1)), ("+I", order(2, "x" * 2_000_000))))
+    with pytest.raises(TransactionError, match=f"{sink.topic}.*too large"):
         write_once(sink.spec, FIRST, huge)
     assert write_once(sink.spec, FIRST, some(sink, 3)) == ("committed", 0)
     assert ids(sink) == [3]
@@ -161,7 +164,8 @@ from tests.kafka.tables import order
 spec = pickle.loads(Path(sys.argv[1]).read_bytes())
 writer = TransactionalWriter(spec, 0)
 writer._producer.begin_transaction()
-send(writer._producer, spec, prepare(spec, changes(("+I", order(1)), ("+I", order(2)))), 1)
+once, _ = prepare(spec, changes(("+I", order(1)), ("+I", order(2))))
+send(writer._producer, spec, once, {topic: 1 for topic in once.topics})
 writer._producer.produce(spec.progress_topic, b"{}", b"k", partition=0)
 writer._producer.flush(20)
 print("sent", flush=True)
@@ -176,6 +180,38 @@ time.sleep(600)
     assert write_once(sink.spec, FIRST, some(sink, 1, 2)) == ("committed", 0)
     assert ids(sink) == [1, 2]
     assert len(committed(sink.spec.kafka, sink.spec.progress_topic)) == 1
+
+
+def test_all_sinks_of_a_query_are_written_in_one_transaction(make_sink: MakeSink) -> None:
+    """Nothing shows in any topic before the commit, everything in all of them after it, and progress is noted once."""
+    query = make_sink().beside(make_sink(form="upsert"), make_sink(keyed=False))
+    batch = Changes.concat([address(changes(("+I", order(place))), place) for place in query.spec.sinks])
+    once, repeatable = prepare(query.spec, batch)
+    topics = [sink.topic for sink in query.spec.sinks.values()]
+    assert once.topics == topics
+    assert not len(repeatable)
+    writer = TransactionalWriter(query.spec, 0)
+    writer._producer.begin_transaction()
+    send(writer._producer, query.spec, once, dict.fromkeys(topics, 1))
+    writer._producer.flush(20)
+    assert [query.messages(topic) for topic in topics] == [[], [], []]
+    assert write_once(query.spec, FIRST, once) == ("committed", 0)
+    assert [[message.row for message in query.messages(topic)] for topic in topics] == [[order(n)] for n in range(3)]
+    assert len(committed(query.spec.kafka, query.spec.progress_topic)) == 1
+    another_worker()
+    assert write_once(query.spec, FIRST, once) == ("skipped", 0)
+    assert [len(query.messages(topic)) for topic in topics] == [1, 1, 1]
+
+
+def test_a_topic_that_refuses_its_rows_takes_those_of_the_other_sinks_with_it(make_sink: MakeSink) -> None:
+    """A message too large for Kafka leaves nothing of the batch in any topic; the error names them all."""
+    query = make_sink().beside(make_sink())
+    rows = [changes(("+I", order(1))), changes(("+I", order(2, "x" * 2_000_000)))]
+    huge, _ = prepare(query.spec, Changes.concat([address(part, place) for place, part in enumerate(rows)]))
+    first, second = (sink.topic for sink in query.spec.sinks.values())
+    with pytest.raises(TransactionError, match=f"topics {first}, {second}.*too large"):
+        write_once(query.spec, FIRST, huge)
+    assert (query.messages(first), query.messages(second)) == ([], [])
 
 
 def test_two_runs_of_one_job_end_in_an_error_and_not_in_doubled_rows(make_sink: MakeSink) -> None:
@@ -209,7 +245,7 @@ def test_a_run_that_was_replaced_stops_instead_of_fencing_back(make_sink: MakeSi
     assert write_once(later, BatchPartition("two", 0, 0), some(sink, 2)) == ("committed", 0)
     for _ in range(2):
         another_worker()
-        with pytest.raises(FencedError, match="a later run of this job"):
+        with pytest.raises(FencedError, match="A later run of this job"):
             write_once(earlier, BatchPartition("one", 1, 0), some(sink, 3))
     another_worker()
     assert write_once(later, BatchPartition("two", 1, 0), some(sink, 4)) == ("committed", 0)

@@ -13,7 +13,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from rowkind.avro.registry import FolderRegistry
+from rowkind.operators.columns.changes import RowKind
 from rowkind.service.dev.broker import Broker
+from rowkind.service.execute.members import SIDES
+from rowkind.service.graph import GraphScan
 from rowkind.service.kafka import fetch, topics
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import (
@@ -25,7 +28,7 @@ from rowkind.service.kafka.errors import (
 )
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.physical import Key, Start
-from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings
+from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings, way
 
 pytestmark = pytest.mark.kafka
 
@@ -271,39 +274,83 @@ def test_a_self_join_consumes_its_topic_once(orders: Topic) -> None:
     assert result.counters['rowkind_dead_letters_total{table="orders",reason="row kind"}'] == 1
 
 
-def test_the_first_batch_of_an_empty_topic_is_a_block_where_the_query_waits_for_one(orders: Topic) -> None:
-    """A source that opens has one batch with nothing in it, which says so in a block under the first label."""
-    spec = orders.spec(opens=True, placement=(7,))
+def test_the_first_batch_of_an_empty_topic_is_a_block_for_whoever_waits_for_one(orders: Topic) -> None:
+    """A source that opens has one batch with nothing in it, which says so in a block for each level that wants one."""
+    spec = orders.spec(opens=((1, 1), (1, 3)), labels=(7, 9))
     plan = planner(spec)
     start = Offset.from_json(plan.initial().to_json())
     first = plan.end(start, 100)
     assert first.to_json() != start.to_json()
-    result = read(spec, plan.tasks(start, first))
-    assert [(label, len(block.changes)) for label, block in result.blocks] == [(7, 0)]
+    result = read(spec, plan.tasks(start, first), opens=plan.opens_with(start))
+    assert [(label, level, len(block.changes)) for label, level, block in result.blocks] == [(9, 1, 0), (9, 3, 0)]
     assert plan.end(first, 100) is first
     assert plan.tasks(first, first) == []
+    assert not plan.opens_with(first)
     assert read(orders.spec(), plan.tasks(start, first)).blocks == []
 
 
-def test_a_fact_goes_to_every_shard_and_a_member_is_in_the_side(orders: Topic) -> None:
-    """A scan with a constant key sends each row under every label; the consumer's place is four to a side."""
+def test_a_first_batch_that_has_rows_opens_as_well(orders: Topic) -> None:
+    """Whoever has something to say of no rows is asked in the first batch and in no other, rows or not."""
     orders.send((b"+I", order(1)))
-    calc = pass_on(ORDERS, side=1)
-    fact = replace(calc, key=Key(constant=b"not empty"), side=2)
-    spec = orders.spec(scan(orders.name, calc=calc), scan(orders.name, calc=fact), placement=(0, 1, 2), members=(1, 0))
+    spec = orders.spec(opens=((0, 2),))
+    plan = planner(spec)
+    first = plan.end(plan.initial(), None)
+    assert plan.opens_with(plan.initial())
+    result = read(spec, plan.tasks(plan.initial(), first), opens=True)
+    assert [(level, len(block.changes)) for _, level, block in result.blocks] == [(2, 0), (1, 1)]
+    orders.send((b"+I", order(2)))
+    assert not plan.opens_with(first)
+    assert read(spec, plan.tasks(first, plan.end(first, None))).ids() == [2]
+
+
+def test_a_table_is_decoded_once_for_all_who_read_it(orders: Topic) -> None:
+    """Each consumer gets the rows under its own address and level, one that takes facts in every shard."""
+    orders.send((b"+I", order(1)))
+    one = scan(orders.name, calc=pass_on(ORDERS, side=1))
+    fact = scan(orders.name, calc=replace(one.calc, key=Key(constant=b"not empty"), side=2))
+    table = GraphScan(one, (way(one, to=1), way(fact), way(one, to=2, level=3)))
+    spec = replace(orders.spec(), scans=(table,), labels=(0, 1, 2), writer=4)
     result = read_all(spec)
-    sides = sorted((label, *block.changes.side.tolist()) for label, block in result.blocks)
-    assert sorted(side for _, *sides_ in sides for side in sides_) == [2, 2, 2, 5]
-    assert {label for label, *sides_ in sides if 2 in sides_} == {0, 1, 2}
+    found = sorted(
+        (level, side, label) for label, level, block in result.blocks for side in block.changes.side.tolist()
+    )
+    (home,) = {label for level, _, label in found if level == 3}
+    assert found == [(1, 2, 0), (1, 2, 1), (1, 2, 2), (1, SIDES + 1, home), (3, 2 * SIDES + 1, home)]
+    assert result.counters['rowkind_rows_in_total{table="orders",kind="+I"}'] == 1
+
+
+def test_dead_letters_go_straight_to_the_writer(orders: Topic) -> None:
+    """However many read the table and whatever levels lie between, there is one, at the level of the writer."""
+    orders.send((b"??", order(1)), (b"+I", order(2)))
+    one = scan(orders.name)
+    spec = replace(orders.spec(), scans=(GraphScan(one, (way(one), way(one, to=1, level=2))),), writer=3)
+    result = read_all(spec)
+    assert len(result.letters) == 1
+    kinds = {level: block.changes.kind.tolist() for _, level, block in result.blocks}
+    assert kinds == {1: [RowKind.INSERT], 2: [RowKind.INSERT], 3: [RowKind.DEAD_LETTER]}
+
+
+def test_partitions_that_are_not_shuffled_stay_whole(
+    broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry
+) -> None:
+    """One task reads all of a partition's batch; otherwise a long partition is cut for several."""
+    topic = Topic(new_topic(2), broker, schemas)
+    topic.send(*((b"+I", order(i)) for i in range(40)), partition=0)
+    topic.send(*((b"+I", order(i)) for i in range(4)), partition=1)
+    for whole, longest in ((True, 40), (False, 22)):
+        plan = planner(topic.spec(rows_per_task=1, whole_partitions=whole))
+        begin = plan.initial()
+        tasks = plan.tasks(begin, plan.end(begin, None))
+        assert max(sum(map(len, task)) for task in tasks) == longest
 
 
 def test_rows_go_to_the_shard_of_their_hash_under_its_label(orders: Topic) -> None:
     """A block holds rows of one shard and carries the label that the placement gives to it."""
     orders.send(*((b"+I", order(i)) for i in range(50)))
     labels = (7, 3, 12)
-    result = read_all(orders.spec(placement=labels))
-    assert {label for label, _ in result.blocks} == set(labels)
-    for label, block in result.blocks:
+    result = read_all(orders.spec(labels=labels))
+    assert {label for label, _, _ in result.blocks} == set(labels)
+    for label, _, block in result.blocks:
         assert {labels[hash_ % 3] for hash_ in block.changes.hash.tolist()} == {label}
 
 
@@ -358,40 +405,3 @@ def test_an_outage_of_the_broker_is_waited_for(tmp_path: Path) -> None:
     with Broker(tmp_path / "data", port=first.port):
         waiting.join(60)
         assert read(spec, plan.tasks(start, ends[0])).ids() == [0, 1, 2, 3, 4]
-
-
-def test_sources_of_one_query_agree_on_each_batch(
-    broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, tmp_path: Path
-) -> None:
-    """What arrives after the first source was asked is in the next batch of all of them, also of other topics."""
-    one, other = Topic(new_topic(1), broker, schemas), Topic(new_topic(1), broker, schemas)
-    starts = {one.name: Start(), other.name: Start()}
-    drain = tmp_path / "drain"
-    both, single = (
-        planner(
-            one.spec(*scans, starts=starts, agreement=str(tmp_path / "agreement"), drain_file=str(drain)),
-        )
-        for scans in (
-            (replace(scan(one.name), node="first"), scan(other.name)),
-            (replace(scan(one.name), node="second"),),
-        )
-    )
-    one.send((b"+I", order(1)))
-    begin = both.initial()
-    one.send((b"+I", order(2)))
-    assert single.initial() == begin
-    first = both.end(begin, 100)
-    one.send((b"+I", order(3)))
-    other.send((b"+I", order(4)))
-    assert single.end(begin, 100) == first
-    # Whoever is asked first decides.
-    second = single.end(first, 100)
-    one.send((b"+I", order(5)))
-    assert both.end(first, 100) == second != first
-    assert [len(each) for ranges in single.tasks(first, second) for each in ranges] == [1]
-    assert sum(len(each) for ranges in both.tasks(first, second) for each in ranges) == 2
-    third = both.end(second, 100)
-    drain.touch()
-    assert single.end(second, 100) == third != second
-    one.send((b"+I", order(6)))
-    assert single.end(third, 100) == both.end(third, 100) == third

@@ -35,7 +35,7 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
     sink = fresh_sink(broker, new_topic, schemas, tmp_path, partitions=2)
     calc = pass_on(ORDERS)
     calc = replace(calc, key=replace(calc.key, record=ORDER_KEY))
-    spec = source.spec(scan(source.name, calc=calc), rows_per_batch=40, rows_per_task=1, placement=(0, 1))
+    spec = source.spec(scan(source.name, calc=calc), rows_per_batch=40, rows_per_task=1, labels=(0, 1))
     spark.dataSource.register(KafkaSource)
     spark.dataSource.register(KafkaSink)
 
@@ -72,7 +72,7 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
     assert sorted(kinds) == sorted([("+I", i) for i in range(81)] + [("-D", 0)])
     reports = [json.loads(path.read_text()) for path in sorted((tmp_path / "reports").glob("*.json"))]
     assert [report["batch"] for report in reports] == [0, 1, 2]
-    written = f'rowkind_rows_out_total{{sink="{sink.spec.sink}",kind="+I"}}'
+    written = f'rowkind_rows_out_total{{sink="{sink.of.sink}",kind="+I"}}'
     assert sum(report["counters"][written] for report in reports) == 81
     assert sum(report["counters"]['rowkind_rows_in_total{table="orders",kind="+I"}'] for report in reports) == 81
 
@@ -85,7 +85,7 @@ def test_a_query_that_speaks_of_empty_topics_has_one_batch_of_them(
     tmp_path: Path,
 ) -> None:
     """A block without changes comes through Spark once, and not again in a second run."""
-    spec = Topic(new_topic(2), broker, schemas).spec(opens=True)
+    spec = Topic(new_topic(2), broker, schemas).spec(opens=((0, 1),))
     spark.dataSource.register(KafkaSource)
     batches: list[list[int]] = []
 

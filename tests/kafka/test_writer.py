@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from confluent_kafka import Producer
 
 from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.service.execute.members import address
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.clients import producer_settings
 from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
+from rowkind.service.kafka.writing import Counted
 from rowkind.service.row_kind import PRESETS, RowKindHeader
 from rowkind.service.run.data_sources import KafkaStreamWriter, Written
 from tests.kafka.murmur2 import murmur2, partition
@@ -70,7 +73,7 @@ def test_an_append_topic_has_insertions_and_refuses_retractions(make_sink: MakeS
     sink = make_sink(form="append", keyed=False)
     sink.write(changes(("+I", order(1)), ("+I", order(1))), batch=0)
     assert sink.ops() == [("+I", order(1)), ("+I", order(1))]
-    with pytest.raises(AppendOnlyError, match=f"{sink.spec.topic}.*mode retract or upsert"):
+    with pytest.raises(AppendOnlyError, match=f"{sink.topic}.*mode retract or upsert"):
         sink.write(changes(("-D", order(1))), batch=1)
 
 
@@ -116,15 +119,16 @@ def test_keys_lie_where_javas_default_partitioner_looks_for_them(make_sink: Make
     other = make_sink(partitions=7)
     producer = Producer(producer_settings(other.spec.kafka))
     for key in JAVA_VECTORS:
-        producer.produce(other.spec.topic, b"", key)
+        producer.produce(other.topic, b"", key)
     producer.flush(20)
-    for message in committed(other.spec.kafka, other.spec.topic):
+    for message in committed(other.spec.kafka, other.topic):
         assert message.partition() == partition(message.key(), 7)
 
 
 def test_dead_letters_leave_with_the_original_record_and_connects_headers(make_sink: MakeSink, new_topic: Any) -> None:
     """Key, value, timestamp and headers are untouched, and a header that is there already is not replaced."""
-    sink = make_sink(dead_letter_topic=new_topic())
+    # Kept for ever: the record is older than what brokers keep, which they look at once in a while.
+    sink = make_sink(dead_letter_topic=new_topic(1, retention_ms=-1))
     letter = DeadLetter(
         table="orders",
         stage="value",
@@ -147,12 +151,12 @@ def test_dead_letters_leave_with_the_original_record_and_connects_headers(make_s
         "__connect.errors.partition": b"3",
         "__connect.errors.offset": b"42",
         "__connect.errors.connector.name": b"job",
-        "__connect.errors.task.id": sink.spec.sink.encode(),
+        "__connect.errors.task.id": sink.spec.query.encode(),
         "__connect.errors.exception.class.name": b"UndecodableRowError",
         "__connect.errors.exception.message": b"field 'id': cut off",
     }
     assert sink.ops() == [("+I", order(1))]
-    assert task.written[f'rowkind_dead_letters_written_total{{sink="{sink.spec.sink}"}}'] == 1
+    assert task.written[f'rowkind_dead_letters_written_total{{query="{sink.spec.query}"}}'] == 1
 
 
 def test_a_batch_that_changes_nothing_opens_no_transaction(make_sink: MakeSink) -> None:
@@ -178,12 +182,11 @@ def test_counters_that_rode_along_and_the_tasks_own_are_reported_per_batch(make_
     (path,) = Path(sink.spec.report_folder).iterdir()
     report = json.loads(path.read_text())
     assert (path.name, report["batch"], report["committed"]) == ("7.json", 7, True)
-    name = sink.spec.sink
     wanted = {
         'rowkind_rows_in_total{table="orders",kind="+I"}': 7,
         'rowkind_state_rows{operator="j",shard="0"}': 9,
-        f'rowkind_rows_out_total{{sink="{name}",kind="+I"}}': 3,
-        f'rowkind_transactions_total{{sink="{name}",outcome="committed"}}': 2,
+        f'rowkind_rows_out_total{{sink="{sink.of.sink}",kind="+I"}}': 3,
+        f'rowkind_transactions_total{{query="{sink.spec.query}",outcome="committed"}}': 2,
     }
     assert {counter: report["counters"][counter] for counter in wanted} == wanted
 
@@ -197,7 +200,7 @@ def test_an_aborted_batch_reports_what_was_written_and_not_what_rode_along(make_
     writer.abort([None], 4)
     (path,) = Path(sink.spec.report_folder).iterdir()
     counters = json.loads(path.read_text())["counters"]
-    assert counters[f'rowkind_rows_out_total{{sink="{sink.spec.sink}",kind="+I"}}'] == 1
+    assert counters[f'rowkind_rows_out_total{{sink="{sink.of.sink}",kind="+I"}}'] == 1
     assert not [name for name in counters if "rows_in" in name]
 
 
@@ -210,10 +213,54 @@ def test_a_sink_without_transactions_writes_at_least_once(make_sink: MakeSink) -
     assert committed(sink.spec.kafka, sink.spec.progress_topic) == []
 
 
+def test_a_query_writes_each_sink_as_it_says(make_sink: MakeSink) -> None:
+    """A batch that is done again is skipped where it was written exactly once, and repeated where at least once."""
+    query = make_sink().beside(make_sink(form="upsert", transactions=False))
+    once, repeated = query.spec.sinks.values()
+    batch = Changes.concat([address(changes(("+I", order(place + 1))), place) for place in query.spec.sinks])
+    first, second = (query.write(batch) for _ in range(2))
+    assert query.ops(once.topic) == [("+I", order(1))]
+    assert [message.row for message in query.messages(repeated.topic)] == [order(2)] * 2
+    for counted, outcome, sinks in (
+        (first, "committed", {once.sink, repeated.sink}),
+        (second, "skipped", {repeated.sink}),
+    ):
+        assert counted.written[f'rowkind_transactions_total{{query="{query.spec.query}",outcome="{outcome}"}}'] == 1
+        assert {sink.sink for sink in (once, repeated) if _rows_out(counted, sink.sink)} == sinks
+
+
+def test_a_dead_letter_is_written_once_for_all_sinks_of_a_query(make_sink: MakeSink, new_topic: Any) -> None:
+    """With the transaction if there is one, also if the batch is done again; else at least once."""
+    letter = as_changes([DeadLetter("orders", "value", "UndecodableRowError", "why", value=b"x")])
+    upsert = {"form": "upsert", "transactions": False}
+    for sinks, copies in (((make_sink(), make_sink(**upsert)), 1), ((make_sink(**upsert), make_sink(**upsert)), 2)):
+        one, other = sinks
+        query = one.beside(other)
+        query.spec = replace(query.spec, dead_letter_topic=new_topic())
+        for _ in range(2):
+            query.write(letter)
+        found = committed(query.spec.kafka, query.spec.dead_letter_topic)
+        assert [message.value() for message in found] == [b"x"] * copies
+        assert all(
+            dict(message.headers())["__connect.errors.task.id"] == query.spec.query.encode() for message in found
+        )
+        assert not query.messages(other.topic)
+
+
+def test_an_append_sink_that_is_asked_to_take_back_is_named_among_the_others(make_sink: MakeSink) -> None:
+    """Nothing of the batch is written, to whichever sink."""
+    query = make_sink().beside(make_sink(form="append"))
+    batch = Changes.concat([address(changes((kind, order(1))), place) for place, kind in enumerate(("+I", "-D"))])
+    wrong = query.spec.sinks[1]
+    with pytest.raises(AppendOnlyError, match=f"Sink {wrong.sink}, topic {wrong.topic}"):
+        query.write(batch)
+    assert not query.messages()
+
+
 def test_more_messages_than_the_producers_queue_holds_are_all_written(make_sink: MakeSink) -> None:
     """A full queue is waited for."""
-    sink = make_sink()
-    small = make_sink(kafka={**sink.spec.kafka, "queue.buffering.max.messages": "100"})
+    small = make_sink()
+    small.spec = replace(small.spec, kafka={**small.spec.kafka, "queue.buffering.max.messages": "100"})
     small.write(changes(*(("+I", order(number)) for number in range(3000))))
     assert [message.row["id"] for message in small.messages()] == list(range(3000))
 
@@ -262,3 +309,7 @@ def test_the_kinds_of_an_update_are_those_of_the_netted_changes(make_sink: MakeS
     counted = {name[-4:-2]: count for name, count in task.written.items() if "rows_out" in name}
     assert counted == {"-U": 1, "+U": 1, "+I": 1}
     assert int(np.int8(RowKind.UPDATE_AFTER)) == 2
+
+
+def _rows_out(counted: Counted, sink: str) -> float:
+    return counted.written.get(f'rowkind_rows_out_total{{sink="{sink}",kind="+I"}}', 0)

@@ -54,7 +54,7 @@ def blocks(*given: Change) -> list[pa.Buffer]:
 
 def outcomes(sink: Sink, counted: Counted) -> dict[str, float]:
     """What became of the transactions."""
-    start = f'rowkind_transactions_total{{sink="{sink.spec.sink}",outcome="'
+    start = f'rowkind_transactions_total{{query="{sink.spec.query}",outcome="'
     return {name[len(start) : -2]: count for name, count in counted.written.items() if name.startswith(start)}
 
 
@@ -95,7 +95,7 @@ def test_a_process_that_is_killed_fails_one_attempt_and_loses_nothing(make_sink:
     (process,) = writer_process._started
     process.kill()
     process.wait(20)
-    with pytest.raises(WriterLostError, match=f"{sink.spec.topic}.*has ended"):
+    with pytest.raises(WriterLostError, match=f"{sink.topic}.*has ended"):
         write_there(sink.spec, BatchPartition("c", 1, 0), blocks(("+I", order(2))))
     assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))) == {"skipped": 1}
     assert outcomes(sink, write_there(sink.spec, BatchPartition("c", 1, 0), blocks(("+I", order(2))))) == {

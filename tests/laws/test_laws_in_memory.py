@@ -18,4 +18,4 @@ def test_the_operator_obeys_the_law(law: Law, subject: Subject) -> None:
     for number in CHANGELOGS_EACH:
         seed = f"{subject}, {name(law)}, {number}"
         print(f"seed '{seed}'")
-        law(subject, subject.batches(seed, changes=8), MemoryWorld())
+        law(subject, subject.batches(seed, batches=4, changes=8), MemoryWorld())

@@ -24,7 +24,7 @@ from rowkind.operators.columns.hashing import hash64
 from tests.seeds import seeds
 
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset", "ordered")
-BATCHES = 36
+BATCHES = 24
 Top = tuple[int, Entries | None]
 TOPS: tuple[Top, ...] = tuple(itertools.product((1, 3, 1000), (None, Entries.empty())))
 """How many rows are enough, and what has come; the last one reads everything."""

@@ -31,7 +31,7 @@ from tests.clocked import Clocked, Line, job_of
 from tests.oracle.naive_chain import Counted, Joined, Naive, Normalized, Projected, Ranked, Read
 from tests.seeds import seeds
 
-CASES_EACH = seeds(12)
+CASES_EACH = seeds(6)
 BATCHES = 25
 TABLES = {"u": ("k", "a", "n"), "r": ("b", "m"), "s": ("x", "y")}
 """`u` is an upsert table by `k`; the others have no key, and may take rows back."""

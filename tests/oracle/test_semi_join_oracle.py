@@ -35,8 +35,8 @@ from tests.oracle.inputs import Batches, Input, Materialised, random_batches, sh
 from tests.oracle.naive_join import NaiveJoin, NaiveSide, Steps, Stored
 from tests.seeds import seeds
 
-CASES_EACH = seeds(4)
-CLOCK_CASES_EACH = seeds(8)
+CASES_EACH = seeds(2)
+CLOCK_CASES_EACH = seeds(4)
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
 KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "null-aware anti")
 TTLS = (None, 2, 5)

@@ -85,7 +85,7 @@ class Engine:
         self.job: Job = load(folder / "job.yaml")
         self.sink = plan(self.job, "result")
         self.unmatched = 0
-        self._engine = MemoryEngine(self.sink, self._count)
+        self._engine = MemoryEngine(self.sink, unmatched=self._count)
         self.tables = self._engine.tables
         self._fold = Fold(keyed=False)
         self._seq = 0
@@ -105,7 +105,7 @@ class Engine:
                 encode(record, [dict(zip(record.names, row, strict=True)) for *_, row in own]),
             )
         self._seq += len(changes)
-        self._fold.apply(self._engine.batch(batch, now))
+        self._fold.apply(self._engine.batch(batch, now)[self.sink.name])
         return Counter(
             tuple(row.values()) for row in decode(self.sink.value, pa.array(self._fold.payloads, pa.binary()))
         )

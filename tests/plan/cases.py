@@ -92,7 +92,7 @@ class Case:
     def document(self) -> Any:
         """The plan of the sink as JSON, without its SQL, which stands above, and without sentences."""
         job, sink = planned(self)
-        (document,) = json.loads(render(job, [sink], "json"))["sinks"]
+        ((document,),) = (each["sinks"] for each in json.loads(render(job, {"main": [sink]}, "json"))["queries"])
         return without_prose({key: value for key, value in document.items() if key != "sql"})
 
     def write(self, outcome: str) -> None:

@@ -33,7 +33,10 @@ KEYED = [case for case in RUN if case.settings["sink"].endswith(")") and _STAYS.
 MOVING = [case for case in RUN if re.match("fixed_not_(by|through)_(?!null)", case.path.stem)]
 SEEDS = seeds()
 SHARDS = 3
-BATCHES = 12
+PARTS = 8
+"""How many graphs all cases make together."""
+BATCHES = 10
+FEW = 4
 LONG = 25
 """Batches after which a row has come out of another shard at last."""
 
@@ -54,12 +57,12 @@ def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int)
     print(f"seed {seed}")
     job, sink = planned(case)
     traits, order = Traits(), SinkOrder(sink)
-    engine = MemoryEngine(sink, unmatched, traits.watch)
+    engine = MemoryEngine(sink, unmatched=unmatched, watch=traits.watch)
     fold = Fold(keyed=sink.mode == "upsert")
     world = World.of(job, _tables(sink), seed)
     oracle = Oracle(case, job.views)
     for number, (batch, tables) in enumerate(world.batches(BATCHES)):
-        changes = engine.batch(batch, now=number)
+        changes = engine.batch(batch, now=number)[sink.name]
         _check_form(sink, changes)
         traits.check()
         order.check(changes)
@@ -67,6 +70,30 @@ def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int)
         found = _bag(sink.value, pa.array(fold.payloads, pa.binary()))
         _check_unique(sink, found)
         assert found == oracle.rows(sink.value, tables), f"batch {number}"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_queries_that_share_what_they_can_have_each_its_own_result(part: int) -> None:
+    """Many cases in one graph, drawn at random: after every batch each stands where it stands when it runs alone."""
+    print(f"part {part}")
+    drawn = random.Random(7).sample(RUN, len(RUN))[part::PARTS]
+    sinks = [replace(planned(case)[1], name=case.path.stem) for case in drawn]
+    alone = {sink.name: MemoryEngine(sink, unmatched=unmatched) for sink in sinks}
+    together = MemoryEngine(*sinks, unmatched=unmatched)
+    assert len(together.graph.operators) < sum(len(each.graph.operators) for each in alone.values())
+    tables: dict[str, bool] = {}
+    for sink in sinks:
+        tables |= {table: tables.get(table, True) and may for table, may in _tables(sink).items()}
+    folds = {sink.name: (Fold(keyed=sink.mode == "upsert"), Fold(keyed=sink.mode == "upsert")) for sink in sinks}
+    for number, (batch, _) in enumerate(World.of(planned(drawn[0])[0], tables, part).batches(FEW)):
+        found = together.batch(batch, now=number)
+        for sink in sinks:
+            shared, own = folds[sink.name]
+            shared.apply(found[sink.name])
+            own.apply(alone[sink.name].batch(batch, now=number)[sink.name])
+            assert _bag(sink.value, pa.array(shared.payloads, pa.binary())) == _bag(
+                sink.value, pa.array(own.payloads, pa.binary())
+            ), f"{sink.name}, batch {number}"
 
 
 @pytest.mark.parametrize("case", KEYED, ids=lambda case: case.path.stem)

@@ -55,7 +55,7 @@ def test_every_page_is_whole(case: Case) -> None:
 
 def test_json_says_what_a_join_keeps(tmp_path: Path) -> None:
     """Both sides of a join are there as values, with layout, reason and TTL, and so is how rows come to them."""
-    (sink,) = json.loads(_rendered(Case.read(FOLDER / "left_join.txt"), tmp_path, "json"))["sinks"]
+    sink = _only(_rendered(Case.read(FOLDER / "left_join.txt"), tmp_path, "json"))
     (join,) = sink["inputs"]
     assert (join["name"], join["kind"], join["join"], join["on"]) == (
         "join_1",
@@ -80,7 +80,7 @@ def test_json_says_what_a_join_keeps(tmp_path: Path) -> None:
 
 def test_json_says_what_a_rank_does(tmp_path: Path) -> None:
     """Function, range, partition, order and strategy of a rank are there as values."""
-    (sink,) = json.loads(_rendered(_case(TOP), tmp_path, "json"))["sinks"]
+    sink = _only(_rendered(_case(TOP), tmp_path, "json"))
     (rank,) = sink["inputs"]
     assert (rank["kind"], rank["function"], rank["first"], rank["last"]) == ("rank", "row_number", 1, 3)
     assert (rank["partition_by"], rank["order_by"]) == (["t.clicks.customer_id"], ["t.clicks.at DESC"])
@@ -90,7 +90,7 @@ def test_json_says_what_a_rank_does(tmp_path: Path) -> None:
 def test_a_chart_shows_stages_and_edges(tmp_path: Path) -> None:
     """Operators of one stage share a subgraph, with a dotted edge between them; state is a cylinder."""
     chart = Chart(_rendered(_case(FUSED), tmp_path, "mermaid"))
-    assert chart.stages == {"aggregate_1": "stage_join_1", "join_1": "stage_join_1"}
+    assert chart.stages == {"aggregate_1": "stage_1", "join_1": "stage_1"}
     assert chart.nodes["join_1"].startswith("[(")
     assert chart.nodes["scan_c"].startswith("[/")
     assert chart.nodes["sink_result"].startswith("[[")
@@ -104,14 +104,14 @@ def test_a_chart_shows_stages_and_edges(tmp_path: Path) -> None:
 
 def test_text_tells_a_stage_from_a_shuffle(tmp_path: Path) -> None:
     """The tree says where rows are added up before they are shuffled, and where nothing is shuffled."""
-    said = " ".join(explain(_plan(_case(FUSED), tmp_path)).split())
+    said = " ".join(explain([_plan(_case(FUSED), tmp_path)]).split())
     assert "exchange to join_1 as its right, in the same stage: nothing is shuffled" in said
     assert "exchange to aggregate_1, added up in each task first, then shuffled by" in said
 
 
 def test_not_in_shows_its_facts_and_its_price(tmp_path: Path) -> None:
     """What a NOT IN must know of its right side as a whole is in the tree, and advice says what it costs."""
-    said = explain(_plan(_case(NOT_IN), tmp_path))
+    said = explain([_plan(_case(NOT_IN), tmp_path)])
     assert "whether payments has rows" in said
     assert "whether payments has NULLs" in said
     assert "NOT EXISTS costs none of that" in said
@@ -137,14 +137,14 @@ def test_not_in_shows_its_facts_and_its_price(tmp_path: Path) -> None:
 )
 def test_advice_names_what_is_dear(sql: str, advice: str, tmp_path: Path) -> None:
     """What keeps more than it may have to, or runs in one shard, is named with what to do about it."""
-    assert advice in " ".join(explain(_plan(_case(sql), tmp_path)).split())
+    assert advice in " ".join(explain([_plan(_case(sql), tmp_path)]).split())
 
 
 def test_advice_names_state_that_only_grows(tmp_path: Path) -> None:
     """Without any ttl, one piece of advice names all that is kept for ever."""
     case = _case("SELECT o.order_id, c.name FROM orders o JOIN customers c ON o.order_id = c.customer_id")
     job = case.job(tmp_path)
-    said = explain(plan(job.model_copy(update={"ttl": None}), "result"))
+    said = explain([plan(job.model_copy(update={"ttl": None}), "result")])
     assert "without a ttl rows are kept for ever in join_1 (orders and customers)" in said
 
 
@@ -158,18 +158,52 @@ def test_one_document_has_all_sinks(tmp_path: Path) -> None:
         "  second: {mode: append, sql: SELECT n FROM some}\n"
     )
     document = json.loads(_explained(job, "--format", "json"))
-    assert [sink["name"] for sink in document["sinks"]] == ["first", "second"]
+    (query,) = document["queries"]
+    assert [sink["name"] for sink in query["sinks"]] == ["first", "second"]
+    assert (query["name"], query["stages"], query["tables"]) == ("main", 0, ["clicks"])
     assert list(document["views"]) == ["some"]
-    assert [sink["name"] for sink in json.loads(_explained(job, "--format", "json", "--sink", "second"))["sinks"]] == [
-        "second"
-    ]
+    assert _only(_explained(job, "--format", "json", "--sink", "second"))["name"] == "second"
     chart = Chart(_explained(job, "--format", "mermaid"))
     assert {"p1_sink_first", "p2_sink_second"} <= set(chart.nodes)
     page = _explained(job, "--format", "html")
     assert Page(page).open == []
     assert "&lt;b&gt;" in page
     assert "<b>'" not in page
-    assert _explained(job).startswith("sink first: append")
+    assert _explained(job).startswith("query main: 2 sinks over 1 table, nothing is kept\n\nsink first: append")
+
+
+SHARED = """
+job: shared
+tables:
+  orders: {mode: retract, columns: {id: BIGINT NOT NULL, customer: BIGINT NOT NULL, amount: INT}, primary_key: id}
+  payments: {mode: append, columns: {order_id: BIGINT, paid: INT}}
+views:
+  spent: SELECT o.customer, SUM(p.paid) AS total FROM orders o JOIN payments p ON o.id = p.order_id GROUP BY o.customer
+sinks:
+  big: {mode: upsert, key: customer, sql: "SELECT customer, total FROM spent WHERE total > 100"}
+  small: {mode: upsert, key: customer, sql: "SELECT s.customer, s.total FROM spent AS s WHERE s.total < 10"}
+"""
+
+
+def test_what_two_sinks_share_is_described_once(tmp_path: Path) -> None:
+    """The second sink says where its step stands before, and each format leads there."""
+    job = tmp_path / "job.yaml"
+    job.write_text(SHARED)
+    (query,) = json.loads(_explained(job, "--format", "json"))["queries"]
+    (first,), (second,) = (sink["inputs"] for sink in query["sinks"])
+    assert (query["stages"], first["stage"], first["same_as"], len(first["inputs"])) == (2, 2, None, 1)
+    assert (second["stage"], second["same_as"], second["inputs"], second["state"]) == (
+        2,
+        {"sink": "big", "step": "aggregate_1"},
+        [],
+        [],
+    )
+    assert (first["filter"], second["filter"]) == ("spent.total > 100", "s.total < 10")
+    assert "same as        aggregate_1 of sink big: it is there once" in _explained(job)
+    chart = Chart(_explained(job, "--format", "mermaid"))
+    assert [name for name in chart.nodes if "aggregate_1" in name] == ["p1_aggregate_1"]
+    assert ("p1_aggregate_1", "-->", "p2_sink_small") in chart.edges
+    assert "#big.aggregate_1" in Page(_explained(job, "--format", "html")).links
 
 
 def _case(sql: str) -> Case:
@@ -182,12 +216,19 @@ def _plan(case: Case, folder: Path) -> PhysicalSink:
 
 def _of_case(case: Case, form: Format) -> str:
     job, sink = planned(case)
-    return render(job, [sink], form)
+    return render(job, {"main": [sink]}, form)
 
 
 def _rendered(case: Case, folder: Path, form: Format) -> str:
     job = case.job(folder)
-    return render(job, [plan(job, "result")], form)
+    return render(job, {"main": [plan(job, "result")]}, form)
+
+
+def _only(document: str) -> dict[str, Any]:
+    """The one sink of a document."""
+    ((sink,),) = (query["sinks"] for query in json.loads(document)["queries"])
+    assert isinstance(sink, dict), "a sink is an object"
+    return sink
 
 
 def _explained(job: Path, *options: str) -> str:

@@ -37,7 +37,7 @@ def test_no_sentence_is_in_a_case() -> None:
 
 def _document(case: Case) -> Any:
     job, sink = planned(case)
-    (document,) = json.loads(render(job, [sink], "json"))["sinks"]
+    ((document,),) = (each["sinks"] for each in json.loads(render(job, {"main": [sink]}, "json"))["queries"])
     return document
 
 

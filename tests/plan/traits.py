@@ -1,4 +1,4 @@
-"""What the plan says of the rows that leave each node, held against the rows."""
+"""What the plan says of the rows that go out by each exit, held against the rows."""
 
 from __future__ import annotations
 
@@ -9,48 +9,50 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.operators.columns.changes import Changes, RowKind
-from rowkind.service.physical import PhysicalNode, PhysicalScan, PhysicalSink
+from rowkind.service.graph import Exit
+from rowkind.service.physical import PhysicalSink
 
 
 class Traits:
-    """Collects what leaves each node, and checks it after every batch."""
+    """Collects what goes out by each exit, and checks it after every batch."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, Counter[bytes]] = defaultdict(Counter)
-        self._nodes: dict[str, PhysicalNode] = {}
+        self._rows: dict[tuple[str, int], Counter[bytes]] = defaultdict(Counter)
+        self._ways: dict[tuple[str, int], Exit] = {}
 
-    def watch(self, node: PhysicalNode, changes: Changes) -> None:
-        """Take in one batch of a node, and check the kinds of its changes."""
-        mode = node.traits.mode
+    def watch(self, way: Exit, changes: Changes) -> None:
+        """Take in one batch of an exit, and check the kinds of its changes."""
+        mode = way.traits.mode
         kinds = set(changes.kind.tolist()) - {RowKind.REFRESH}
         if mode == "append":
-            assert kinds <= {RowKind.INSERT}, f"{node.node} takes back rows"
+            assert kinds <= {RowKind.INSERT}, f"{way.node} takes back rows"
         if mode == "upsert":
-            assert RowKind.UPDATE_BEFORE not in kinds, f"{node.node} emits -U"
-        if isinstance(node, PhysicalScan) and mode != "append":
+            assert RowKind.UPDATE_BEFORE not in kinds, f"{way.node} emits -U"
+        if way.node.startswith("scan_") and mode != "append":
             # What a table lacks of an exact changelog is the consumer's business.
             return
-        if node.calc.partial is None:
-            self._nodes[node.node] = node
-            rows = self._rows[node.node]
+        # What was added up, or netted by the sink's key, is no set of signed rows any more.
+        if way.calc.partial is None and way.nets is None:
+            self._ways[way.node, way.to] = way
+            rows = self._rows[way.node, way.to]
             for payload, weight in zip(changes.payload.to_pylist(), changes.weight.tolist(), strict=True):
                 rows[payload] += weight
 
     def check(self) -> None:
         """After a batch: no row is there less than not at all, and unique keys are unique."""
-        for name, node in self._nodes.items():
-            assert all(count >= 0 for count in self._rows[name].values()), f"{name} takes back what it never gave"
+        for name, way in self._ways.items():
+            assert all(count >= 0 for count in self._rows[name].values()), f"{way.node} takes back what it never gave"
             payloads = list(self._rows[name].elements())
-            known = set(node.calc.output.names)
-            for key in node.traits.unique_keys:
+            known = set(way.calc.output.names)
+            for key in way.traits.unique_keys:
                 if known.issuperset(key):
-                    values = key_values(node, payloads, key)
-                    assert len(set(values)) == len(values), f"{name}: {key} is not unique"
+                    values = key_values(way, payloads, key)
+                    assert len(set(values)) == len(values), f"{way.node}: {key} is not unique"
 
 
-def key_values(node: PhysicalNode, payloads: list[bytes], key: tuple[str, ...]) -> list[bytes]:
+def key_values(way: Exit, payloads: list[bytes], key: tuple[str, ...]) -> list[bytes]:
     """The key of each row as bytes that are equal where the keys are."""
-    rows = codec.read(node.calc.output, pa.array(payloads, pa.binary()))
+    rows = codec.read(way.calc.output, pa.array(payloads, pa.binary()))
     if not key:
         return [b""] * len(payloads)
     values: list[bytes] = join_bytes([comparable(rows.column(column)) for column in key]).to_pylist()

@@ -42,7 +42,7 @@ PLANS = (
 def plans() -> str:
     """The text form of the plans of some cases."""
     named = {case.path.stem: case for case in cases()}
-    texts = {name: explain(planned(named[name])[1]) for name in PLANS}
+    texts = {name: explain([planned(named[name])[1]]) for name in PLANS}
     return "\n".join(f"{name}\n{'=' * len(name)}\n{text}\n" for name, text in texts.items())
 
 

@@ -69,6 +69,11 @@ class Results:
             partitions = {}
         for partition in sorted(partitions):
             self._read(partition)
+        return self.live
+
+    @property
+    def live(self) -> Counter[Values]:
+        """The rows that the topic stands for, as far as it was read."""
         return sum((rows for rows in self._live.values()), Counter())
 
     def _read(self, partition: int) -> None:
@@ -80,10 +85,11 @@ class Results:
                 if error.code() == KafkaError._PARTITION_EOF:
                     return
                 raise KafkaException(error)
-            self._apply(message)
+            self.apply(message)
             self._next[partition] = message.offset() + 1
 
-    def _apply(self, message: Message) -> None:
+    def apply(self, message: Message) -> None:
+        """Take in a message."""
         key, raw = message.key(), message.value()
         value = None if raw is None else self._row(raw)
         live = self._live[key]

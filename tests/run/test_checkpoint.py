@@ -1,7 +1,8 @@
-"""The notes in a checkpoint folder: whose plan it is, and whose turn."""
+"""The notes in a checkpoint folder: whose plans it is of, and whose turn; and which sinks share one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from rowkind.service.kafka.progress import next_run
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.checkpoint import Checkpoint
+from rowkind.service.run.checkpoint import Checkpoint, Contents
+from rowkind.service.run.checkpoint import queries as recorded
 from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError
+from rowkind.service.run.queries import queries
 
-FACTS = {"parallelism": "2", "join.kind": "left", "sink.key": "a"}
+PAID = {"join.kind": "left", "sink.key": "a"}
+CONTENTS = Contents({"paid": PAID, "liked": {"sink.mode": "append"}}, parallelism=2, levels=1)
 
 JOB = """
 job: shop
@@ -38,11 +42,11 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.spark
 def test_a_checkpoint_is_claimed_again_by_the_same_plan(spark: SparkSession, folder: Path) -> None:
-    """The second claim finds the first one's facts, and has a later name."""
+    """The second claim finds what the first one left, and has a later name."""
     first, second = Checkpoint(spark, str(folder)), Checkpoint(spark, str(folder))
-    first.claim(FACTS, reset=False)
+    first.claim(CONTENTS, reset=False)
     assert first.held()
-    second.claim(FACTS, reset=False)
+    second.claim(CONTENTS, reset=False)
     assert second.run > first.run
     assert second.held()
     assert not first.held()
@@ -56,21 +60,22 @@ def test_a_checkpoint_is_claimed_again_by_the_same_plan(spark: SparkSession, fol
 def test_a_run_comes_after_the_last_one_that_left_a_trace_elsewhere(spark: SparkSession, folder: Path) -> None:
     """A fresh folder does not make a run an early one."""
     checkpoint = Checkpoint(spark, str(folder))
-    checkpoint.claim(FACTS, reset=False, after="00000041-ffff")
+    checkpoint.claim(CONTENTS, reset=False, after="00000041-ffff")
     assert checkpoint.run.startswith("00000042-")
 
 
 @pytest.mark.spark
 def test_another_plan_is_refused_with_every_fact_that_differs(spark: SparkSession, folder: Path) -> None:
     """The message has both values of each, what to do, and nothing of what is equal."""
-    Checkpoint(spark, str(folder)).claim(FACTS, reset=False)
-    changed = {"parallelism": "4", "join.kind": "left", "sink.mode": "upsert"}
+    Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+    changed = Contents({"paid": {"join.kind": "left", "sink.mode": "upsert"}}, parallelism=4, levels=1, atomic=True)
     with pytest.raises(CheckpointMismatchError) as refused:
         Checkpoint(spark, str(folder)).claim(changed, reset=False)
     assert refused.value.changed == (
+        "atomic: false -> true",
+        "paid.sink.key: a -> absent",
+        "paid.sink.mode: absent -> upsert",
         "parallelism: 2 -> 4",
-        "sink.key: a -> absent",
-        "sink.mode: absent -> upsert",
     )
     assert "--reset-state" in str(refused.value)
 
@@ -79,13 +84,15 @@ def test_another_plan_is_refused_with_every_fact_that_differs(spark: SparkSessio
 def test_a_reset_deletes_all_and_takes_the_folder_from_whoever_has_it(spark: SparkSession, folder: Path) -> None:
     """State and offsets of the other plan are gone, and an earlier run sees that it was replaced."""
     earlier, later = Checkpoint(spark, str(folder)), Checkpoint(spark, str(folder))
-    earlier.claim(FACTS, reset=False)
+    earlier.claim(CONTENTS, reset=False)
     (folder / "offsets").mkdir()
-    later.claim({"parallelism": "4"}, reset=True)
+    other = Contents({"new": {}}, parallelism=4, levels=0)
+    later.claim(other, reset=True)
     assert not (folder / "offsets").exists()
     assert later.run > earlier.run
     assert not earlier.held()
-    Checkpoint(spark, str(folder)).claim({"parallelism": "4"}, reset=False)
+    Checkpoint(spark, str(folder)).claim(other, reset=False)
+    assert recorded(spark, str(folder.parent)) == {"sink": other}
 
 
 @pytest.mark.spark
@@ -94,7 +101,7 @@ def test_a_folder_with_something_else_in_it_is_refused(spark: SparkSession, fold
     folder.mkdir(parents=True)
     (folder / "letters").touch()
     with pytest.raises(CheckpointMismatchError, match="something else"):
-        Checkpoint(spark, str(folder)).claim(FACTS, reset=False)
+        Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
     assert [path.name for path in folder.iterdir()] == ["letters"]
 
 
@@ -104,9 +111,47 @@ def test_a_claim_that_was_cut_short_is_no_obstacle(spark: SparkSession, folder: 
     folder.mkdir(parents=True)
     (folder / "rowkind.json.tmp").write_text('{"vers')
     checkpoint = Checkpoint(spark, str(folder))
-    checkpoint.claim(FACTS, reset=False)
+    checkpoint.claim(CONTENTS, reset=False)
     assert checkpoint.held()
-    Checkpoint(spark, str(folder)).claim(FACTS, reset=False)
+    Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+
+
+@pytest.mark.spark
+def test_the_draft_of_a_run_that_was_killed_counts(spark: SparkSession, folder: Path) -> None:
+    """Between the removal of the old note and the naming of the new one there is the draft alone, and it is whole."""
+    Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+    (folder / "offsets").mkdir()
+    (folder / "rowkind.json").rename(folder / "rowkind.json.tmp")
+    assert recorded(spark, str(folder.parent)) == {"sink": CONTENTS}
+    with pytest.raises(CheckpointMismatchError, match="parallelism: 2 -> 3"):
+        Checkpoint(spark, str(folder)).claim(replace(CONTENTS, parallelism=3), reset=False)
+    fewer = replace(CONTENTS, sinks={"paid": PAID})
+    assert Checkpoint(spark, str(folder)).claim(fewer, reset=False) == fewer
+    assert recorded(spark, str(folder.parent)) == {"sink": fewer}
+
+
+@pytest.mark.spark
+def test_a_sink_that_is_gone_leaves_the_others_what_they_have(spark: SparkSession, folder: Path) -> None:
+    """Its stages and its shuffle stay, however often the job starts, because Spark's own files go by them."""
+    Checkpoint(spark, str(folder)).claim(replace(CONTENTS, levels=3, exchange=True), reset=False)
+    left = Contents({"liked": CONTENTS.sinks["liked"]}, parallelism=2, levels=0)
+    for _ in range(2):
+        kept = Checkpoint(spark, str(folder)).claim(left, reset=False)
+        assert kept == replace(left, levels=3, exchange=True)
+        assert recorded(spark, str(folder.parent)) == {"sink": kept}
+    with pytest.raises(CheckpointMismatchError, match=r"liked\.sink\.mode: append -> upsert"):
+        Checkpoint(spark, str(folder)).claim(replace(left, sinks={"liked": {"sink.mode": "upsert"}}), reset=False)
+
+
+@pytest.mark.spark
+def test_what_else_lies_beside_the_checkpoints_is_none(spark: SparkSession, folder: Path) -> None:
+    """Other folders and files are passed over; without a folder there is no query."""
+    assert recorded(spark, str(folder.parent)) == {}
+    Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+    (folder.parent / "notes").mkdir()
+    (folder.parent / "notes" / "letters").touch()
+    (folder.parent / "README").touch()
+    assert recorded(spark, str(folder.parent)) == {"sink": CONTENTS}
 
 
 @pytest.mark.spark
@@ -114,7 +159,7 @@ def test_a_folder_that_cannot_be_is_told_in_words(spark: SparkSession, tmp_path:
     """A file stands where the folder should be made."""
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointFolderError, match="may make and write to"):
-        Checkpoint(spark, str(tmp_path / "file" / "sink")).claim(FACTS, reset=False)
+        Checkpoint(spark, str(tmp_path / "file" / "sink")).claim(CONTENTS, reset=False)
 
 
 def test_later_runs_have_greater_names() -> None:
@@ -125,6 +170,63 @@ def test_later_runs_have_greater_names() -> None:
         names.append(next_run(names[0], names[-1], ""))
     assert names == sorted(names)
     assert len(set(names)) == 21
+
+
+SEVERAL = """
+job: shop
+tables:
+  orders: {{mode: append, columns: {{id: BIGINT NOT NULL}}}}
+sinks:
+{sinks}
+"""
+
+
+def divided(tmp_path: Path, sinks: Mapping[str, bool], before: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The sinks of each query of a job with these sinks, which are isolated or not."""
+    lines = [
+        f"  {name}: {{mode: append, sql: SELECT id FROM orders, isolated: {alone}}}" for name, alone in sinks.items()
+    ]
+    file = tmp_path / "job.yaml"
+    file.write_text(SEVERAL.format(sinks="\n".join(lines)))
+    return queries(load(file, {}), before)
+
+
+@pytest.mark.parametrize(
+    ("sinks", "before", "wanted"),
+    [
+        ("a b c", {}, {"main": "a b c"}),
+        ("a B c", {}, {"main": "a c", "B": "B"}),
+        ("A B", {}, {"A": "A", "B": "B"}),
+        ("c a b d", {"main": "a b"}, {"main": "a b", "c": "c d"}),
+        ("a b c d", {"main": "a", "b": "b c"}, {"main": "a", "b": "b c", "d": "d"}),
+        ("a", {"main": "a b", "c": "c"}, {"main": "a"}),
+        ("a C", {"main": "a"}, {"main": "a", "C": "C"}),
+        ("A b", {"main": "A b"}, {"main": "A b"}),
+        ("b c", {"main": "a", "b": "d"}, {"b-2": "b c"}),
+        ("main b", {"main": "b"}, {"main-2": "main", "main": "b"}),
+        ("MAIN b", {}, {"MAIN": "MAIN", "main": "b"}),
+    ],
+    ids=[
+        "all in one",
+        "isolated",
+        "all isolated",
+        "added",
+        "added again",
+        "gone",
+        "added and isolated",
+        "isolated afterwards",
+        "a name that is taken",
+        "a sink called main",
+        "an isolated one called nearly so",
+    ],
+)
+def test_sinks_share_a_query_unless_they_are_isolated_or_came_later(
+    tmp_path: Path, sinks: str, before: Mapping[str, str], wanted: Mapping[str, str]
+) -> None:
+    """What has a checkpoint goes on in it; of the others, the isolated (in capitals) are alone, the rest together."""
+    recorded_before = {query: names.split() for query, names in before.items()}
+    found = divided(tmp_path, {name: name.isupper() for name in sinks.split()}, recorded_before)
+    assert {query: " ".join(names) for query, names in found.items()} == wanted
 
 
 def planned(tmp_path: Path, sql: str = SQL, ttl: str = "1d") -> PhysicalSink:
@@ -147,17 +249,16 @@ def planned(tmp_path: Path, sql: str = SQL, ttl: str = "1d") -> PhysicalSink:
 )
 def test_what_changes_the_state_changes_the_fingerprint(tmp_path: Path, sql: str, fact: str) -> None:
     """Each such change of the query is named by at least one fact."""
-    changed = differences(fingerprint(planned(tmp_path), 2), fingerprint(planned(tmp_path, sql), 2))
+    changed = differences(fingerprint(planned(tmp_path)), fingerprint(planned(tmp_path, sql)))
     assert any(fact in line.partition(":")[0] for line in changed), changed
 
 
 def test_what_leaves_the_state_alone_leaves_the_fingerprint_alone(tmp_path: Path) -> None:
-    """Layout of the text, names of tables in the query and the TTL may change; the number of shards may not."""
-    before = fingerprint(planned(tmp_path), 2)
+    """Layout of the text, names of tables in the query and the TTL may change; the mode of the sink may not."""
+    before = fingerprint(planned(tmp_path))
     spelled = "select  o.id, o.amount, p.paid from orders as o inner join payments p on p.order_id = o.id"
-    assert fingerprint(planned(tmp_path, spelled), 2) == before
-    assert fingerprint(planned(tmp_path, ttl="2d"), 2) == before
-    assert differences(before, fingerprint(planned(tmp_path), 4)) == ["parallelism: 2 -> 4"]
-    assert differences(before, fingerprint(replace(planned(tmp_path), mode="upsert"), 2)) == [
+    assert fingerprint(planned(tmp_path, spelled)) == before
+    assert fingerprint(planned(tmp_path, ttl="2d")) == before
+    assert differences(before, fingerprint(replace(planned(tmp_path), mode="upsert"))) == [
         "sink.mode: retract -> upsert"
     ]

@@ -1,4 +1,4 @@
-"""The operator of these tests: SELECT DISTINCT over whole payloads, with its multiset in one blob.
+"""The operator of these tests: SELECT DISTINCT over whole rows of one column, with its multiset in one blob.
 
 It is as small as an operator can be that reads, writes, replaces and deletes blobs.
 """
@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
 from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
-from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Output
+from rowkind.service.execute import calc
+from rowkind.service.graph import Exit
+from rowkind.service.physical import Traits
+from tests.queries import by, select
+
+BYTES = Record.of({"bytes": "BINARY NOT NULL"}, "bytes")
+"""The rows of these tests: any bytes."""
 
 
 @dataclass(frozen=True)
@@ -63,26 +71,43 @@ class Distinct:
         return Output(rows, changes.take(np.array(unmatched, np.int64)), StateSize(len(counts), blob.size, 1))
 
 
-def by_payload(rows: Rows) -> Changes:
-    """A calc that sends each row on by its whole payload."""
-    return Changes(
-        side=np.zeros(len(rows), np.int8),
-        kind=rows.kind,
-        hash=hash64(rows.payload),
-        key=rows.payload,
-        sub_key=binary([b""] * len(rows)),
-        seq=rows.seq,
-        payload=rows.payload,
-    )
+def way_out(to: int = 1, level: int = 2, *, side: int = 0, stays: bool = False) -> Exit:
+    """An exit that sends each row on by its bytes: to the sink of a single operator, if nothing else is said."""
+    return Exit("way", select(BYTES, key=by(BYTES, "bytes"), side=side), to, level, stays, Traits())
+
+
+def by_bytes(rows: Rows) -> Changes:
+    """Rows as changes by their bytes."""
+    return calc.run(way_out().calc, rows)
+
+
+def packed(rows: Iterable[bytes]) -> pa.BinaryArray:
+    """Rows of `BYTES`."""
+    return codec.encode(BYTES, {"bytes": binary(rows)})
+
+
+def unpacked(payloads: pa.BinaryArray) -> list[bytes]:
+    """The bytes of rows of `BYTES`."""
+    found: list[bytes] = codec.read(BYTES, payloads).column("bytes").to_pylist()
+    return found
 
 
 def changes(*rows: tuple[str, str], start: int = 0) -> Changes:
-    """Changes from pairs of a row kind's symbol and a payload, numbered from `start`."""
+    """Changes from pairs of a row kind's symbol and a text, numbered from `start`."""
     kinds = {kind.symbol: kind for kind in RowKind}
-    return by_payload(
+    return by_bytes(
         Rows(
             np.array([kinds[symbol] for symbol, _ in rows], np.int8),
             np.arange(start, start + len(rows), dtype=np.int64),
-            binary(payload.encode() for _, payload in rows),
+            packed(text.encode() for _, text in rows),
         )
     )
+
+
+def fold(parts: Sequence[Changes]) -> Counter[bytes]:
+    """The multiset of rows that changes add up to, with zeros left out and negative counts left in."""
+    counts: Counter[bytes] = Counter()
+    for part in parts:
+        for row, weight in zip(unpacked(part.payload), part.weight.tolist(), strict=True):
+            counts[row] += weight
+    return Counter({row: count for row, count in counts.items() if count})

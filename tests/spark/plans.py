@@ -1,4 +1,4 @@
-"""Runs a physical plan as a real streaming query: one file per batch and source in, the blocks of every batch out."""
+"""Runs plans as one real streaming query: one file per batch in, the blocks of every batch out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
-from rowkind.operators.columns.changes import Block, Changes, Rows
-from rowkind.service.execute.route import Route
-from rowkind.service.execute.stages import Inflow
+from rowkind.operators.columns.changes import Block, Rows
+from rowkind.service.execute.route import deliver, leave
+from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import Fold, pruned
 from rowkind.service.run.streaming import assemble
-from rowkind.service.run.trial_on_spark import write
+from rowkind.service.run.trial_on_spark import changes_of, write
 from rowkind.service.spark.processor import EDGE_SCHEMA
 from tests.queries import rows_of
 
@@ -34,26 +34,33 @@ JOB: Mapping[str, Any] = {
 
 @dataclass
 class PlanQuery:
-    """A plan, its checkpoint, and what it has emitted so far; a batch that is run again replaces its own blocks.
+    """Plans, their checkpoint, and what they have emitted so far; a batch that is run again replaces its own blocks.
 
-    `tasks` are the numbers of the tasks that would have written the blocks of each batch.
+    `levels` is how many stages the checkpoint has at least. `tasks` are the numbers of the tasks that would have
+    written the blocks of each batch.
     """
 
     spark: SparkSession
     folder: Path
-    sink: PhysicalSink
+    sinks: Sequence[PhysicalSink]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    levels: int = 0
     outputs: dict[int, list[Block]] = field(default_factory=dict)
     tasks: dict[int, list[int]] = field(default_factory=dict)
     batches: list[Mapping[str, Rows]] = field(default_factory=list)
     started: float = field(default_factory=lambda: time.time() - 3600)
+
+    @property
+    def graph(self) -> Graph:
+        """That of the plans."""
+        return graph(self.sinks, self.levels)
 
     def run(self, *batches: Mapping[str, Rows]) -> None:
         """Run these batches and stop."""
         self.batches += batches
         job = Job.model_validate({**JOB, "parallelism": 2, **self.settings})
         query = (
-            assemble(self.sink, job, self._source)
+            assemble(self.graph, job, self._source(job.parallelism))
             .writeStream.foreachBatch(self._collect)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)
@@ -65,12 +72,13 @@ class PlanQuery:
             query.stop()
         assert sorted(self.outputs) == list(range(len(self.batches)))
 
-    @property
-    def rows(self) -> Counter[tuple[Any, ...]]:
-        """What all changes so far add up to."""
-        fold = Fold(keyed=False)
-        fold.apply(Changes.concat([block.changes for _, blocks in sorted(self.outputs.items()) for block in blocks]))
-        return rows_of(self.sink.value, fold.payloads)
+    def rows(self, number: int = 0, batches: int | None = None) -> Counter[tuple[Any, ...]]:
+        """What all changes of a sink so far, or those of the first few batches, add up to."""
+        sink = self.sinks[number]
+        fold = Fold(keyed=sink.mode == "upsert")
+        for _, blocks in sorted(self.outputs.items())[:batches]:
+            fold.apply(changes_of(sink, blocks, self.graph.place(sink.name)))
+        return rows_of(sink.value, fold.payloads)
 
     @property
     def counters(self) -> Counter[str]:
@@ -81,16 +89,20 @@ class PlanQuery:
                 counters.update(block.counters)
         return counters
 
-    def _source(self, inflows: Sequence[Inflow], labels: Sequence[int]) -> DataFrame:
-        ways = [
-            (i.node, Route(i.node.calc, i.member, len(labels))) for i in inflows if isinstance(i.node, PhysicalScan)
-        ]
-        folder = self.folder / "sources" / "-".join(scan.node for scan, _ in ways)
+    def _source(self, shards: int) -> DataFrame:
+        whole = self.graph
+        folder = self.folder / "source"
         folder.mkdir(parents=True, exist_ok=True)
         for number, batch in enumerate(self.batches):
             path = folder / f"{number:08}.parquet"
             if not path.exists():
-                write(path, Changes.concat([route(pruned(scan, batch)) for scan, route in ways]), labels)
+                parts = [
+                    part
+                    for each in whole.scans
+                    for way in each.exits
+                    for part in deliver(way, leave(way, pruned(each.scan, batch)), shards)
+                ]
+                write(path, parts, whole, shards)
                 # Spark takes files in the order of their times.
                 os.utime(path, (self.started + number, self.started + number))
         return self.spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))

@@ -8,15 +8,16 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 
 from rowkind.operators.columns.changes import Block
+from rowkind.service.spark.placement import placement
 from rowkind.service.spark.session import session
-from tests.spark.distinct import Distinct, by_payload, changes
+from tests.spark.distinct import Distinct, changes
 from tests.spark.running import Query, alone
 
 
 def main(folder: Path) -> None:
     """Run a query, let it fail, and stop."""
     spark = session("quiet", master="local[1]", parallelism=1, checkpoint=str(folder))
-    processor = alone("distinct", Distinct(), by_payload, shards=1, labels=[0], unmatched="fail")
+    processor = alone("distinct", Distinct(), labels=placement(1, 1), unmatched="fail")
     query = Query(spark, folder, processor, shards=1)
     query.add({0: [Block(changes(("+I", "a")))]}, {0: [Block(changes(("-D", "b")))]})
     try:

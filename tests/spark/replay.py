@@ -15,16 +15,17 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, binary
+from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.spark.cache import CacheLimits
+from rowkind.service.spark.placement import placement
 from rowkind.service.spark.store import MAP
 from tests.changelogs import Change
 from tests.laws.cases import ALL
 from tests.laws.laws import MemoryWorld, Played
 from tests.laws.subjects import Subject
 from tests.oracle.inputs import Batches
-from tests.spark.distinct import by_payload
+from tests.spark.distinct import by_bytes, packed, unpacked
 from tests.spark.running import Query, alone
 
 Run = tuple[int, tuple[tuple[Change, ...], ...], bool]
@@ -43,9 +44,9 @@ class Replay:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Play one batch of one run; its clock is the batch's number, not `now`."""
         assert now > 0
-        run, subject, number, batch = pickle.loads(changes.payload[0].as_py())
+        run, subject, number, batch = pickle.loads(unpacked(changes.payload)[0])
         output = ALL[subject].operator.process(ALL[subject].columns(batch), stores, now=number)
-        told = binary([pickle.dumps((run, number, output))])
+        told = packed([pickle.dumps((run, number, output))])
         return Output(Rows(np.array([RowKind.INSERT], np.int8), changes.seq, told), Changes.empty(), output.state)
 
 
@@ -73,9 +74,8 @@ class RocksDBWorld:
 
         There is no cache: what a batch reads comes from RocksDB.
         """
-        processor = alone(
-            "replay", Replay(), by_payload, shards=len(runs), labels=[0], limits=CacheLimits(worker=0, disk=0)
-        )
+        labels = placement(len(runs), 2)
+        processor = alone("replay", Replay(), labels=labels, limits=CacheLimits(worker=0, disk=0))
         query = Query(spark, folder, processor, shards=len(runs))
         longest = max(len(batches) for _, batches, _ in runs)
         starts = [longest - len(batches) // 2 if stopping else 0 for _, batches, stopping in runs]
@@ -93,8 +93,8 @@ class RocksDBWorld:
         query.run()
         outputs: list[dict[int, Output]] = [{} for _ in runs]
         for block in query.blocks():
-            for payload in block.changes.payload.to_pylist():
-                number, batch, output = pickle.loads(payload)
+            for row in unpacked(block.changes.payload):
+                number, batch, output = pickle.loads(row)
                 outputs[number][batch] = output
         blobs = _left(spark, folder, len(runs))
         return cls(
@@ -114,8 +114,8 @@ def _run(subject: Subject, batches: Batches, *, stopping: bool) -> Run:
 
 
 def _change(run: int, subject: int, number: int, batch: Sequence[Change]) -> Changes:
-    payload = binary([pickle.dumps((run, subject, number, batch))])
-    return by_payload(Rows(np.array([RowKind.INSERT], np.int8), np.zeros(1, np.int64), payload))
+    payload = packed([pickle.dumps((run, subject, number, batch))])
+    return by_bytes(Rows(np.array([RowKind.INSERT], np.int8), np.zeros(1, np.int64), payload))
 
 
 def _left(spark: SparkSession, folder: Path, runs: int) -> Counter[int]:

@@ -14,21 +14,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from rowkind.operators.columns.changes import Block, Changes
+from rowkind.operators.columns.changes import Block
 from rowkind.operators.operator import Operator
-from rowkind.service.execute.members import CalcFunction, Member, Wrap
+from rowkind.service.execute.members import Member, Wrap
+from rowkind.service.graph import Exit
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import EDGE_SCHEMA, OperatorProcessor, over_shards
+from tests.spark.distinct import fold, way_out
+
+LEVEL = 1
+WRITER = 2
+SINK = "sink"
 
 Batch = Mapping[int, Sequence[Block]]
 """The blocks of one batch by shard number."""
 
 
 def alone(
-    node: str, operator: Operator, calc: CalcFunction, wrap: Wrap | None = None, **options: Any
+    node: str,
+    operator: Operator,
+    *,
+    exits: Sequence[Exit] = (way_out(),),
+    wrap: Wrap | None = None,
+    **options: Any,
 ) -> OperatorProcessor:
-    """A stage of one operator."""
-    return OperatorProcessor([Member(node, operator, calc, wrap=wrap)], **options)
+    """A level of one operator, whose rows go to the writer by their bytes."""
+    member = Member(0, SINK, node, node, operator, tuple(exits), wrap=wrap)
+    return OperatorProcessor([member], level=LEVEL, writer=WRITER, **options)
 
 
 @dataclass
@@ -56,6 +68,7 @@ class Query:
             table = pa.table(
                 {
                     "shard": pa.array([label for label, _ in rows], pa.int32()),
+                    "level": pa.array([LEVEL] * len(rows), pa.int32()),
                     "block": pa.array([block for _, block in rows], pa.binary()),
                 }
             )
@@ -89,6 +102,7 @@ class Query:
     def _collect(self, frame: DataFrame, batch: int) -> None:
         blocks: dict[int, list[Block]] = defaultdict(list)
         for row in frame.collect():
+            assert row["level"] == WRITER
             blocks[row["shard"]].append(Block.from_bytes(bytes(row["block"])))
         self.outputs[batch] = blocks
 
@@ -99,12 +113,3 @@ class Query:
     def folded(self) -> Counter[bytes]:
         """The multiset that all changes emitted so far add up to."""
         return fold([block.changes for block in self.blocks()])
-
-
-def fold(parts: Sequence[Changes]) -> Counter[bytes]:
-    """The multiset of payloads that changes add up to, with zeros left out and negative counts left in."""
-    counts: Counter[bytes] = Counter()
-    for part in parts:
-        for payload, weight in zip(part.payload.to_pylist(), part.weight.tolist(), strict=True):
-            counts[payload] += weight
-    return Counter({payload: count for payload, count in counts.items() if count})

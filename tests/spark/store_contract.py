@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
-from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
+from rowkind.operators.columns.changes import Changes, RowKind, Rows
 from rowkind.operators.operator import Output
+from tests.spark.distinct import packed, unpacked
 
 Step = Callable[[BlobStore, bool], None]
 """A step over a store; the flag says whether a blob that was deleted may still come out of a cache."""
@@ -145,12 +146,12 @@ class RunChecks:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Run one step over each of the stores."""
         assert now > 0
-        name, step = changes.payload[0].as_py().decode().split("|")
+        name, step = unpacked(changes.payload)[0].decode().split("|")
         try:
             for store in stores.values():
                 CHECKS[name][int(step)](store, self.cached)
             result = "passed"
         except Exception:  # noqa: BLE001 -- a failure is this operator's result
             result = traceback.format_exc()
-        row = Rows(np.array([RowKind.INSERT], np.int8), np.zeros(1, np.int64), binary([f"{name}|{result}".encode()]))
+        row = Rows(np.array([RowKind.INSERT], np.int8), np.zeros(1, np.int64), packed([f"{name}|{result}".encode()]))
         return Output(row, Changes.empty(), StateSize())

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pyspark
@@ -60,6 +61,20 @@ def test_an_archive_that_was_never_finished_goes(cache: Path) -> None:
     os.utime(left, (0, 0))
     class_archive(java(), JARS, [])
     assert not list(cache.iterdir())
+
+
+def test_an_archive_that_nobody_uses_goes(cache: Path) -> None:
+    """It belongs to a Java or to jars that are gone; one that is used stays, however old it is."""
+    part_of(class_archive(java(), JARS, [])).write_bytes(b"head")
+    used = Path(class_archive(java(), JARS, [])[-1].partition("=")[2])
+    other = cache / "classes-0.jsa"
+    other.write_bytes(b"head")
+    long_ago = time.time() - 31 * 86_400
+    os.utime(other, (long_ago, long_ago))
+    os.utime(used, (time.time() - 86_400, time.time() - 86_400))
+    class_archive(java(), JARS, [])
+    assert list(cache.iterdir()) == [used]
+    assert time.time() - used.stat().st_mtime < 3_600
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

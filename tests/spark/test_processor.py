@@ -1,11 +1,11 @@
-"""The processor without a query: what goes in, what comes out, and what rides along."""
+"""The processor without a query: what goes in, what comes out, and what rides through."""
 
 from __future__ import annotations
 
 import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,34 +17,62 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
-from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, binary
+from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows
 from rowkind.operators.operator import Output
-from rowkind.service.execute import calc
 from rowkind.service.execute.blocks import cut
-from rowkind.service.execute.members import Member, Wrap, address
+from rowkind.service.execute.members import Member, Wrap, address, addressed
 from rowkind.service.execute.operators import operator
-from rowkind.service.execute.route import Route
+from rowkind.service.execute.route import deliver, leave
+from rowkind.service.graph import graph
 from rowkind.service.metrics import sample
-from rowkind.service.physical import PhysicalJoin, PhysicalNode, PhysicalNormalize, PhysicalScan
 from rowkind.service.run.json_rows import decode
-from rowkind.service.run.memory import pruned
+from rowkind.service.run.memory import Fold, pruned
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor
 from tests.clocked import Clocked, Line, job_of
-from tests.spark.distinct import Distinct, by_payload, changes
-from tests.spark.running import alone, fold
+from tests.spark.distinct import Distinct, changes, fold, packed, unpacked, way_out
+from tests.spark.running import LEVEL, SINK, WRITER, alone
 
-ROWS_IN = sample("rowkind_operator_rows_in_total", operator="distinct", kind="+I")
-ROWS_OUT = sample("rowkind_operator_rows_out_total", operator="distinct", kind="+I")
-UNMATCHED = sample("rowkind_unmatched_retractions_total", operator="distinct")
-DEAD = changes(("!", "dead letter"))
+ROWS_IN = sample("rowkind_operator_rows_in_total", sink=SINK, operator="distinct", kind="+I")
+ROWS_OUT = sample("rowkind_operator_rows_out_total", sink=SINK, operator="distinct", kind="+I")
+UNMATCHED = sample("rowkind_unmatched_retractions_total", sink=SINK, operator="distinct")
+
+Edge = tuple[int, int, bytes]
+"""A row of an edge: label, level and block."""
 
 
 def letters(lost: Changes) -> pa.BinaryArray:
-    """The dead letter of a payload is the payload in brackets."""
-    return binary(b"[" + payload + b"]" for payload in lost.payload.to_pylist())
+    """The dead letter of a row is the row in brackets."""
+    return packed(b"[" + row + b"]" for row in unpacked(lost.payload))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The blocks that have come out of a batch, with label and level."""
+
+    blocks: list[tuple[int, int, Block]]
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """What was counted, which is in one block."""
+        (counters,) = [block.counters for _, _, block in self.blocks if block.counters]
+        return counters
+
+    @property
+    def changes(self) -> Changes:
+        """All changes."""
+        return Changes.concat([block.changes for _, _, block in self.blocks])
+
+    @property
+    def rows(self) -> list[bytes]:
+        """The bytes of all rows."""
+        return sorted(unpacked(self.changes.payload))
+
+    def rows_for(self, place: int) -> list[bytes]:
+        """The bytes of the rows for one consumer."""
+        return sorted(unpacked(addressed(self.changes, place).payload))
 
 
 class Running:
@@ -54,125 +82,162 @@ class Running:
         self,
         labels: Sequence[int] = (0,),
         *,
-        members: Sequence[Member] = (),
-        shards: int = 1,
+        members: Sequence[Member] | None = None,
+        level: int = LEVEL,
+        writer: int = WRITER,
         wrap: Wrap | None = None,
         **options: Any,
     ) -> None:
-        given = members or [Member("distinct", Distinct(), by_payload, wrap=wrap)]
-        processor = OperatorProcessor(given, shards=shards, labels=labels, limits=CacheLimits(0, 0), **options)
+        if members is None:
+            members = [Member(0, SINK, "distinct", "state", Distinct(), (way_out(level=writer),), wrap=wrap)]
+        processor = OperatorProcessor(
+            members, level=level, writer=writer, labels=labels, limits=CacheLimits(0, 0), **options
+        )
+        self._level = level
         self._tester = TwsTester(pickle.loads(pickle.dumps(processor)))
 
-    def batch(self, *blocks: Block, label: int = 0, now: int = 1000) -> list[tuple[int, Block]]:
-        """The blocks that a batch of one shard gives at time `now`, in ms."""
-        rows = [Row(shard=label, block=block.to_bytes(), now=now) for block in blocks]
-        return [(row.shard, Block.from_bytes(row.block)) for row in self._tester.test(label, rows)]
+    def edges(self, *edges: Edge, label: int = 0, now: int = 1000) -> list[Edge]:
+        """What a batch of one shard makes of these at time `now`, in ms."""
+        rows = [Row(shard=shard, level=level, block=block, now=now) for shard, level, block in edges]
+        return [(row.shard, row.level, row.block) for row in self._tester.test(label, rows)]
+
+    def batch(self, *blocks: Block, label: int = 0, now: int = 1000) -> Batch:
+        """What a batch of blocks for this level gives."""
+        return _batch(self.edges(*((label, self._level, each.to_bytes()) for each in blocks), label=label, now=now))
+
+
+def _batch(edges: Sequence[Edge]) -> Batch:
+    return Batch([(label, level, Block.from_bytes(block)) for label, level, block in edges])
 
 
 def test_blocks_of_a_shard_are_one_batch() -> None:
     """Rows that come and go in different blocks of one batch are netted by the operator."""
     running = Running()
     out = running.batch(Block(changes(("+I", "a"), ("+I", "b"))), Block(changes(("-D", "a"), start=2)))
-    assert fold([block.changes for _, block in out]) == {b"b": 1}
+    assert fold([out.changes]) == {b"b": 1}
     out = running.batch(Block(changes(("-D", "b"))))
-    assert [block.changes.kind.tolist() for _, block in out] == [[RowKind.DELETE]]
+    assert out.changes.kind.tolist() == [RowKind.DELETE]
 
 
 def test_output_goes_to_the_label_of_its_shard() -> None:
-    """Each change leaves in a block for the consumer's shard that its hash names."""
+    """Each change leaves in a block for the writer's level, and for the shard that its hash names."""
     labels = placement(5, 2)
-    out = Running(labels).batch(Block(changes(*(("+I", f"row {i}") for i in range(100)))))
-    assert {label for label, _ in out} == set(labels)
-    for label, block in out:
-        assert set((block.changes.hash % np.uint64(5)).tolist()) == {label % 5}
-    assert sum(len(block.changes) for _, block in out) == 100
+    out = Running(labels).batch(Block(changes(*(("+I", f"row {i}") for i in range(100)))), label=labels[3])
+    assert {(label, level) for label, level, _ in out.blocks} == {(label, WRITER) for label in labels}
+    for label, _, block in out.blocks:
+        assert set((block.changes.hash % np.uint64(5)).tolist()) <= {label % 5}
+    assert len(out.rows) == 100
 
 
-def test_counters_ride_on_once() -> None:
-    """Counters of all blocks add up in a single block of the output, with the operator's own."""
-    one, two = Block(changes(("+I", "a")), {"x_total": 1}), Block(changes(("+I", "b"), start=1), {"x_total": 2, "y": 5})
-    out = Running(placement(4, 2)).batch(one, two)
-    carried = [block.counters for _, block in out if block.counters]
-    assert len(carried) == 1
-    assert carried[0]["x_total"] == 3
-    assert carried[0]["y"] == 5
-    assert carried[0][ROWS_IN] == 2
-    assert carried[0][ROWS_OUT] == 2
-    assert carried[0][UNMATCHED] == 0
+def test_what_stays_leaves_for_its_own_shard() -> None:
+    """Rows that are partitioned as their consumer wants them are not sent elsewhere, whatever their keys."""
+    labels = placement(5, 2)
+    member = Member(0, SINK, "distinct", "state", Distinct(), (way_out(stays=True),))
+    rows = Block(changes(*(("+I", f"row {i}") for i in range(100))))
+    out = Running(labels, members=[member]).batch(rows, label=labels[3])
+    assert {label for label, _, _ in out.blocks} == {labels[3]}
+    assert len(out.rows) == 100
 
 
-def test_counters_ride_on_without_changes() -> None:
+@pytest.mark.parametrize("level", [LEVEL + 1, LEVEL + 2], ids=["deeper", "the writer's"])
+def test_blocks_for_other_levels_ride_through_as_they_are(level: int) -> None:
+    """Rows, counters and dead letters keep label, level and every byte, and no operator is touched by them."""
+    labels = placement(3, 2)
+    blocks = [
+        Block(changes(("+I", "a"), ("-D", "b"))),
+        Block(Changes.empty(), {"x_total": 7}),
+        Block(changes(("!", "dead letter"))),
+    ]
+    edges = [(labels[1], level, block.to_bytes()) for block in blocks]
+    assert Running(labels, writer=LEVEL + 2).edges(*edges, label=labels[1]) == edges
+
+
+def test_blocks_of_several_levels_come_in_one_batch() -> None:
+    """The operator has what is for its level, in any order, and the rest goes on beside what it emits."""
+    through = (0, WRITER, Block(changes(("+I", "through")), {"x_total": 7}).to_bytes())
+    a, b = ((0, LEVEL, Block(changes(("+I", row))).to_bytes()) for row in "ab")
+    out = Running().edges(a, through, b)
+    assert through in out
+    own = _batch([edge for edge in out if edge != through])
+    assert own.rows == [b"a", b"b"]
+    assert own.counters[ROWS_IN] == 2
+    assert "x_total" not in own.counters
+
+
+@pytest.mark.parametrize("level", [WRITER, WRITER + 1], ids=["the writer's", "behind it"])
+def test_a_stage_without_members_lets_all_pass(level: int) -> None:
+    """A checkpoint may have more stages than the graph is deep, one with the writer's number: nothing is lost."""
+    edges = [(0, WRITER, Block(changes(("+I", "a")), {"x_total": 1}).to_bytes())]
+    assert Running(members=[], level=level).edges(*edges) == edges
+
+
+def test_counters_leave_once_for_the_writer() -> None:
+    """All that was counted is in one block, without changes, for the writer's level, however deep that is."""
+    labels = placement(4, 2)
+    one, two = Block(changes(("+I", "a"))), Block(changes(("+I", "b"), start=1))
+    out = Running(labels, writer=5).batch(one, two, label=labels[2])
+    [(label, level, block)] = [each for each in out.blocks if each[2].counters]
+    assert (label, level, len(block.changes)) == (labels[2], 5, 0)
+    assert block.counters[ROWS_IN] == 2
+    assert block.counters[ROWS_OUT] == 2
+    assert block.counters[UNMATCHED] == 0
+
+
+def test_counters_leave_without_changes() -> None:
     """A batch that emits no rows still emits its counters, in an empty block."""
-    running = Running(placement(3, 2), shards=3)
+    running = Running()
     running.batch(Block(changes(("+I", "a"))))
-    [(label, block)] = running.batch(Block(changes(("+I", "a")), {"x_total": 7}))
-    assert label in placement(3, 2)
-    assert len(block.changes) == 0
-    assert block.counters["x_total"] == 7
-    assert block.counters[ROWS_IN] == 1
-    assert ROWS_OUT not in block.counters
+    out = running.batch(Block(changes(("+I", "a"))))
+    assert [len(block.changes) for _, _, block in out.blocks] == [0]
+    assert out.counters[ROWS_IN] == 1
+    assert ROWS_OUT not in out.counters
 
 
-def test_a_block_of_counters_alone_does_not_touch_the_operator() -> None:
-    """Counters that come without changes go on, and the operator counts nothing."""
-    [(_, block)] = Running().batch(Block(Changes.empty(), {"x_total": 7}))
-    assert block.counters == {"x_total": 7}
+def test_a_block_without_changes_does_not_touch_the_operator() -> None:
+    """What lets operators begin without rows is nothing to one that has no need of that: it counts nothing."""
+    [(_, level, block)] = Running().batch(Block(Changes.empty())).blocks
+    assert (level, len(block.changes), block.counters) == (WRITER, 0, {})
 
 
 def test_state_gauges_name_the_shard() -> None:
     """The size of state is told per shard, by its number and not by its label."""
     labels = placement(3, 2)
     for shard, label in enumerate(labels):
-        [(_, block)] = Running(shards=3).batch(Block(changes(("+I", "a"), ("+I", "b"))), label=label)
-        assert block.counters[sample("rowkind_state_rows", operator="distinct", shard=shard)] == 2
-        assert block.counters[sample("rowkind_state_runs", operator="distinct", shard=shard)] == 1
-
-
-def test_dead_letters_pass_untouched() -> None:
-    """A dead letter among the changes reaches neither operator nor counters, and leaves with the output."""
-    [(_, block)] = Running().batch(Block(Changes.concat([DEAD, changes(("+I", "a"))])))
-    assert sorted(zip(block.changes.kind.tolist(), block.changes.payload.to_pylist(), strict=True)) == [
-        (RowKind.INSERT, b"a"),
-        (RowKind.DEAD_LETTER, b"dead letter"),
-    ]
-    assert block.counters[ROWS_IN] == 1
-    assert block.counters[ROWS_OUT] == 1
-
-
-def test_dead_letters_pass_alone() -> None:
-    """A batch of dead letters only goes through without the operator."""
-    [(_, block)] = Running().batch(Block(DEAD))
-    assert block.changes.payload.to_pylist() == [b"dead letter"]
-    assert not block.counters
+        counters = Running(labels).batch(Block(changes(("+I", "a"), ("+I", "b"))), label=label).counters
+        assert counters[sample("rowkind_state_rows", sink=SINK, operator="distinct", shard=shard)] == 2
+        assert counters[sample("rowkind_state_runs", sink=SINK, operator="distinct", shard=shard)] == 1
 
 
 @pytest.mark.parametrize("policy", ["ignore", "dead_letter"])
 def test_unmatched_retractions_are_counted(policy: Literal["ignore", "dead_letter"]) -> None:
     """A retraction that finds no row is counted under either lenient policy and changes no state."""
     running = Running(unmatched=policy, wrap=letters)
-    [(_, block)] = running.batch(Block(changes(("-D", "never there"), ("+I", "a"))))
-    assert block.counters[UNMATCHED] == 1
-    [(_, block)] = running.batch(Block(changes(("+I", "never there"))))
-    assert block.changes.payload.to_pylist() == [b"never there"]
+    assert running.batch(Block(changes(("-D", "never there"), ("+I", "a")))).counters[UNMATCHED] == 1
+    assert running.batch(Block(changes(("+I", "never there")))).rows == [b"never there"]
 
 
 def test_unmatched_retractions_become_dead_letters() -> None:
-    """With that policy, each lost retraction leaves as a dead letter that the given function makes."""
-    [(_, block)] = Running(unmatched="dead_letter", wrap=letters).batch(Block(changes(("-D", "lost"))))
+    """With that policy, each lost retraction leaves as a dead letter that the given function makes, for the writer."""
+    labels = placement(3, 2)
+    running = Running(labels, writer=4, unmatched="dead_letter", wrap=letters)
+    out = running.batch(Block(changes(("-D", "lost"))), label=labels[1])
+    [(label, level, block)] = [each for each in out.blocks if len(each[2].changes)]
+    assert (label, level) == (labels[1], 4)
     assert block.changes.kind.tolist() == [RowKind.DEAD_LETTER]
-    assert block.changes.payload.to_pylist() == [b"[lost]"]
+    assert unpacked(block.changes.payload) == [b"[lost]"]
 
 
 def test_unmatched_retractions_fail() -> None:
-    """With that policy, the message says which operator, which record, and what to do."""
+    """With that policy, the message says which operator of which sink, which record, and what to do."""
     lost = changes(("+I", "a"), ("-D", "lost"), start=(7 << 16) + 1)
-    with pytest.raises(UnmatchedRetractionError, match=r"distinct: 1 retraction.*offset 7 of partition 2.*unmatched"):
+    said = r"^sink, distinct: 1 retraction.*offset 7 of partition 2.*unmatched"
+    with pytest.raises(UnmatchedRetractionError, match=said):
         Running(unmatched="fail").batch(Block(lost))
 
 
 @dataclass(frozen=True)
 class Counting:
-    """Emits, of every batch, how many changes of each side it has had."""
+    """Emits, in every batch, how many changes of each side it has had."""
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
@@ -187,49 +252,92 @@ class Counting:
         counts.update(changes.side.tolist())
         stores["rows"].put(MANIFEST, pa.py_buffer(pickle.dumps(counts)))
         text = " ".join(f"{side}:{count}" for side, count in sorted(counts.items()))
-        rows = Rows(np.array([0], np.int8), np.array([0]), binary([text.encode()]))
+        rows = Rows(np.array([0], np.int8), np.array([0]), packed([text.encode()]))
         return Output(rows, changes.filter(changes.weight < 0), StateSize(len(counts)))
 
 
-def on_side_1(rows: Rows) -> Changes:
-    """A calc that leads to the right side of its consumer."""
-    return replace(by_payload(rows), side=np.ones(len(rows), np.int8))
-
-
+BELOW = 3
+ABOVE = 5
+FIRST_SINK = 8
+SECOND_SINK = 9
 FUSED = [
-    Member("below", Distinct(), on_side_1, feeds=1, wrap=letters),
-    Member("above", Counting(), by_payload, sides=("orders", "below"), always_runs=True, wrap=letters),
+    Member(
+        BELOW,
+        SINK,
+        "below",
+        "first",
+        Distinct(),
+        (way_out(ABOVE, LEVEL, side=1, stays=True), way_out(FIRST_SINK)),
+        wrap=letters,
+    ),
+    Member(
+        ABOVE,
+        SINK,
+        "above",
+        "second",
+        Counting(),
+        (way_out(SECOND_SINK),),
+        ("orders", "below"),
+        always_runs=0,
+        wrap=letters,
+    ),
 ]
+"""Two operators of one level. What the first emits goes to the second, and out of the stage."""
+
+
+def block_for(place: int, *rows: tuple[str, str], start: int = 0) -> Block:
+    """A block of changes for an operator of a graph."""
+    return Block(address(changes(*rows, start=start), place))
 
 
 def test_members_hand_their_changes_on_in_memory() -> None:
-    """What comes from outside reaches the member it is addressed to; what one emits, the member it feeds."""
+    """What comes from outside reaches the member it is addressed to; what one emits, whoever is at one of its exits."""
     running = Running(members=FUSED)
-    for_below = changes(("+I", "a"), ("+I", "a"), ("+I", "b"))
-    for_above = address(changes(("+I", "c"), ("+I", "d")), 1)
-    [(_, block)] = running.batch(Block(Changes.concat([for_above, for_below])))
-    assert block.changes.payload.to_pylist() == [b"0:2 1:2"]
-    [(_, block)] = running.batch(Block(changes(("-D", "a"), ("-D", "b"), start=9)))
-    assert block.changes.payload.to_pylist() == [b"0:2 1:3"]
-    assert block.counters[sample("rowkind_operator_rows_in_total", operator="below", kind="-D")] == 2
-    assert block.counters[sample("rowkind_operator_rows_in_total", operator="above", kind="-D")] == 1
-    assert block.counters[sample("rowkind_state_rows", operator="below", shard=0)] == 1
-    assert block.counters[sample("rowkind_state_rows", operator="above", shard=0)] == 2
+    for_below = block_for(BELOW, ("+I", "a"), ("+I", "a"), ("+I", "b"))
+    for_above = block_for(ABOVE, ("+I", "c"), ("+I", "d"))
+    out = running.batch(Block(Changes.concat([for_above.changes, for_below.changes])))
+    assert out.rows_for(FIRST_SINK) == [b"a", b"b"]
+    assert out.rows_for(SECOND_SINK) == [b"0:2 1:2"]
+    out = running.batch(block_for(BELOW, ("-D", "a"), ("-D", "b"), start=9))
+    assert out.rows_for(FIRST_SINK) == [b"b"]
+    assert out.rows_for(SECOND_SINK) == [b"0:2 1:3"]
+    assert out.counters[sample("rowkind_operator_rows_in_total", sink=SINK, operator="below", kind="-D")] == 2
+    assert out.counters[sample("rowkind_operator_rows_in_total", sink=SINK, operator="above", kind="-D")] == 1
+    assert out.counters[sample("rowkind_state_rows", sink=SINK, operator="below", shard=0)] == 1
+    assert out.counters[sample("rowkind_state_rows", sink=SINK, operator="above", shard=0)] == 2
 
 
-def test_a_member_that_always_runs_does_so_for_any_block() -> None:
-    """A block of counters alone is enough to have it say what there is to say without changes."""
-    [(_, block)] = Running(members=FUSED).batch(Block(Changes.empty(), {"x_total": 7}))
-    assert block.changes.payload.to_pylist() == [b""]
-    assert sample("rowkind_state_rows", operator="below", shard=0) not in block.counters
+def test_changes_for_nobody_in_the_stage_reach_nobody() -> None:
+    """A member takes in what is addressed to its place in the graph, and not to its place in the stage."""
+    out = Running(members=FUSED).batch(block_for(0, ("+I", "a")), block_for(1, ("+I", "b")))
+    assert out.rows_for(SECOND_SINK) == [b""]
+    assert sample("rowkind_operator_rows_in_total", sink=SINK, operator="above", kind="+I") not in out.counters
+
+
+def test_one_that_emits_for_several_levels_sends_to_each() -> None:
+    """A deeper operator and a sink have each their own block of the same rows."""
+    member = Member(0, SINK, "distinct", "state", Distinct(), (way_out(1, 2), way_out(2, 3)))
+    out = Running(members=[member], writer=3).batch(Block(changes(("+I", "a"), ("+I", "b"))))
+    assert [(level, len(block.changes)) for _, level, block in out.blocks] == [(2, 2), (3, 2), (3, 0)]
+    assert out.rows_for(1) == out.rows_for(2) == [b"a", b"b"]
+    assert out.counters[ROWS_OUT] == 2
+
+
+def test_a_member_that_always_runs_does_so_for_any_block_of_its_shard() -> None:
+    """An empty block is enough to have it say what there is to say without changes, once and not in every shard."""
+    labels = placement(2, 2)
+    first, second = (Running(labels, members=FUSED).batch(Block(Changes.empty()), label=label) for label in labels)
+    assert first.rows_for(SECOND_SINK) == [b""]
+    assert sample("rowkind_state_rows", sink=SINK, operator="below", shard=0) not in first.counters
+    assert not second.rows
 
 
 def test_each_member_has_its_own_dead_letters_and_is_named_in_errors() -> None:
     """Unmatched retractions leave from the middle of the stage; where they are fatal, the member's input is named."""
-    lost = Block(address(changes(("-D", "lost")), 1))
-    [(_, block)] = Running(members=FUSED, unmatched="dead_letter").batch(Block(changes(("-D", "gone"))), lost)
-    assert sorted(block.changes.payload.to_pylist()) == [b"0:1", b"[gone]", b"[lost]"]
-    with pytest.raises(UnmatchedRetractionError, match=r"above: 1 retraction.* -D from orders, offset 0"):
+    lost = block_for(ABOVE, ("-D", "lost"))
+    out = Running(members=FUSED, unmatched="dead_letter").batch(block_for(BELOW, ("-D", "gone")), lost)
+    assert out.rows == [b"0:1", b"[gone]", b"[lost]"]
+    with pytest.raises(UnmatchedRetractionError, match=r"sink, above: 1 retraction.* -D from orders, offset 0"):
         Running(members=FUSED, unmatched="fail").batch(lost)
 
 
@@ -248,29 +356,51 @@ def test_large_output_is_cut() -> None:
 
 def test_a_processor_is_pickled_by_the_name_of_its_module() -> None:
     """What Spark ships of the processor are names and values, and no code."""
-    processor = alone("distinct", Distinct(), by_payload, shards=1, labels=[0])
+    processor = alone("distinct", Distinct(), labels=[0])
     assert b"rowkind.service.spark.processor" in pickle.dumps(processor)
-    assert len(pickle.dumps(processor)) < 1000
+    assert len(pickle.dumps(processor)) < 2000
 
 
 def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path) -> None:
     """What a normalize keeps as it is crosses the shuffle as a refresh, and counts as no row on its way."""
     query = Clocked.of(job_of(tmp_path, WRITTEN_AGAIN))
-    join = query.sink.input
-    assert isinstance(join, PhysicalJoin)
-    normalize, right = join.left, join.right
-    assert isinstance(normalize, PhysicalNormalize)
-    first = Running(members=[_member(normalize)])
-    second = Running(members=[_member(join)])
-    result: Counter[bytes] = Counter()
+    whole = graph([query.sink])
+    assert [each.level for each in whole.operators] == [1, 2]
+    stages = [
+        Running(members=[member], level=level, writer=whole.writer)
+        for level, member in enumerate(
+            (
+                Member(
+                    place,
+                    each.sink,
+                    each.node.node,
+                    each.state,
+                    operator(each.node, refreshes=each.refreshes),
+                    each.exits,
+                )
+                for place, each in enumerate(whole.operators)
+            ),
+            start=1,
+        )
+    ]
+    result = Fold(keyed=False)
     for now, line in (*((now, U) for now in (0, 3_000, 6_000, 9_000)), (12_000, ("r", "+I", {"b": 1}))):
         tables = query.rows(line)
-        left = first.batch(Block(calc.run(normalize.input.calc, _scanned(normalize.input, tables))), now=now)
-        counted = [name for _, block in left for name in block.counters if name.startswith(OUT)]
-        assert counted == ([sample(OUT, operator="normalize_1", kind="+I")] if now == 0 else [])
-        other = Block(calc.run(right.calc, _scanned(right, tables)))
-        result += fold([block.changes for _, block in second.batch(*(block for _, block in left), other, now=now)])
-    assert decode(query.sink.value, binary(result.elements())) == [{"k": 1, "b": 1}]
+        edges = [
+            (shard, level, Block(part).to_bytes())
+            for each in whole.scans
+            for way in each.exits
+            for shard, level, part in deliver(way, leave(way, pruned(each.scan, tables)), 1)
+        ]
+        for stage in stages:
+            edges = stage.edges(*edges, now=now)
+        out = _batch(edges)
+        counted = [name for _, _, block in out.blocks for name in block.counters if name.startswith(OUT)]
+        assert [name for name in counted if "normalize_1" in name] == (
+            [sample(OUT, sink="result", operator="normalize_1", kind="+I")] if now == 0 else []
+        )
+        result.apply(addressed(out.changes, whole.place("result")))
+    assert decode(query.sink.value, pa.array(result.payloads, pa.binary())) == [{"k": 1, "b": 1}]
 
 
 OUT = "rowkind_operator_rows_out_total"
@@ -284,12 +414,3 @@ tables:
 sinks:
   result: {mode: retract, sql: "SELECT u.k, r.b FROM u JOIN r ON u.a = r.b"}
 """
-
-
-def _member(node: PhysicalJoin | PhysicalNormalize) -> Member:
-    return Member(node.node, operator(node), Route(node.calc))
-
-
-def _scanned(node: PhysicalNode, tables: Mapping[str, Rows]) -> Rows:
-    assert isinstance(node, PhysicalScan)
-    return pruned(node, tables)

@@ -22,26 +22,19 @@ from rowkind.service.metrics import sample
 from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.store import MAP
-from tests.spark.distinct import Distinct, by_payload, changes
-from tests.spark.running import Query, alone, fold
+from tests.spark.distinct import Distinct, by_bytes, changes, fold, unpacked
+from tests.spark.running import SINK, Query, alone
 
 pytestmark = pytest.mark.spark
 
 SHARDS = 3
 LABELS = placement(SHARDS, 2)
-UNMATCHED = sample("rowkind_unmatched_retractions_total", operator="distinct")
+UNMATCHED = sample("rowkind_unmatched_retractions_total", sink=SINK, operator="distinct")
 
 
 def query(spark: SparkSession, folder: Path, operator: Distinct | None = None, **options: Any) -> Query:
     """A query of the test operator."""
-    processor = alone(
-        "distinct",
-        operator or Distinct(),
-        by_payload,
-        shards=SHARDS,
-        labels=LABELS,
-        **options,
-    )
+    processor = alone("distinct", operator or Distinct(), labels=LABELS, **options)
     return Query(spark, folder, processor, SHARDS)
 
 
@@ -83,7 +76,7 @@ def test_memory_and_rocksdb_agree_and_a_restart_changes_nothing(spark: SparkSess
     running.add(*map(as_blocks, batches[3:]))
     running.run()
     assert len(running.outputs) == 6
-    assert running.folded() == fold([by_payload(output.rows) for output in expected])
+    assert running.folded() == fold([by_bytes(output.rows) for output in expected])
     unmatched = sum(block.counters.get(UNMATCHED, 0) for block in running.blocks())
     assert unmatched == sum(len(output.unmatched) for output in expected) > 0
     for label, block in (
@@ -104,10 +97,11 @@ class Failing(Distinct):
         """Work, write state, and then fail."""
         output = super().process(changes, stores, now)
         flag = Path(self.flag)
-        if {b"poison", b"b"} <= set(changes.payload.to_pylist()):
+        rows = set(unpacked(changes.payload))
+        if {b"poison", b"b"} <= rows:
             with flag.with_name("times").open("a") as file:
                 file.write(f"{now}\n")
-        if b"poison" in changes.payload.to_pylist() and flag.exists():
+        if b"poison" in rows and flag.exists():
             if self.once:
                 flag.unlink()
             raise RuntimeError("failed on purpose")
@@ -139,7 +133,7 @@ def test_a_batch_that_failed_leaves_no_trace(spark: SparkSession, tmp_path: Path
     first, *again = map(int, flag.with_name("times").read_text().split())
     assert time.time() * 1000 - 600_000 < first
     assert set(again) == {first}, "what is done again is done at the same time"
-    assert running.folded() == fold([by_payload(output.rows) for output in in_memory(batches)]) == {b"a": 1, b"c": 1}
+    assert running.folded() == fold([by_bytes(output.rows) for output in in_memory(batches)]) == {b"a": 1, b"c": 1}
     assert sum(block.counters.get(UNMATCHED, 0) for block in running.blocks()) == 0
 
 
@@ -181,7 +175,7 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(spark: SparkSession
     found = surfaced(failure.value)
     assert found is not None
     assert found.name == "UnmatchedRetractionError"
-    assert found.message.startswith("distinct: 1 retraction(s) of one batch found no row")
+    assert found.message.startswith("sink, distinct: 1 retraction(s) of one batch found no row")
     assert "offset 12 of partition 3" in found.message
     assert found.message.endswith("or set `unmatched: dead_letter` or `ignore`.")
     assert surfaced(ValueError("something else")) is None

@@ -1,11 +1,12 @@
-"""Plans of several operators in real queries, on RocksDB: fused stages, single shards, broadcasts, restarts."""
+"""Plans of several operators in real queries, on RocksDB: levels, single shards, broadcasts, several sinks."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +16,29 @@ from pyspark.sql import SparkSession
 from rowkind.avro import codec
 from rowkind.avro.schema import Type
 from rowkind.operators.columns.changes import Rows
-from rowkind.service.execute.stages import shard_without_key
+from rowkind.service.graph import graph, shard_without_key
 from rowkind.service.metrics import sample
 from rowkind.service.physical import Expression, PhysicalJoin, PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.memory import Fold, MemoryEngine
+from rowkind.service.run.streaming import opens
+from rowkind.service.run.trial_on_spark import changes_of
 from tests.plan.cases import FOLDER, Case
 from tests.plan.changelogs import World
-from tests.queries import COUNTED, CUSTOMERS, ROW_STATE, Shop, by, counted, everything, rows_of, scan, select
+from tests.queries import (
+    COUNTED,
+    CUSTOMERS,
+    NAMED,
+    ROW_STATE,
+    Shop,
+    by,
+    counted,
+    everything,
+    named,
+    rows_of,
+    scan,
+    select,
+)
 from tests.spark.plans import PlanQuery
 
 pytestmark = pytest.mark.spark
@@ -31,16 +47,63 @@ pytestmark = pytest.mark.spark
 def test_a_query_of_every_operator_is_what_sql_says_before_and_after_a_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One plan with fused operators, a broadcast, a union, a cross join and a global count, stopped in the middle."""
+    """Fused operators on several levels, a broadcast, a union, a cross join, a global count; stopped in the middle."""
     shop = Shop("everything on RocksDB")
-    query = PlanQuery(spark, tmp_path, everything())
+    query = PlanQuery(spark, tmp_path, [everything()])
 
     query.run(*(shop.batch(20) for _ in range(2)))
-    assert query.rows == shop.result()
+    assert query.rows() == shop.result()
 
     query.run(*(shop.batch(20) for _ in range(1)))
-    assert query.rows == shop.result()
-    assert len(query.rows) > 2
+    assert query.rows() == shop.result()
+    assert len(query.rows()) > 2
+
+
+def test_two_sinks_of_one_query_share_a_join_and_stand_at_the_same_place(spark: SparkSession, tmp_path: Path) -> None:
+    """After every batch each has what SQL says of all rows so far, and what it has in memory; also after a restart."""
+    shop, sinks = Shop("two sinks"), [named(), everything()]
+    query = PlanQuery(spark, tmp_path, sinks)
+    engine, folds = MemoryEngine(*sinks), [Fold(keyed=False) for _ in sinks]
+    assert len(query.graph.operators) == len(MemoryEngine(everything()).graph.operators)
+    expected: list[list[Counter[tuple[Any, ...]]]] = []
+    for some in (2, 1):
+        batches = []
+        for _ in range(some):
+            batches.append(shop.batch(20))
+            changes = engine.batch(batches[-1], now=len(expected))
+            for sink, fold in zip(sinks, folds, strict=True):
+                fold.apply(changes[sink.name])
+            expected.append([shop.result(NAMED), shop.result()])
+            assert [rows_of(sink.value, each.payloads) for sink, each in zip(sinks, folds, strict=True)] == expected[-1]
+        query.run(*batches)
+    assert [[query.rows(number, done + 1) for number in range(2)] for done in range(3)] == expected
+    assert all(len(rows) > 2 for rows in expected[-1])
+    joins = {name for name in query.counters if "rows_in" in name and "join_1" in name}
+    assert joins
+    assert all('sink="named"' in name for name in joins), "it counts for the first of them"
+
+
+def test_a_query_goes_on_where_its_checkpoint_has_more_stages(spark: SparkSession, tmp_path: Path) -> None:
+    """A sink that was deeper than the others is gone: they go on over their state, through the stages it has left."""
+    shop, sinks = Shop("a sink is gone"), [named(), everything()]
+    both = PlanQuery(spark, tmp_path, sinks)
+    both.run(shop.batch(20))
+    assert both.rows() == shop.result(NAMED)
+
+    rest = replace(both, sinks=sinks[:1], levels=both.graph.levels)
+    assert rest.graph.levels == rest.levels > max(each.level for each in rest.graph.operators)
+    rest.outputs = {0: []}
+    rest.run(shop.batch(20), shop.batch(20))
+    fold = Fold(keyed=False)
+    for of, number in ((both, 0), (rest, 1), (rest, 2)):
+        fold.apply(changes_of(sinks[0], of.outputs[number], of.graph.place("named")))
+    assert rows_of(sinks[0].value, fold.payloads) == shop.result(NAMED)
+
+
+def test_the_levels_at_which_somebody_begins_without_rows() -> None:
+    """A global count does, in the shard of the empty key."""
+    assert opens(graph([everything()]), 2) == ((shard_without_key(2), 2),)
+    assert opens(graph([named()]), 2) == ()
 
 
 def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, tmp_path: Path) -> None:
@@ -60,16 +123,16 @@ def test_a_count_of_nothing_comes_out_once_and_then_counts(spark: SparkSession, 
         select(both, nets=True),
     )
     count = counted("aggregate_1", join, select(COUNTED))
-    query = PlanQuery(spark, tmp_path, PhysicalSink("n", "n", "retract", count, (), COUNTED, None, exchange=False))
+    query = PlanQuery(spark, tmp_path, [PhysicalSink("n", "n", "retract", count, (), COUNTED, None, exchange=False)])
 
     query.run({}, {"customers": people("bob", "eve")})
-    assert query.rows == {(0,): 1}
+    assert query.rows() == {(0,): 1}
 
     query.run({"customers": people("ann")})
-    assert query.rows == {(1,): 1}
+    assert query.rows() == {(1,): 1}
     assert [sum(len(block.changes) for block in query.outputs[batch]) for batch in range(3)] == [1, 0, 2]
     assert {name for name in query.counters if "state_rows" in name and "aggregate_1" in name} == {
-        sample("rowkind_state_rows", operator="aggregate_1", shard=shard_without_key(2))
+        sample("rowkind_state_rows", sink="n", operator="aggregate_1", shard=shard_without_key(2))
     }
 
 
@@ -83,13 +146,13 @@ def test_two_tasks_write_what_a_sink_key_fixes_unshuffled(spark: SparkSession, t
     print("seed", seed)
     small = [batch for batch, _ in World.of(job, {"sales": False, "signups": False}, seed).batches(30)]
     batches = [_as_one(small[start : start + 15]) for start in (0, 15)]
-    query = PlanQuery(spark, tmp_path, sink)
+    query = PlanQuery(spark, tmp_path, [sink])
     query.run(*batches)
 
     engine, fold = MemoryEngine(sink), Fold(keyed=True)
     for number, batch in enumerate(batches):
-        fold.apply(engine.batch(batch, now=number))
-    assert query.rows == rows_of(sink.value, fold.payloads)
+        fold.apply(engine.batch(batch, now=number)[sink.name])
+    assert query.rows() == rows_of(sink.value, fold.payloads)
     tasks: dict[bytes, set[int]] = defaultdict(set)
     for batch, blocks in query.outputs.items():
         for block, task in zip(blocks, query.tasks[batch], strict=True):

@@ -11,8 +11,9 @@ from rowkind.operators.arrangement.store import MemoryStore, digest
 from rowkind.operators.columns.changes import Block
 from rowkind.service.spark.cache import CacheLimits, RunCache
 from rowkind.service.spark.errors import StateDamagedError
+from rowkind.service.spark.placement import placement
 from rowkind.service.spark.store import SparkStore, open_map
-from tests.spark.distinct import by_payload, changes
+from tests.spark.distinct import changes, unpacked
 from tests.spark.running import Query, alone
 from tests.spark.store_contract import CHECKS, NOISE, SMALL, RunChecks
 
@@ -28,7 +29,7 @@ def test_the_memory_store_keeps_the_contract(name: str) -> None:
 
 def run_on_rocksdb(spark: SparkSession, folder: Path, limits: CacheLimits, cached: bool) -> dict[str, list[str]]:
     """What came of each step of each check, every check on a shard of its own."""
-    processor = alone("checks", RunChecks(cached), by_payload, shards=len(CHECKS), labels=[0], limits=limits)
+    processor = alone("checks", RunChecks(cached), labels=placement(len(CHECKS), 2), limits=limits)
     query = Query(spark, folder, processor, shards=len(CHECKS))
     for step in range(max(map(len, CHECKS.values()))):
         query.add(
@@ -41,8 +42,8 @@ def run_on_rocksdb(spark: SparkSession, folder: Path, limits: CacheLimits, cache
     query.run()
     results: dict[str, list[str]] = {name: [] for name in CHECKS}
     for block in query.blocks():
-        for payload in block.changes.payload.to_pylist():
-            name, result = payload.decode().split("|", 1)
+        for row in unpacked(block.changes.payload):
+            name, result = row.decode().split("|", 1)
             results[name].append(result)
     return results
 

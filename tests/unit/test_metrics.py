@@ -36,22 +36,38 @@ def test_counters_add_up_and_gauges_replace() -> None:
 
 
 def test_the_exposition_sums_state_over_shards() -> None:
-    """Each shard's last size counts once, and operators of the same name in two queries are two."""
+    """Each shard's last size counts once, and operators of the same name under two sinks are two."""
     metrics = Metrics()
-    metrics.add(
-        {'rowkind_state_rows{operator="join",shard="0"}': 10, 'rowkind_state_rows{operator="join",shard="1"}': 5}, "s"
-    )
-    metrics.add({'rowkind_state_rows{operator="join",shard="0"}': 100}, "other")
-    metrics.add({'rowkind_state_rows{operator="join",shard="0"}': 7, 'rowkind_rows_out_total{kind="-U"}': 2}, "s")
-    metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 3}, "s")
-    metrics.set("rowkind_batch_duration_seconds", 0.3, sink="s")
-    samples = {
+    kept = 'rowkind_state_rows{{sink="{}",operator="join",shard="{}"}}'
+    metrics.add({kept.format("s", 0): 10, kept.format("s", 1): 5}, "main")
+    metrics.add({kept.format("other", 0): 100}, "main")
+    metrics.add({kept.format("s", 0): 7}, "main")
+    samples = _samples(metrics)
+    assert samples["rowkind_state_rows", (("operator", "join"), ("sink", "s"))] == 12
+    assert samples["rowkind_state_rows", (("operator", "join"), ("sink", "other"))] == 100
+    assert not [name for name, _ in samples if name.endswith("_created")]
+
+
+def test_what_rode_with_blocks_is_the_querys_unless_it_is_a_sinks() -> None:
+    """Samples that name no query get the one that reported them; those of a sink add up under its name alone."""
+    metrics = Metrics()
+    for query, rows in (("main", 2), ("later", 3), ("main", 4)):
+        metrics.add({'rowkind_rows_in_total{table="t",kind="-U"}': rows}, query)
+    metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 2}, "main")
+    metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 3}, "main")
+    metrics.set("rowkind_batch_duration_seconds", 0.3, query="main")
+    samples = _samples(metrics)
+    read = {
+        dict(labels)["query"]: value for (name, labels), value in samples.items() if name == "rowkind_rows_in_total"
+    }
+    assert read == {"main": 6, "later": 3}
+    assert samples["rowkind_rows_out_total", (("kind", "-U"), ("sink", "s"))] == 5
+    assert samples["rowkind_batch_duration_seconds_count", (("query", "main"),)] == 1
+
+
+def _samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
         (one.name, tuple(sorted(one.labels.items()))): one.value
         for family in text_string_to_metric_families(metrics.exposition().decode())
         for one in family.samples
     }
-    assert samples["rowkind_state_rows", (("operator", "join"), ("sink", "s"))] == 12
-    assert samples["rowkind_state_rows", (("operator", "join"), ("sink", "other"))] == 100
-    assert samples["rowkind_rows_out_total", (("kind", "-U"), ("sink", "s"))] == 5
-    assert samples["rowkind_batch_duration_seconds_count", (("sink", "s"),)] == 1
-    assert not [name for name, _ in samples if name.endswith("_created")]

@@ -116,7 +116,7 @@ def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
         if endless and not isinstance(node, PhysicalSink):
             first = first or node.node
             found.append(f"{node.node} ({' and '.join(dict.fromkeys(each.of for each in endless))})")
-    if found:
+    if found := list(dict.fromkeys(found)):
         shown = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
         text = f"without a ttl rows are kept for ever in {shown}: set `ttl` if old rows may be forgotten."
         yield Advice(first, "no ttl", text)

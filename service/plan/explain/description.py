@@ -84,7 +84,11 @@ class Way:
 
 @dataclass(frozen=True)
 class Step:
-    """One node of the plan. `stage` is the name of the last step of its stage; None where nothing is kept."""
+    """One node of the plan.
+
+    `stage` is the number of the stage that it runs in, from the topics on; None where nothing is kept. `same_as` is the
+    sink and the name under which the same step was described before: it is there once, and so is all below it.
+    """
 
     name: str
     kind: StepKind
@@ -93,7 +97,8 @@ class Step:
     state: tuple[StepState, ...] = ()
     inputs: tuple[Step, ...] = ()
     way: Way | None = None
-    stage: str | None = None
+    stage: int | None = None
+    same_as: tuple[str, str] | None = None
     values: StepValues = field(default_factory=dict)
 
     def walk(self) -> Iterator[Step]:
@@ -119,3 +124,24 @@ class Description:
     root: Step
     advice: tuple[Advice, ...]
     sql: str = ""
+
+
+@dataclass(frozen=True)
+class QueryDescription:
+    """The plans of all sinks that run in one query, how many stages it has, and the tables that it reads."""
+
+    name: str
+    sinks: tuple[Description, ...]
+    stages: int
+    tables: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """One line about it."""
+        kept = sum(bool(step.state) for each in self.sinks for step in each.root.walk())
+        state = f"{_count(kept, 'step')} with state in {_count(self.stages, 'stage')}" if kept else "nothing is kept"
+        return f"{_count(len(self.sinks), 'sink')} over {_count(len(self.tables), 'table')}, {state}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

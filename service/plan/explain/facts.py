@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Record
+from rowkind.service.graph import GraphOperator, computes, graph
 from rowkind.service.physical import (
     ROW_DIGEST,
     Calc,
@@ -18,7 +20,15 @@ from rowkind.service.physical import (
     PhysicalUnion,
 )
 from rowkind.service.plan.explain.advice import advice
-from rowkind.service.plan.explain.description import Description, Fact, Role, Step, StepKind, Way
+from rowkind.service.plan.explain.description import (
+    Description,
+    Fact,
+    QueryDescription,
+    Role,
+    Step,
+    StepKind,
+    Way,
+)
 from rowkind.service.plan.explain.state import called, kept
 from rowkind.service.plan.explain.titles import title, titled_values
 
@@ -32,18 +42,12 @@ TIED = "\u00a0"
 """Stands for a space at which no line is broken: a column stays together with its type."""
 
 
-def describe(sink: PhysicalSink, sql: str = "") -> Description:
-    """The plan in words and values."""
-    key = f" on ({', '.join(sink.key)})" if sink.key else ""
-    root = Step(
-        name=sink.name,
-        kind="sink",
-        title=f"{sink.mode}{key} into topic {sink.topic}, {_DELIVERIES[sink.delivery]}",
-        facts=(Fact("columns", columns(sink.value), {"columns": column_values(sink.value)}), *_fixed(sink)),
-        inputs=(_step(sink.input, sink, "input", None),),
-        values={"topic": sink.topic, "mode": sink.mode, "key": list(sink.key), "delivery": sink.delivery},
-    )
-    return Description(root, tuple(advice(sink)), sql)
+def describe(name: str, sinks: Sequence[PhysicalSink], sqls: Mapping[str, str] | None = None) -> QueryDescription:
+    """The plans of a query in words and values; `sqls` are the queries of the sinks as the user wrote them."""
+    whole = graph(sinks)
+    describing = _Describing({each.identity: each for each in whole.operators}, whole.levels)
+    plans = tuple(describing.sink(sink, (sqls or {}).get(sink.name, "")) for sink in sinks)
+    return QueryDescription(name, plans, whole.levels, tuple(each.scan.source.table for each in whole.scans))
 
 
 def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
@@ -54,40 +58,88 @@ def _fixed(sink: PhysicalSink) -> Iterator[Fact]:
 
 def columns(record: Record) -> str:
     """The columns of a record with their types."""
-    return ", ".join(f"{field.name} {field.type}".replace(" ", TIED) for field in record.fields)
+    return ", ".join(f"{each.name} {each.type}".replace(" ", TIED) for each in record.fields)
 
 
 def column_values(record: Record) -> list[dict[str, str]]:
     """The same for programs."""
-    return [{"name": field.name, "type": str(field.type)} for field in record.fields]
+    return [{"name": each.name, "type": str(each.type)} for each in record.fields]
 
 
-def _step(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, stage: str | None) -> Step:
-    """The node as its consumer sees it; `stage` is the consumer's."""
-    own = None if isinstance(node, PhysicalScan | PhysicalUnion) else stage if node.fused and stage else node.node
-    way = _way(node, consumer, role)
-    to = consumer if isinstance(node, PhysicalUnion) else node
-    inside = stage if isinstance(node, PhysicalUnion) else own
-    below = (
-        _step(each, to, role if isinstance(node, PhysicalUnion) else each_role, inside)
-        for each, each_role in _below(node)
-    )
-    facts = [
-        *_own_facts(node),
-        *([] if isinstance(node, PhysicalUnion) else _calc_facts(node)),
-        *_outcome(node, consumer, way),
-    ]
-    return Step(
-        name=node.node,
-        kind=_kind(node),
-        title=title(node),
-        facts=tuple(facts),
-        state=kept(node),
-        inputs=tuple(below),
-        way=way,
-        stage=own,
-        values=titled_values(node),
-    )
+@dataclass
+class _Describing:
+    """Describes the plans of a query one after the other, each operator of its graph once."""
+
+    operators: Mapping[str, GraphOperator]
+    levels: int
+    _described: set[str] = field(default_factory=set)
+    _scans: set[str] = field(default_factory=set)
+    _sink: str = ""
+
+    def sink(self, sink: PhysicalSink, sql: str) -> Description:
+        self._sink, self._scans = sink.name, set()
+        key = f" on ({', '.join(sink.key)})" if sink.key else ""
+        root = Step(
+            name=sink.name,
+            kind="sink",
+            title=f"{sink.mode}{key} into topic {sink.topic}, {_DELIVERIES[sink.delivery]}",
+            facts=(Fact("columns", columns(sink.value), {"columns": column_values(sink.value)}), *_fixed(sink)),
+            inputs=(self._step(sink.input, sink, "input", None),),
+            values={"topic": sink.topic, "mode": sink.mode, "key": list(sink.key), "delivery": sink.delivery},
+        )
+        # What is there once needs one piece of advice.
+        twice = {step.name for step in root.walk() if step.same_as not in (None, (sink.name, step.name))}
+        return Description(root, tuple(each for each in advice(sink) if each.about not in twice), sql)
+
+    def _step(self, node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, level: int | None) -> Step:
+        """The node as its consumer, which is on this level, sees it."""
+        operator = None if isinstance(node, PhysicalScan | PhysicalUnion) else self.operators[computes(node)]
+        own = None if operator is None else operator.level
+        way = _way(node, consumer, role, same_stage=own is not None and own == level)
+        same_as = self._same_as(node, operator)
+        to, inside = (consumer, level) if isinstance(node, PhysicalUnion) else (node, own)
+        below = (
+            ()
+            if same_as
+            else tuple(
+                self._step(each, to, role if isinstance(node, PhysicalUnion) else each_role, inside)
+                for each, each_role in _below(node)
+            )
+        )
+        facts = [
+            *(() if same_as else _own_facts(node)),
+            *([] if isinstance(node, PhysicalUnion) else _calc_facts(node)),
+            *_outcome(node, consumer, way),
+        ]
+        if same_as is not None:
+            where = "" if same_as[0] == self._sink else f" of sink {same_as[0]}"
+            facts = [Fact("same as", f"{same_as[1]}{where}: it is there once"), *facts]
+        if own is not None and self.levels > 1:
+            facts.append(Fact("stage", f"{own} of {self.levels}"))
+        return Step(
+            name=node.node,
+            kind=_kind(node),
+            title=title(node),
+            facts=tuple(facts),
+            state=() if same_as else kept(node),
+            inputs=below,
+            way=way,
+            stage=own,
+            same_as=same_as,
+            values=titled_values(node),
+        )
+
+    def _same_as(self, node: PhysicalNode, operator: GraphOperator | None) -> tuple[str, str] | None:
+        """Where the same step was described before, if it was."""
+        if isinstance(node, PhysicalScan):
+            before = node.node in self._scans
+            self._scans.add(node.node)
+            return (self._sink, node.node) if before else None
+        if operator is None:
+            return None
+        before = operator.identity in self._described
+        self._described.add(operator.identity)
+        return (operator.sink, operator.node.node) if before else None
 
 
 def _kind(node: PhysicalNode) -> StepKind:
@@ -124,14 +176,14 @@ def _below(node: PhysicalNode) -> Iterator[tuple[PhysicalNode, Role]]:
             yield node.input, "input"
 
 
-def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role) -> Way:
+def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, *, same_stage: bool) -> Way:
     calc, mode = node.calc, node.traits.mode
     by = tuple(part.text for part in calc.key.parts)
     if isinstance(consumer, PhysicalSink):
         return Way(consumer.name, role, "shuffled" if consumer.exchange else "unmoved", consumer.key, mode)
     if calc.key.constant is not None:
         return Way(consumer.node, role, "every shard", (), mode)
-    if not isinstance(node, PhysicalScan | PhysicalUnion) and node.fused:
+    if same_stage:
         return Way(consumer.node, role, "same stage", by, mode)
     return Way(consumer.node, role, "shuffled", by, mode, calc.partial is not None)
 

@@ -8,7 +8,7 @@ from html import escape
 from importlib import resources
 from string import Template
 
-from rowkind.service.plan.explain.description import Advice, Description, Fact, Step, StepState
+from rowkind.service.plan.explain.description import Advice, Description, Fact, QueryDescription, Step, StepState
 from rowkind.service.plan.explain.facts import TIED
 
 _WORDS = {
@@ -34,17 +34,26 @@ _SQL = re.compile(
 )
 
 
-def page(job: str, views: Mapping[str, str], descriptions: Sequence[Description]) -> str:
+def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]) -> str:
     """The page."""
+    descriptions = [each for query in queries for each in query.sinks]
     template = Template((resources.files("rowkind.service.plan.explain") / "page.html").read_text())
     names = [each.root.name for each in descriptions]
     links = "".join(f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name in names) if len(names) > 1 else ""
-    plans = "\n".join(map(_plan, descriptions))
+    plans = "\n".join(
+        part for query in queries for part in (_query(query, len(descriptions)), *map(_plan, query.sinks))
+    )
     return template.substitute(job=escape(job), links=links, plans=plans, views=_views(views))
 
 
 def _anchor(*names: str) -> str:
     return escape(".".join(re.sub(r"[^\w.-]", "_", name) for name in names))
+
+
+def _query(query: QueryDescription, sinks: int) -> str:
+    if sinks == 1:
+        return ""
+    return f'<p class="query"><b>query {escape(query.name)}</b>: {escape(query.title)}</p>'
 
 
 def _plan(description: Description) -> str:
@@ -93,18 +102,26 @@ def _code(text: str) -> str:
 def _step(step: Step, root: str, about: Mapping[str, int]) -> str:
     inputs = "".join(_step(each, root, about) for each in step.inputs)
     noted = f'<span class="note">{_count(about[step.name], "note")}</span>' if step.name in about else ""
-    stage = f'<span class="stage">stage {escape(step.stage)}</span>' if step.stage else ""
+    stage = f'<span class="stage">stage {step.stage}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
-    return f"""<li>{_way(step)}<article class="{step.kind}" id="{_anchor(root, step.name)}">
+    # A step that was there before under this name has no place of its own, but a link to that one.
+    place = f' id="{_anchor(root, step.name)}"' if step.same_as != (root, step.name) else ""
+    return f"""<li>{_way(step)}<article class="{step.kind}"{place}>
 <header><b>{escape(step.name)}</b><span class="kind">{_WORDS[step.kind]}</span>{stage}{mode}{noted}</header>
-<p>{escape(step.title)}</p>
+<p>{escape(step.title)}{_same(step)}</p>
 {_states(step)}<dl>{"".join(map(_fact, _shown(step)))}</dl>
 </article>{f"<ul>{inputs}</ul>" if inputs else ""}</li>"""
 
 
+def _same(step: Step) -> str:
+    if step.same_as is None:
+        return ""
+    return f', the same as <a href="#{_anchor(*step.same_as)}">{escape(" of ".join(step.same_as[::-1]))}</a>'
+
+
 def _shown(step: Step) -> Iterator[Fact]:
-    # The way stands on the line to the next step.
-    return (fact for fact in step.facts if fact.text and fact.label != "exchange")
+    # The way stands on the line to the next step, and the stage beside the name.
+    return (fact for fact in step.facts if fact.text and fact.label not in ("exchange", "same as", "stage"))
 
 
 def _fact(fact: Fact) -> str:

@@ -1,7 +1,8 @@
 """Descriptions as one JSON document. Its keys, listed in `KEYS`, stay as they are; new ones may come.
 
-{"format": 1, "job": "shop", "views": {}, "sinks": [{"name": "open", "kind": "sink", …, "inputs": [
-    {"name": "join_1", "kind": "join", …, "state": [{"name": "left", …}], "goes": {…}, "inputs": [{…}, {…}]}]}]}
+{"format": 1, "job": "shop", "views": {}, "queries": [{"name": "main", "stages": 1, …, "sinks": [{"name": "open",
+    "kind": "sink", …, "inputs": [{"name": "join_1", "kind": "join", …, "state": [{"name": "left", …}], "goes": {…},
+    "inputs": [{…}, {…}]}]}]}]}
 """
 
 from __future__ import annotations
@@ -10,19 +11,25 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rowkind.service.plan.explain.description import Description, Step, StepState, Way
+from rowkind.service.plan.explain.description import Description, QueryDescription, Step, StepState, Way
 
 FORMAT = 1
 KEYS = {
     "format": "of the document: the number of this format",
     "job": "of the document: the job's name",
     "views": "of the document: the job's views and their SQL",
-    "sinks": "of the document: the plan of each sink, in the order of the job",
-    "name": "of a sink, a step, a state, a column or a call",
+    "queries": "of the document: what runs as one, with one source, one writer and one checkpoint",
+    "sinks": "of a query: the plan of each sink, in the order of the job",
+    "stages": "of a query: how many stages it has, each of which costs a shuffle",
+    "tables": "of a query: the tables that it reads, each once",
+    "name": "of a query, a sink, a step, a state, a column or a call",
     "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, normalize or union",
     "title": "what the step does, in one line, for people",
-    "inputs": "the steps whose rows the step takes in, left before right",
-    "stage": "the last step of the stage that the step runs in; null for scans, unions and sinks, which keep nothing",
+    "inputs": "the steps whose rows the step takes in, left before right; none where `same_as` says where they are",
+    "same_as": "the sink and step under which the same step stands before: it is there once; else null",
+    "sink": "of same_as: the sink",
+    "step": "of same_as: the step",
+    "stage": "the stage that the step runs in, from 1; null for scans, unions and sinks, which keep nothing",
     "state": "what the step keeps: name, of, layout, sub_key, calls, reason, ttl_ms, by_arrival",
     "of": "of a state: the table or the step whose rows it keeps",
     "layout": "of a state: `one row per key`, `unique key` (rows by key and sub_key), `multiset` (equal rows counted), "
@@ -85,10 +92,15 @@ PROSE = ("title", "reason", "text")
 """The keys whose values are sentences: their wording may change with any release."""
 
 
-def document(job: str, views: Mapping[str, str], descriptions: Sequence[Description]) -> str:
-    """The document with the plans of these sinks."""
-    whole = {"format": FORMAT, "job": job, "views": dict(views), "sinks": [_sink(each) for each in descriptions]}
+def document(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]) -> str:
+    """The document with the plans of these queries."""
+    whole = {"format": FORMAT, "job": job, "views": dict(views), "queries": [_query(each) for each in queries]}
     return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+def _query(query: QueryDescription) -> dict[str, Any]:
+    sinks = [_sink(each) for each in query.sinks]
+    return {"name": query.name, "stages": query.stages, "tables": list(query.tables), "sinks": sinks}
 
 
 def _sink(description: Description) -> dict[str, Any]:
@@ -103,6 +115,7 @@ def _step(step: Step) -> dict[str, Any]:
         "kind": step.kind,
         "title": step.title,
         "stage": step.stage,
+        "same_as": None if step.same_as is None else dict(zip(("sink", "step"), step.same_as, strict=True)),
         **step.values,
         **said,
         "state": [_state(each) for each in step.state],

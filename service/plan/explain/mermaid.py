@@ -1,7 +1,8 @@
 """Descriptions as one Mermaid flowchart: steps as nodes, stages as subgraphs, edges with mode and key.
 
 A cylinder keeps state, a slanted box reads a topic, a framed one writes one. A solid edge is a shuffle or comes from a
-topic, a dotted one stays within its stage. With several sinks, each has a subgraph.
+topic, a dotted one stays within its stage. With several sinks, each has a subgraph; what they
+share is in the first one's.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rowkind.service.plan.explain.description import Description, Step
+from rowkind.service.plan.explain.description import Description, QueryDescription, Step
 
 _STYLES = (
     "classDef state fill:#dbeafe,stroke:#2563eb,color:#172554",
@@ -19,36 +20,42 @@ _STYLES = (
 )
 
 
-def flowchart(descriptions: Sequence[Description]) -> str:
+def flowchart(queries: Sequence[QueryDescription]) -> str:
     """The text of the chart."""
     lines = ["flowchart LR"]
-    for number, each in enumerate(descriptions, 1):
-        if len(descriptions) == 1:
-            lines += _plan(each, "", "  ")
+    plans = [each for query in queries for each in query.sinks]
+    known: dict[tuple[str, str], str] = {}
+    for number, each in enumerate(plans, 1):
+        if len(plans) == 1:
+            lines += _plan(each, "", "  ", known)
         else:
             lines.append(f'  subgraph plan_{number}["{_text(each.root.name)}"]')
-            lines += _plan(each, f"p{number}_", "    ")
+            lines += _plan(each, f"p{number}_", "    ", known)
             lines.append("  end")
     return "\n".join([*lines, *(f"  {style}" for style in _STYLES)])
 
 
-def _plan(description: Description, prefix: str, margin: str) -> Iterator[str]:
-    steps = list(description.root.walk())
+def _plan(description: Description, prefix: str, margin: str, known: dict[tuple[str, str], str]) -> Iterator[str]:
+    """One sink's part; `known` are the steps so far, of which there is no second one."""
+    steps = [step for step in description.root.walk() if step.same_as is None]
+    sink = description.root.name
     ids = {id(step): prefix + name for step, name in zip(steps, _ids(steps), strict=True)}
-    stages: dict[str | None, list[Step]] = {}
+    known |= {(sink, step.name): ids[id(step)] for step in steps}
+    stages: dict[int | None, list[Step]] = {}
     for step in reversed(steps):
         stages.setdefault(step.stage, []).append(step)
     for stage, members in stages.items():
         if stage is None:
             yield from (f"{margin}{ids[id(step)]}{_shape(step)}" for step in members)
             continue
-        yield f'{margin}subgraph {prefix}stage_{_plain(stage)}["stage {_text(stage)}"]'
+        yield f'{margin}subgraph {prefix}stage_{stage}["stage {stage}"]'
         yield from (f"{margin}  {ids[id(step)]}{_shape(step)}" for step in members)
         yield f"{margin}end"
     for step in steps:
         for below in step.inputs:
             arrow = "-.->" if below.way is not None and below.way.how == "same stage" else "-->"
-            yield f'{margin}{ids[id(below)]} {arrow}|"{_text(_edge(below, step))}"| {ids[id(step)]}'
+            whence = known[below.same_as] if below.same_as is not None else ids[id(below)]
+            yield f'{margin}{whence} {arrow}|"{_text(_edge(below, step))}"| {ids[id(step)]}'
 
 
 def _ids(steps: Sequence[Step]) -> Iterator[str]:

@@ -6,7 +6,7 @@ is laid out, for how long it is kept, and why. One description is made of the pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from rowkind.service.job.model import Job
@@ -20,17 +20,18 @@ from rowkind.service.plan.explain.text import text
 Format = Literal["text", "json", "mermaid", "html"]
 
 
-def explain(sink: PhysicalSink) -> str:
-    """The plan of one sink as a tree, with advice below it."""
-    return text(describe(sink))
+def explain(sinks: Sequence[PhysicalSink], name: str = "main") -> str:
+    """The plans of a query as trees, with advice below each."""
+    return text([describe(name, sinks)])
 
 
-def render(job: Job, sinks: Sequence[PhysicalSink], form: Format) -> str:
-    """The plans of some sinks of a job, in one document."""
-    descriptions = [describe(sink, job.sinks[sink.name].sql) for sink in sinks]
+def render(job: Job, queries: Mapping[str, Sequence[PhysicalSink]], form: Format) -> str:
+    """The plans of the queries of a job, in one document."""
+    sqls = {name: sink.sql for name, sink in job.sinks.items()}
+    descriptions = [describe(name, sinks, sqls) for name, sinks in queries.items()]
     match form:
         case "text":
-            return "\n\n".join(map(text, descriptions))
+            return text(descriptions)
         case "json":
             return document(job.name, job.views, descriptions)
         case "mermaid":

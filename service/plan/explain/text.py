@@ -1,17 +1,27 @@
-"""A description as text: the tree from the sink down to the topics, and advice below it."""
+"""Descriptions as text: for each sink the tree down to the topics, and advice below it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from rowkind.service.plan.explain.description import Description, Step
+from rowkind.service.plan.explain.description import Description, QueryDescription, Step
 from rowkind.service.plan.explain.facts import TIED
 
 _WIDTH = 100
 _LABEL = 15
 
 
-def text(description: Description) -> str:
+def text(queries: Sequence[QueryDescription]) -> str:
+    """The plans of all sinks, under a line about their query where there are several sinks."""
+    parts: list[str] = []
+    for query in queries:
+        if len(query.sinks) > 1 or len(queries) > 1:
+            parts.append(f"query {query.name}: {query.title}")
+        parts += map(_plan, query.sinks)
+    return "\n\n".join(parts)
+
+
+def _plan(description: Description) -> str:
     """The plan of one sink."""
     root = description.root
     lines = [f"sink {root.name}: {root.title}", *_facts("│ ", root)]
@@ -43,7 +53,7 @@ def _facts(margin: str, step: Step) -> Iterator[str]:
 
 
 def _before_outcome(step: Step) -> int:
-    own = ("reads", "table", "and", "strategy", "ties", "needed")
+    own = ("same as", "reads", "table", "and", "strategy", "ties", "needed")
     return sum(fact.label in own for fact in step.facts)
 
 

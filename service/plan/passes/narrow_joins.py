@@ -50,6 +50,8 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
             return node
         case LogicalFilter():
             return replace(node, input=_narrow(node.input, [*above, *node.conjuncts]))
+        case LogicalProject() if node.stands:
+            return replace(node, input=_narrow(node.input, ()))
         case LogicalProject():
             return replace(node, input=_narrow(node.input, [substitute(each, node.outputs) for each in above]))
         case LogicalJoin():

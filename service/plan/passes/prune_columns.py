@@ -36,8 +36,9 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
         case LogicalFilter():
             return replace(node, input=_prune(node.input, wanted.union(*map(reads, node.conjuncts))))
         case LogicalProject():
-            outputs = {name: output for name, output in node.outputs.items() if name in wanted}
-            return LogicalProject(_prune(node.input, set().union(*map(reads, outputs.values()))), outputs)
+            kept = wanted | (node.view.wanted if node.view is not None else set())
+            outputs = {name: output for name, output in node.outputs.items() if name in kept}
+            return replace(node, input=_prune(node.input, set().union(*map(reads, outputs.values()))), outputs=outputs)
         case LogicalJoin():
             return _join(node, wanted)
         case LogicalAggregate():

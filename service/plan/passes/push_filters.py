@@ -52,6 +52,8 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
             return _filtered(node, conditions)
         case LogicalFilter():
             return _push(node.input, [*node.conjuncts, *conditions])
+        case LogicalProject() if node.stands:
+            return _filtered(replace(node, input=_push(node.input, ())), conditions)
         case LogicalProject():
             return replace(node, input=_push(node.input, [substitute(each, node.outputs) for each in conditions]))
         case LogicalJoin():

@@ -77,7 +77,7 @@ def _digested(node: LogicalNode) -> LogicalNode:
             scan = base(node)
             assert isinstance(scan, LogicalScan), "nothing but a scan is digested"
             name = scan.name(ROW_DIGEST)
-            return LogicalProject(_digested(node.input), {**node.outputs, name: resolved(name)})
+            return replace(node, input=_digested(node.input), outputs={**node.outputs, name: resolved(name)})
         case LogicalScan():
             return replace(node, used=node.source.declared.names, digested=True)
         case _:

@@ -12,7 +12,15 @@ from sqlglot import exp
 
 from rowkind.service.physical import PhysicalJoinKind
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, LogicalScan, conjuncts
+from rowkind.service.plan.logical import (
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    LogicalScan,
+    View,
+    conjuncts,
+)
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries
 from rowkind.service.plan.sql.grouping import no_aggregates
@@ -90,7 +98,8 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logical
     catalog = queries.catalog
     views = {view.lower(): parse_view for view, parse_view in catalog.views.items()}
     if name in views:
-        return _derived(Named(views[name](), columns, {}), alias, at, context, queries)
+        node, relation = _derived(Named(views[name](), columns, {}), alias, at, context, queries)
+        return replace(node, view=View(name, tuple(node.outputs))), relation
     tables = {table.lower(): table for table in catalog.tables}
     if name not in tables:
         known = [*catalog.tables, *catalog.views, *context.with_]
@@ -106,7 +115,7 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logical
 
 def _derived(
     named: Named, alias: str, at: exp.Expr, context: Context, queries: Queries
-) -> tuple[LogicalNode, Relation]:
+) -> tuple[LogicalProject, Relation]:
     path = f"{context.path}{alias}"
     queries.note(path)
     inner = queries.select(named.query, Context(f"{path}.", named.with_, named=not named.columns))

@@ -61,5 +61,23 @@ def test_a_small_batch_takes_one_task() -> None:
     assert divide(begin, begin, tasks=4, rows_per_task=100) == []
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_partitions_that_are_to_stay_whole_are_shared_out(seed: int) -> None:
+    """Each partition's range is in one task and not cut, every task has some, and no two could be better matched."""
+    chance = random.Random(seed)
+    begin = {("t", number): chance.randrange(100) for number in range(chance.randrange(1, 8))}
+    end = {at: start + chance.choice((0, chance.randrange(300))) for at, start in begin.items()}
+    tasks = divide(begin, end, tasks=chance.randrange(1, 5), rows_per_task=chance.randrange(1, 100), whole=True)
+    assert {part for task in tasks for part in task} == {
+        Range(*at, begin[at], end[at]) for at in begin if end[at] > begin[at]
+    }, f"seed {seed}"
+    assert all(tasks), f"seed {seed}"
+    assert sum(map(len, tasks)) == len({part.partition for task in tasks for part in task}), f"seed {seed}"
+    sizes = [sum(map(len, task)) for task in tasks]
+    for task, size in zip(tasks, sizes, strict=True):
+        # Whoever has most got its last partition when it had least.
+        assert size - min(map(len, task)) <= min(sizes), f"seed {seed}"
+
+
 def _offsets(part: Range) -> range:
     return range(part.start, part.end)

@@ -14,7 +14,7 @@ import pytest
 
 from rowkind.operators.columns.changes import Changes, RowKind, Rows
 from rowkind.service.execute import calc
-from rowkind.service.execute.stages import stateful
+from rowkind.service.graph import stateful
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
@@ -68,7 +68,7 @@ def test_a_stray_becomes_one_letter(tmp_path: Path) -> None:
     def unmatched(node: str, lost: Changes) -> None:
         letters.extend(map(DeadLetter.from_bytes, UnmatchedLetters(operators[node])(lost).to_pylist()))
 
-    engine = MemoryEngine(sink, unmatched)
+    engine = MemoryEngine(sink, unmatched=unmatched)
     engine.batch({"a": rows(job, "a", (RowKind.INSERT, {"id": 5, "k": 5}))}, now=1)
     engine.batch({"a": rows(job, "a", STRAY, offset=41)}, now=2)
 
@@ -91,7 +91,7 @@ def test_what_is_planned_again_for_a_not_in_counts_no_stray_again(tmp_path: Path
     """Its right side is planned three times, and finds the stray three times; one of them says so."""
     job, sink = planned(tmp_path, NOT_IN)
     counted: list[tuple[str, int]] = []
-    engine = MemoryEngine(sink, lambda node, lost: counted.append((node, len(lost))))
+    engine = MemoryEngine(sink, unmatched=lambda node, lost: counted.append((node, len(lost))))
     engine.batch({"b": rows(job, "b", (RowKind.INSERT, {"k": 1, "w": 1}))}, now=1)
     engine.batch({"b": rows(job, "b", (RowKind.DELETE, {"k": 1, "w": 2}))}, now=2)
     assert [count for _, count in counted] == [1]
@@ -122,8 +122,8 @@ def test_nothing_behind_the_first_operator_knows_of_the_digest(tmp_path: Path) -
 
 def test_a_changed_table_does_not_run_over_digests_of_the_old_one(tmp_path: Path) -> None:
     """A new column changes every digest, though nobody reads it: the fingerprint tells, and names the columns."""
-    before = fingerprint(planned(tmp_path, GROUPS)[1], 1)
-    after = fingerprint(planned(tmp_path, GROUPS, more=", v: STRING")[1], 1)
+    before = fingerprint(planned(tmp_path, GROUPS)[1])
+    after = fingerprint(planned(tmp_path, GROUPS, more=", v: STRING")[1])
     assert differences(before, after) == ["scan_a.digest: id BIGINT, k BIGINT -> id BIGINT, k BIGINT, v STRING"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rowkind.operators.columns.changes import Changes, RowKind
-from rowkind.service.physical import PhysicalNode
+from rowkind.service.graph import Exit
 from rowkind.service.run.memory import MemoryEngine
 from tests.clocked import Clocked, Line, job_of
 
@@ -95,8 +95,8 @@ def test_without_a_ttl_nothing_is_refreshed(tmp_path: Path) -> None:
     """No refresh moves in a plan without a TTL, and none leaves for the sink in one with a TTL."""
     seen: list[tuple[str, RowKind]] = []
 
-    def watch(node: PhysicalNode, changes: Changes) -> None:
-        seen.extend((node.node, RowKind(kind)) for kind in changes.kind.tolist())
+    def watch(way: Exit, changes: Changes) -> None:
+        seen.extend((way.node, RowKind(kind)) for kind in changes.kind.tolist())
 
     text = JOB.format(sql="SELECT u.k, r.b FROM u JOIN r ON u.a = r.b")
     for ttl, expected in (("ttl: 10s\n", [("normalize_1", RowKind.REFRESH)]), ("", [])):

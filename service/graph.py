@@ -1,0 +1,399 @@
+"""The graph of a query: what several sinks have in common is there once, and what is equally deep runs together.
+
+    level 0          level 1                  level 2              the writer
+    [ scans ]  ──▶  [ join    aggregate ] ──▶ [ rank   join ]  ──▶ [ sinks ]
+        └──────────────────────────────────────────▲                  ▲
+                       └──────────────────────────────────────────────┘
+
+A plan is a tree for each sink. Here operators that compute the same over the same are one, with a calc at its exit for
+each consumer; and so a table is read once, whoever reads it. The operators of a **level** are the members of one
+stateful stage, each on the shards of its own key, whatever that key is: so a query has as many stages as it is deep,
+and not as many as it has operators. What is for a deeper level, or for the writer, rides through the levels between.
+
+An operator lies one level above the deepest of its inputs, or on the same one where that input comes partitioned as the
+operator wants it: then their rows are handed on in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.service.physical import (
+    AggregateCall,
+    Aggregation,
+    Calc,
+    Expression,
+    Key,
+    PhysicalAggregate,
+    PhysicalInput,
+    PhysicalJoin,
+    PhysicalNode,
+    PhysicalNormalize,
+    PhysicalOperator,
+    PhysicalRank,
+    PhysicalScan,
+    PhysicalSink,
+    PhysicalUnion,
+    Traits,
+    inputs,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A way out of a scan or an operator.
+
+    - `node`, `traits`: what the scan or operator is called, and what is known of it, in the consumer's plan.
+    - `to`: the place of the operator that takes the rows in; sinks have theirs behind all operators.
+    - `level`: where that is. `stays`: the rows are in its shard already.
+    - `spreads`: nothing says in which shard the rows belong: they go to a sink without a key.
+    - `nets`: of the changes of one key only what is left of them in a batch matters, and they have still to be
+      shuffled: by the order of arrival, or as signed rows.
+    """
+
+    node: str
+    calc: Calc
+    to: int
+    level: int
+    stays: bool
+    traits: Traits
+    spreads: bool = False
+    nets: Literal["by seq", "signed"] | None = None
+
+
+@dataclass(frozen=True)
+class GraphScan:
+    """A table that is read, and everybody who reads it; `scan.calc.input` has all columns that somebody reads."""
+
+    scan: PhysicalScan
+    exits: tuple[Exit, ...]
+
+
+@dataclass(frozen=True)
+class GraphOperator:
+    """An operator of the graph.
+
+    - `sink`: the first sink that needs it, in whose plan it is called `node.node`.
+    - `identity`: what `computes` says of it.
+    - `state`: what its state is called: a digest of what it computes, unless a checkpoint has another name for it.
+    - `refreshes`: whether somebody wants to know of rows that were written again.
+    """
+
+    node: PhysicalOperator
+    sink: str
+    identity: str
+    state: str
+    level: int
+    exits: tuple[Exit, ...]
+
+    @property
+    def refreshes(self) -> bool:
+        """Whether somebody further down must be told of rows that were written again and stay the same."""
+        return any(each.calc.refreshes for each in self.exits)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Scans, operators (each behind those that feed it) and sinks of a query.
+
+    - `levels`: how many of them have operators, counted from 1. The writer is the one behind them.
+    - `exchange`: whether what leaves the last level, or the scans if there is none, is shuffled before it is written.
+    - `states`: what the state of each operator is called, by `<sink>.<node>` in whichever plan.
+    """
+
+    scans: tuple[GraphScan, ...]
+    operators: tuple[GraphOperator, ...]
+    sinks: tuple[PhysicalSink, ...]
+    levels: int
+    exchange: bool
+    states: Mapping[str, str]
+
+    @property
+    def writer(self) -> int:
+        """The level of the writer."""
+        return self.levels + 1
+
+    @property
+    def whole_partitions(self) -> bool:
+        """Whether rows are written by who has read them: two tasks would not keep the order of one partition."""
+        return not self.levels and not self.exchange
+
+    def place(self, sink: str) -> int:
+        """The place of a sink."""
+        return len(self.operators) + [each.name for each in self.sinks].index(sink)
+
+
+def graph(
+    sinks: Sequence[PhysicalSink], levels: int = 0, *, exchange: bool = False, states: Mapping[str, str] | None = None
+) -> Graph:
+    """The graph of the plans of these sinks.
+
+    What a checkpoint was made with stays: so many `levels` at least, the shuffle in the end, the names of its `states`.
+    """
+    building = _Building(states or {})
+    for sink in sinks:
+        building.take(sink)
+    return building.graph(levels, exchange=exchange)
+
+
+def always_runs(node: PhysicalOperator) -> bool:
+    """Whether an operator has something to say without changes: a global aggregate, that there are no rows."""
+    return isinstance(node, PhysicalAggregate) and node.aggregation.is_global
+
+
+def shard_without_key(shards: int) -> int:
+    """The shard of the empty key."""
+    return int(hash64(binary([b""]))[0] % shards)
+
+
+def stateful(sink: PhysicalSink) -> list[PhysicalOperator]:
+    """All operators of a plan, inputs first."""
+    return [node for node in walk(sink) if not isinstance(node, PhysicalSink | PhysicalScan | PhysicalUnion)]
+
+
+def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:
+    """The nodes, each union replaced by what it unites."""
+    for node in nodes:
+        if isinstance(node, PhysicalUnion):
+            yield from without_unions(*node.inputs)
+        else:
+            yield node
+
+
+@dataclass
+class _Edge:
+    """From a table or the place of an operator to the consumer whose plan has `node` there."""
+
+    origin: str | int
+    node: PhysicalScan | PhysicalOperator
+
+    def exit(self, to: int, level: int, *, stays: bool) -> Exit:
+        """The way to a consumer."""
+        return Exit(self.node.node, self.node.calc, to, level, stays, self.node.traits)
+
+    def to_sink(self, sink: PhysicalSink, to: int, level: int) -> Exit:
+        """The way to the writer."""
+        stays = not sink.exchange or _comes_together(self.node, sink)
+        way = replace(self.exit(to, level, stays=stays), spreads=not sink.key)
+        if way.stays or sink.mode != "upsert" or self.node.traits.needs_before:
+            return way
+        return replace(way, nets="by seq" if sink.by_seq else "signed")
+
+
+@dataclass
+class _Vertex:
+    """An operator on its way into the graph."""
+
+    node: PhysicalOperator
+    sink: str
+    identity: str
+    state: str
+    level: int
+    inputs: list[_Edge]
+
+
+@dataclass
+class _Building:
+    """What has been found so far, operators by what they compute; `states` are names that are given."""
+
+    states: Mapping[str, str]
+    _named: dict[str, str] = field(default_factory=dict)
+    _places: dict[str, int] = field(default_factory=dict)
+    _operators: list[_Vertex] = field(default_factory=list)
+    _scans: dict[str, list[PhysicalScan]] = field(default_factory=dict)
+    _sinks: list[tuple[PhysicalSink, list[_Edge]]] = field(default_factory=list)
+
+    def take(self, sink: PhysicalSink) -> None:
+        """Everything that a sink needs."""
+        self._sinks.append((sink, [self._edge(each, sink.name) for each in without_unions(sink.input)]))
+
+    def graph(self, levels: int, *, exchange: bool) -> Graph:
+        """All of it."""
+        levels = max([levels, *(each.level for each in self._operators)])
+        exits: dict[str | int, list[Exit]] = {}
+        for place, vertex in enumerate(self._operators):
+            for edge in vertex.inputs:
+                exits.setdefault(edge.origin, []).append(edge.exit(place, vertex.level, stays=_fused(edge.node)))
+        for place, (sink, edges) in enumerate(self._sinks, len(self._operators)):
+            for edge in edges:
+                exits.setdefault(edge.origin, []).append(edge.to_sink(sink, place, levels + 1))
+        return Graph(
+            scans=tuple(_scan(scans, exits[table]) for table, scans in self._scans.items()),
+            operators=tuple(
+                GraphOperator(each.node, each.sink, each.identity, each.state, each.level, tuple(exits[place]))
+                for place, each in enumerate(self._operators)
+            ),
+            sinks=tuple(sink for sink, _ in self._sinks),
+            levels=levels,
+            exchange=exchange or _is_shuffled(exits, self._operators, levels),
+            states=self._named,
+        )
+
+    def _edge(self, node: PhysicalScan | PhysicalOperator, sink: str) -> _Edge:
+        if isinstance(node, PhysicalScan):
+            self._scans.setdefault(node.source.table, []).append(node)
+            return _Edge(node.source.table, node)
+        identity = computes(node)
+        place = self._places.get(identity)
+        if place is None:
+            place = self._places[identity] = self._add(node, identity, sink)
+        else:
+            self._refresh(place, node)
+        self._named[f"{sink}.{node.node}"] = self._operators[place].state
+        return _Edge(place, node)
+
+    def _add(self, node: PhysicalOperator, identity: str, sink: str) -> int:
+        edges = [self._edge(each, sink) for each in without_unions(*inputs(node))]
+        level = max(
+            1 if isinstance(edge.origin, str) else self._operators[edge.origin].level + (not _fused(edge.node))
+            for edge in edges
+        )
+        self._operators.append(_Vertex(node, sink, identity, self._state(node, sink), level, edges))
+        return len(self._operators) - 1
+
+    def _state(self, node: PhysicalOperator, sink: str) -> str:
+        if (known := self.states.get(f"{sink}.{node.node}")) is not None:
+            return known
+        state = computes(node, ttl=False)[:16]
+        # Another one may be the same but for its TTL, which is no part of the name: it may be changed.
+        names = (state, *(f"{state}@{sink}{'+' * count}" for count in range(len(self._operators))))
+        taken = {each.state for each in self._operators}
+        return next(name for name in names if name not in taken)
+
+    def _refresh(self, place: int, again: PhysicalOperator) -> None:
+        """Let what comes to an operator say what was written again, if this plan of it wants to know."""
+        for edge, node in zip(self._operators[place].inputs, without_unions(*inputs(again)), strict=True):
+            if node.calc.refreshes and not edge.node.calc.refreshes:
+                edge.node = replace(edge.node, calc=replace(edge.node.calc, refreshes=True))
+            if isinstance(edge.origin, int) and not isinstance(node, PhysicalScan):
+                self._refresh(edge.origin, node)
+
+
+def _is_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Sequence[_Vertex], levels: int) -> bool:
+    """Whether rows that leave the last level, or the scans if there is none, are not yet where they are written."""
+    last: list[str | int] = [place for place, each in enumerate(operators) if each.level == levels]
+    if not levels:
+        last = list(exits)
+    return any(way.level > levels and not way.stays for origin in last for way in exits[origin])
+
+
+def _comes_together(node: PhysicalNode, sink: PhysicalSink) -> bool:
+    """Whether all changes of a key of the sink come from one partition: that of an upsert topic's key."""
+    if not isinstance(node, PhysicalScan) or node.source.mode != "upsert":
+        return False
+    columns = dict(zip(node.calc.output.names, (each.column for each in node.calc.columns), strict=True))
+    return {columns[name] for name in sink.key} >= set(node.source.primary_key)
+
+
+def _fused(node: PhysicalScan | PhysicalOperator) -> bool:
+    return not isinstance(node, PhysicalScan) and node.fused
+
+
+def _scan(scans: Sequence[PhysicalScan], exits: Sequence[Exit]) -> GraphScan:
+    """One scan for all of a table, which reads the columns that somebody reads, in the order of the table."""
+    first = scans[0]
+    read = {name for scan in scans for name in scan.calc.input.names}
+    record = first.source.declared.select([name for name in first.source.declared.names if name in read])
+    widened = replace(first, calc=replace(first.calc, input=record))
+    return GraphScan(widened, tuple(replace(each, calc=replace(each.calc, input=record)) for each in exits))
+
+
+def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
+    """A digest of what a node computes, which is equal where that is, whatever things are called in the SQL.
+
+    Columns are named by their place. `ttl` says whether TTLs count.
+    """
+    if isinstance(node, PhysicalScan):
+        return f"scan {node.source.table}"
+    below = [(computes(each, ttl=ttl), _calc(each)) for each in inputs(node)]
+    return hashlib.sha256(f"{_own(node, ttl=ttl)} of {below}".encode()).hexdigest()
+
+
+def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
+    match node:
+        case PhysicalUnion():
+            return "union"
+        case PhysicalJoin():
+            both = _numbered(node.left.calc.output.concat(node.right.calc.output))
+            condition = _expression(node.condition, both) if node.condition else "none"
+            return f"{node.kind} join {_input(node.left_input, ttl)} {_input(node.right_input, ttl)} if {condition}"
+        case PhysicalAggregate():
+            return f"aggregate {_aggregation(node.aggregation, ttl=ttl)}"
+        case PhysicalRank():
+            identity = [_numbered(node.input.calc.output)[name] for name in node.identity]
+            numbered = "numbered" if node.number is not None else ""
+            return f"rank {node.ranking} {numbered} {node.strategy} {identity} {_input(node.state, ttl)}"
+        case PhysicalNormalize():
+            return f"normalize {_input(node.state, ttl)}"
+
+
+def _input(chosen: PhysicalInput, ttl: bool) -> str:
+    return repr(chosen if ttl else replace(chosen, ttl_ms=None))
+
+
+def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
+    names = _numbered(aggregation.input)
+    group = [names[name] for name in aggregation.group]
+    calls = [_call(each, names) for each in aggregation.calls]
+    kept = aggregation.ttl_ms if ttl else None
+    return f"{group} {calls} {_types(aggregation.output)} {aggregation.retracts} {aggregation.is_global} {kept}"
+
+
+def _call(call: AggregateCall, names: Mapping[str, str]) -> str:
+    arguments = [names[name] for name in call.arguments]
+    where = names[call.filter] if call.filter is not None else ""
+    return f"{call.function} {call.type} {arguments} {where} {call.distinct}"
+
+
+def _calc(node: PhysicalNode) -> str:
+    if isinstance(node, PhysicalUnion):
+        return ""
+    calc = node.calc
+    # Those of a table are the same for everybody, and who reads which of them says nothing.
+    names = {} if isinstance(node, PhysicalScan) else _numbered(calc.input)
+    columns = [_expression(each, names) for each in calc.columns]
+    order = [(_expression(each.expression, names), each.descending, each.nulls_first) for each in calc.sub_key]
+    predicate = _expression(calc.predicate, names) if calc.predicate else ""
+    replaced = [names.get(name, name) for name in calc.replaced_by]
+    flags = (calc.side, calc.upsert, calc.nets, calc.partial is not None)
+    return f"{columns} {_types(calc.output)} {_key(calc.key, names)} {order} {predicate} {replaced} {flags}"
+
+
+def _key(key: Key, names: Mapping[str, str]) -> str:
+    return f"{[_expression(each, names) for each in key.parts]} {key.null_safe} {key.drop_null} {key.constant!r}"
+
+
+def _expression(expression: Expression, names: Mapping[str, str]) -> str:
+    what = expression.sql if expression.column is None else f'"{names.get(expression.column, expression.column)}"'
+    return f"{_renamed(what, names)} {expression.type}"
+
+
+_TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)\"""")
+
+
+def _renamed(sql: str, names: Mapping[str, str]) -> str:
+    """DuckDB SQL with other names of columns, which are all quoted there."""
+
+    def other(token: re.Match[str]) -> str:
+        if token[1] is None:
+            return token[0]
+        name = token[1].replace('""', '"')
+        return f'"{names.get(name, name)}"'
+
+    return _TOKEN.sub(other, sql)
+
+
+def _numbered(record: Record) -> Mapping[str, str]:
+    return {name: f"${number}" for number, name in enumerate(record.names)}
+
+
+def _types(record: Record) -> str:
+    return ", ".join(f"{each.type.sql}{'' if each.type.nullable else ' NOT NULL'}" for each in record.fields)

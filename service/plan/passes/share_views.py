@@ -1,0 +1,85 @@
+"""A view with state that is used several times is planned as it stands, so that it is there once.
+
+Else each use would have its own filters and columns pushed into it, and be something else. Of its columns, those that
+somebody reads are kept. A view that is only filters and columns of tables is no work that could be shared; and one with
+a window on top needs the bounds that those who use it give it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalNode,
+    LogicalProject,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
+    Query,
+    bottom_up,
+    inputs,
+    walk,
+)
+
+Kept = Mapping[str, frozenset[int]]
+"""The views that are planned as they stand, and the places of those of their columns that somebody reads."""
+
+
+def shared_views(queries: Sequence[Query]) -> list[str]:
+    """The views with state that are used more than once; what is used only inside of one of them counts once."""
+    uses: Counter[str] = Counter()
+    seen: dict[str, LogicalProject] = {}
+
+    def look(node: LogicalNode) -> None:
+        view = node.view if isinstance(node, LogicalProject) else None
+        if view is not None:
+            uses[view.name] += 1
+            if view.name in seen:
+                return
+            assert isinstance(node, LogicalProject), "only they are views"
+            seen[view.name] = node
+        for each in inputs(node):
+            look(each)
+
+    for query in queries:
+        look(query.root)
+    return sorted(name for name, node in seen.items() if uses[name] > 1 and _keeps(node.input))
+
+
+def share_views(query: Query, kept: Kept) -> Query:
+    """The query with these views as they stand."""
+    return replace(query, root=bottom_up(query.root, partial(_marked, kept)))
+
+
+def columns_read(queries: Sequence[Query]) -> dict[str, frozenset[int]]:
+    """The places of the columns that are read of each view that stands, after columns have been pruned."""
+    found: dict[str, frozenset[int]] = defaultdict(frozenset)
+    for query in queries:
+        for node in walk(query.root):
+            if isinstance(node, LogicalProject) and node.view is not None and node.stands:
+                places = (place for place, name in enumerate(node.view.columns) if name in node.outputs)
+                found[node.view.name] |= frozenset(places)
+    return dict(found)
+
+
+def _marked(kept: Kept, node: LogicalNode) -> LogicalNode:
+    if isinstance(node, LogicalProject) and node.view is not None and node.view.name in kept:
+        return replace(node, view=replace(node.view, kept=kept[node.view.name]))
+    return node
+
+
+def _keeps(node: LogicalNode) -> bool:
+    """Whether there is state in it, and no window above that."""
+    match node:
+        case LogicalScan() | LogicalWindow():
+            return False
+        case LogicalFilter() | LogicalProject():
+            return _keeps(node.input)
+        case LogicalUnion():
+            return all(map(_keeps, node.inputs))
+        case _:
+            return True

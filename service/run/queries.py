@@ -1,0 +1,48 @@
+"""Which sinks of a job run in one query.
+
+All of them do, but for those that are isolated, and for those that were added to a job that has been running: what is
+there goes on from where it stands, and the new ones read their topics from the start, in a query of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rowkind.service.job.model import Job
+from rowkind.service.plan.passes.share_views import Kept
+from rowkind.service.plan.pipeline import PlannedQuery, plan_query
+
+MAIN = "main"
+"""The query of a job."""
+
+
+def planned(job: Job, recorded: Mapping[str, tuple[Iterable[str], Kept]] | None = None) -> dict[str, PlannedQuery]:
+    """The queries of a job by their names.
+
+    `recorded` are the sinks of the queries whose checkpoints are there, and the views that they share. Raises
+    PlanError or JobError.
+    """
+    before = recorded or {}
+    found = queries(job, {name: tuple(sinks) for name, (sinks, _) in before.items()})
+    return {name: plan_query(job, sinks, before[name][1] if name in before else None) for name, sinks in found.items()}
+
+
+def queries(job: Job, recorded: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[str]]:
+    """The names of the sinks of each query. `recorded` are those of the queries whose checkpoints are there."""
+    before = recorded or {}
+    found: dict[str, list[str]] = {}
+    added = ""
+    for sink, settings in job.sinks.items():
+        query = next((query for query, sinks in before.items() if sink in sinks), "")
+        if not query and settings.isolated:
+            query = _new(sink, [*before, *found])
+        elif not query:
+            query = added = added or (_new(sink, [*before, *found]) if before else MAIN)
+        found.setdefault(query, []).append(sink)
+    return found
+
+
+def _new(name: str, taken: Sequence[str]) -> str:
+    """A name for a query whose first sink is called so."""
+    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+    return next(each for each in names if each not in (MAIN, *taken))
