@@ -41,6 +41,8 @@ from rowkind.service.plan.scalar import types
 
 UniqueKey = frozenset[str]
 _MOST = 16
+_MOST_VARIANTS = 256
+"""How many keys are looked at that differ only in which of some equal columns they name: each pair doubles them."""
 
 
 @memoized
@@ -112,7 +114,7 @@ def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
     for key in unique_keys(node.input):
         variants: list[UniqueKey] = [frozenset()]
         for column in key:
-            variants = [variant | {name} for variant in variants for name in names.get(column, [])]
+            variants = [variant | {name} for variant in variants for name in names.get(column, [])][:_MOST_VARIANTS]
         found.update(variants)
     return _minimal(found)
 
@@ -148,6 +150,8 @@ def _joined(node: LogicalJoin) -> frozenset[UniqueKey]:
 def _with_equal_columns(node: LogicalJoin, keys: set[UniqueKey]) -> set[UniqueKey]:
     more: set[UniqueKey] = set(keys)
     for key in node.keys:
+        if len(more) > _MOST_VARIANTS:
+            break
         # What another part of the key says of a column is no help where this one compares it as DOUBLE.
         alone = replace(node, keys=(key,))
         pair = (key.left.unnest().name, key.right.unnest().name)
