@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from rowkind.avro.framing import split
@@ -153,7 +153,16 @@ def _settle(kafka: Any, topic: str) -> None:
     def ends(level: IsolationLevel) -> list[int]:
         return [answer.result().offset for answer in admin.list_offsets(asked, isolation_level=level).values()]
 
-    while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED) and time.monotonic() < deadline:
+    def settled() -> bool:
+        try:
+            return ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED)
+        except KafkaException as error:
+            # As for a topic that has just been created.
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return False
+
+    while not settled() and time.monotonic() < deadline:
         admin.poll(0.02)
 
 
