@@ -65,12 +65,12 @@ readlink), which took half of a small batch. Both put a file in place by an atom
 def begin() -> None:
     """Let the JVM of a local session start while there is something else to do. Raises SparkStartError."""
     with quiet_stderr():
-        launch(_java_options())
+        launch([_HEAP, *_java_options()])
 
 
 def _java_options() -> tuple[str, ...]:
-    """The options of the JVM, its memory first."""
-    return (_HEAP, *_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={_logging().as_uri()}")
+    """The options of the driver's JVM but for its memory, which Spark wants to be told otherwise on a cluster."""
+    return (*_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={_logging().as_uri()}")
 
 
 def session(
@@ -109,17 +109,18 @@ def session(
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
         # One process has no need to be seen on the network.
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
-        **({} if local else {"spark.driver.extraJavaOptions": " ".join(java_options[1:])}),
+        **({} if local else {"spark.driver.extraJavaOptions": " ".join(java_options)}),
         **(settings or {}),
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
     program = java()
     try:
-        with quiet_stderr(), gateway(java_options) if local else nullcontext():
+        with quiet_stderr(), gateway([_HEAP, *java_options]) if local else nullcontext():
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None
+    _let_accumulators_go(spark)
     if local:
         _write_plainly(spark)
     else:
@@ -129,6 +130,21 @@ def session(
 
 def _on_disk(checkpoint: str) -> bool:
     return urlsplit(checkpoint).scheme in {"", "file"}
+
+
+def _let_accumulators_go(spark: SparkSession) -> None:
+    """Say nothing when the JVM closes the channel on which it sends the values of accumulators, of which we have none.
+
+    It does so when it is stopped while a task's end is on its way, and pyspark prints that as an error.
+    """
+    server: Any = spark.sparkContext._accumulatorServer
+    told = server.handle_error
+
+    def handle_error(request: object, client: object) -> None:
+        if not isinstance(sys.exception(), EOFError):
+            told(request, client)
+
+    server.handle_error = handle_error
 
 
 def _write_plainly(spark: SparkSession) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
 from rowkind.operators.columns.changes import Block
 from rowkind.service.spark.placement import placement
@@ -15,7 +17,7 @@ from tests.spark.running import Query, alone
 
 
 def main(folder: Path) -> None:
-    """Run a query, let it fail, and stop."""
+    """Run a query, let it fail, lose the channel of the accumulators as by a stop in the middle of a task, and stop."""
     spark = session("quiet", master="local[1]", parallelism=1, checkpoint=str(folder))
     processor = alone("distinct", Distinct(), labels=placement(1, 1), unmatched="fail")
     query = Query(spark, folder, processor, shards=1)
@@ -24,7 +26,17 @@ def main(folder: Path) -> None:
         query.run()
     except StreamingQueryException:
         print("failed as it should", file=sys.stderr)
+    _lose_accumulators(spark)
     spark.stop()
+
+
+def _lose_accumulators(spark: SparkSession) -> None:
+    """Close the channel of the accumulators, and come back when pyspark has seen it."""
+    context: Any = spark.sparkContext
+    channel = context._javaAccumulator.getClass().getDeclaredField("socket")
+    channel.setAccessible(True)
+    channel.get(context._javaAccumulator).close()
+    context._accumulatorServer.shutdown()
 
 
 if __name__ == "__main__":
