@@ -139,8 +139,10 @@ def explain(job_file: Path, sink: str | None, form: Format) -> None:
 
     job = _load(job_file)
     _known(job, sink)
-    queries = {name: query.sinks for name, query in _planned(job).items()}
-    click.echo(render(job, queries if sink is None else {sink: [plan_alone(job, sink)]}, form))
+    if sink is not None:
+        click.echo(render(job, {sink: [plan_alone(job, sink)]}, form))
+    else:
+        click.echo(render(job, {name: query.sinks for name, query in _planned(job).items()}, form))
 
 
 @main.command("try")

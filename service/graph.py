@@ -43,7 +43,6 @@ from rowkind.service.physical import (
     PhysicalUnion,
     Traits,
     inputs,
-    walk,
 )
 
 
@@ -152,11 +151,6 @@ def always_runs(node: PhysicalOperator) -> bool:
 def shard_without_key(shards: int) -> int:
     """The shard of the empty key."""
     return int(hash64(binary([b""]))[0] % shards)
-
-
-def stateful(sink: PhysicalSink) -> list[PhysicalOperator]:
-    """All operators of a plan, inputs first."""
-    return [node for node in walk(sink) if not isinstance(node, PhysicalSink | PhysicalScan | PhysicalUnion)]
 
 
 def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:

@@ -30,6 +30,7 @@ from rowkind.service.physical import (
     PhysicalJoin,
     PhysicalNode,
     PhysicalNormalize,
+    PhysicalOperator,
     PhysicalRank,
     PhysicalScan,
     PhysicalSink,
@@ -345,3 +346,8 @@ def rows_of(record: Record, payloads: Sequence[bytes]) -> Counter[tuple[Any, ...
     decoded = codec.read(record, pa.array(payloads, pa.binary()))
     columns = [decoded.column(name).to_pylist() for name in record.names]
     return Counter(zip(*columns, strict=True))
+
+
+def stateful(sink: PhysicalSink) -> list[PhysicalOperator]:
+    """All operators of a plan, inputs first."""
+    return [node for node in walk(sink) if not isinstance(node, PhysicalSink | PhysicalScan | PhysicalUnion)]

@@ -43,7 +43,7 @@ def rows_by_kind(kind: Int8s) -> dict[str, int]:
 
 
 class Tally:
-    """The counters of one operator in one batch, together with those that came with its blocks."""
+    """The counters of one operator in one batch."""
 
     def __init__(self, sink: str, node: str) -> None:
         self._labels = {"sink": sink, "operator": node}
@@ -54,17 +54,13 @@ class Tally:
         """All samples by name."""
         return self._samples
 
-    def merge(self, counters: Counters) -> None:
-        """Take over what came with a block."""
-        add(self._samples, counters)
-
     def add_rows_in(self, kind: Int8s) -> None:
         """Count changes that reached the operator."""
         for symbol, count in rows_by_kind(kind).items():
             self._add("rowkind_operator_rows_in_total", count, kind=symbol)
 
     def add_rows_out(self, kind: Int8s) -> None:
-        """Count changes that go to the consumer."""
+        """Count changes that the operator emitted."""
         for symbol, count in rows_by_kind(kind).items():
             self._add("rowkind_operator_rows_out_total", count, kind=symbol)
 

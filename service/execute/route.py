@@ -12,7 +12,7 @@ from rowkind.operators.emission import net
 from rowkind.service.execute import calc
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.members import address
-from rowkind.service.graph import Exit
+from rowkind.service.graph import Exit, GraphScan
 
 Part = tuple[int, int, Changes]
 """Changes for a shard of a level: the shard, the level, and the changes under the addresses of their consumers."""
@@ -41,6 +41,12 @@ def deliver(way: Exit, changes: Changes, shards: int, own: int | None = None) ->
             # By content, so that a row and its retraction still meet.
             changes = replace(changes, hash=hash64(changes.payload))
         yield from ((shard, way.level, part) for shard, part in enumerate(changes.split(shards)))
+
+
+def scanned(scan: GraphScan, rows: Rows, shards: int) -> Iterator[Part]:
+    """What goes out of a scan, by shard. Raises ExpressionError."""
+    for way in scan.exits:
+        yield from deliver(way, leave(way, rows), shards)
 
 
 def pieces(parts: Iterable[Part]) -> Iterator[Part]:

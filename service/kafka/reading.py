@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rowkind.operators.columns.changes import Block, Changes
-from rowkind.service.execute.route import Part, deliver, leave, pieces
+from rowkind.service.execute.route import Part, pieces, scanned
 from rowkind.service.graph import GraphScan
 from rowkind.service.kafka.dead_letter import as_changes
 from rowkind.service.kafka.decode import Decoder
@@ -84,8 +84,7 @@ class Reading:
             _spend(counters, "decode", started)
             started = time.perf_counter()
             if len(decoded.rows):
-                for way in table.scan.exits:
-                    yield from deliver(way, leave(way, decoded.rows), shards)
+                yield from scanned(table.scan, decoded.rows, shards)
             _spend(counters, "calc", started)
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rowkind.operators.columns.changes import Block, Changes, RowKind
 from rowkind.operators.emission import net
 from rowkind.service.execute.members import addressed
-from rowkind.service.execute.route import Part, deliver, leave, pieces
+from rowkind.service.execute.route import Part, pieces, scanned
 from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
 from rowkind.service.metrics import parse
@@ -75,12 +75,7 @@ def run_query(
     folder = scratch / "source"
     folder.mkdir(parents=True)
     for number, batch in enumerate(batches):
-        parts = [
-            part
-            for each in whole.scans
-            for way in each.exits
-            for part in deliver(way, leave(way, pruned(each.scan, batch)), job.parallelism)
-        ]
+        parts = [part for each in whole.scans for part in scanned(each, pruned(each.scan, batch), job.parallelism)]
         write(folder / f"{number:08}.parquet", parts, whole, job.parallelism)
     source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
     try:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, Counters, RowKind, Rows, constant
+from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, constant
 from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.members import Member, addressed
 from rowkind.service.execute.route import Part, deliver, leave, pieces
@@ -115,12 +115,12 @@ class OperatorProcessor(StatefulProcessor):
         """What leaves the stage."""
         changes = Changes.concat([block.changes for block in blocks])
         inbox: dict[int, list[Changes]] = defaultdict(list)
-        for place, member in enumerate(self._members):
+        for member in self._members:
             own = Changes.concat([addressed(changes, member.place), *inbox.pop(member.place, ())])
             if not len(own) and member.always_runs != shard:
                 continue
-            rows, lost, counted = self._process(place, shard, own, now)
-            add(counters, counted)
+            tally = Tally(member.sink, member.node)
+            rows, lost = self._process(member, shard, own, now, tally)
             started = time.perf_counter()
             for way in member.exits:
                 result = leave(way, rows)
@@ -128,15 +128,12 @@ class OperatorProcessor(StatefulProcessor):
                     inbox[way.to].append(result)
                 else:
                     yield from deliver(way, result, len(self._labels), shard)
-            seconds = Tally(member.sink, member.node)
-            seconds.add_seconds("calc", time.perf_counter() - started)
-            add(counters, seconds.counters)
+            tally.add_seconds("calc", time.perf_counter() - started)
+            add(counters, tally.counters)
             yield shard, self._writer, self._letters(member, lost)
 
-    def _process(self, number: int, shard: int, changes: Changes, now: int) -> tuple[Rows, Changes, Counters]:
-        """What a member emits; its unmatched retractions; what it counted."""
-        member = self._members[number]
-        tally = Tally(member.sink, member.node)
+    def _process(self, member: Member, shard: int, changes: Changes, now: int, tally: Tally) -> tuple[Rows, Changes]:
+        """What a member emits, and its unmatched retractions; what it does is counted."""
         cache = worker_cache(self._limits)
         assert self._map is not None, "Spark has called `init`"
         stores = {name: SparkStore(self._map, member.arrangement(name), cache) for name in member.operator.arrangements}
@@ -152,7 +149,7 @@ class OperatorProcessor(StatefulProcessor):
         tally.add_merged(output.merged_rows)
         tally.add_unmatched(len(output.unmatched))
         tally.add_expired(output.expired)
-        return output.rows, output.unmatched, tally.counters
+        return output.rows, output.unmatched
 
     def _letters(self, member: Member, lost: Changes) -> Changes:
         """What the policy makes of unmatched retractions."""

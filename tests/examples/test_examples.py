@@ -11,12 +11,12 @@ import pytest
 
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.examples.auctions import events
 from tests.examples.jobs import Batch, InDuckDB, Inputs, bag, batches, every_query, example, stored_lines
-from tests.plan.changelogs import World
+from tests.plan.changelogs import World, bare_updates
 from tests.plan.traits import SinkOrder, Traits
 from tests.seeds import seeds
 
@@ -72,7 +72,7 @@ def test_random_changes_give_what_duckdb_gives(name: str, sink: str, seed: int) 
     print(f"seed {seed}")
     job = example(name)
     planned = plan(job, sink)
-    world = World.of(job, _tables(planned), seed, distinct_times=True)
+    world = World.of(job, bare_updates(planned), seed, distinct_times=True)
     check, others = Check(job, planned), Inputs(job).tables
     for number, (batch, tables) in enumerate(world.batches(12)):
         check.batch(number, batch, others | tables)
@@ -91,12 +91,3 @@ def test_other_auctions_give_what_duckdb_gives(sink: str, seed: int) -> None:
     for number, batch in enumerate(batches(job, lines, rng.choice((9, 31)))):
         inputs.apply(batch)
         check.batch(number, batch, inputs.tables)
-
-
-def _tables(sink: PhysicalSink) -> dict[str, bool]:
-    """The tables of a plan, and whether each may leave out the -U of updates."""
-    scans = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
-    return {
-        scan.source.table: all(not each.traits.needs_before for each in scans if each.source.table == scan.source.table)
-        for scan in scans
-    }

@@ -17,6 +17,7 @@ from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.changes import RowKind, Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
+from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
 from rowkind.service.run.json_rows import encode_keys
 
 Row = dict[str, Any]
@@ -180,3 +181,12 @@ def table_of(record: Record, rows: list[Row]) -> pa.Table:
         {each.name: pa.array([row[each.name] for row in rows], each.type.arrow) for each in record.fields},
         schema=record.arrow,
     )
+
+
+def bare_updates(*sinks: PhysicalSink) -> dict[str, bool]:
+    """The tables of some plans, and whether each may leave out the -U of updates."""
+    scans = [node for sink in sinks for node in walk(sink) if isinstance(node, PhysicalScan)]
+    return {
+        scan.source.table: all(not each.traits.needs_before for each in scans if each.source.table == scan.source.table)
+        for scan in scans
+    }

@@ -17,11 +17,11 @@ import sqlglot
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Changes
-from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.json_rows import decode
 from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.plan.cases import Case, cases, planned
-from tests.plan.changelogs import World
+from tests.plan.changelogs import World, bare_updates
 from tests.plan.traits import SinkOrder, Traits
 from tests.plan.writers import Writers
 from tests.seeds import seeds
@@ -59,7 +59,7 @@ def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int)
     traits, order = Traits(), SinkOrder(sink)
     engine = MemoryEngine(sink, unmatched=unmatched, watch=traits.watch)
     fold = Fold(keyed=sink.mode == "upsert")
-    world = World.of(job, _tables(sink), seed)
+    world = World.of(job, bare_updates(sink), seed)
     oracle = Oracle(case, job.views)
     for number, (batch, tables) in enumerate(world.batches(BATCHES)):
         changes = engine.batch(batch, now=number)[sink.name]
@@ -81,11 +81,8 @@ def test_queries_that_share_what_they_can_have_each_its_own_result(part: int) ->
     alone = {sink.name: MemoryEngine(sink, unmatched=unmatched) for sink in sinks}
     together = MemoryEngine(*sinks, unmatched=unmatched)
     assert len(together.graph.operators) < sum(len(each.graph.operators) for each in alone.values())
-    tables: dict[str, bool] = {}
-    for sink in sinks:
-        tables |= {table: tables.get(table, True) and may for table, may in _tables(sink).items()}
     folds = {sink.name: (Fold(keyed=sink.mode == "upsert"), Fold(keyed=sink.mode == "upsert")) for sink in sinks}
-    for number, (batch, _) in enumerate(World.of(planned(drawn[0])[0], tables, part).batches(FEW)):
+    for number, (batch, _) in enumerate(World.of(planned(drawn[0])[0], bare_updates(*sinks), part).batches(FEW)):
         found = together.batch(batch, now=number)
         for sink in sinks:
             shared, own = folds[sink.name]
@@ -102,7 +99,7 @@ def test_each_key_is_written_by_one_of_several_shards(case: Case) -> None:
     job, sink = planned(case)
     writers, order = Writers(sink, SHARDS, random.Random(0)), SinkOrder(sink)
     fold = Fold(keyed=sink.mode == "upsert")
-    world = World.of(job, _tables(sink), seed=3)
+    world = World.of(job, bare_updates(sink), seed=3)
     oracle = Oracle(case, job.views)
     for number, (batch, tables) in enumerate(world.batches(BATCHES)):
         changes = writers.batch(batch, now=number)
@@ -119,7 +116,7 @@ def test_a_key_that_is_shuffled_has_to_be(case: Case) -> None:
     writers = Writers(replace(sink, exchange=False), SHARDS, random.Random(0))
 
     def run() -> None:
-        for number, (batch, _) in enumerate(World.of(job, _tables(sink), seed=3).batches(LONG)):
+        for number, (batch, _) in enumerate(World.of(job, bare_updates(sink), seed=3).batches(LONG)):
             writers.batch(batch, now=number)
 
     with pytest.raises(AssertionError, match="a key has one writer for good"):
@@ -129,15 +126,6 @@ def test_a_key_that_is_shuffled_has_to_be(case: Case) -> None:
 def unmatched(node: str, changes: Changes) -> None:
     """Well-formed changelogs take back nothing that is not there."""
     raise AssertionError(f"{node}: {len(changes)} unmatched of kinds {changes.kind.tolist()}")
-
-
-def _tables(sink: PhysicalSink) -> dict[str, bool]:
-    """The tables of a plan, and whether each may leave out the -U of updates."""
-    scans = [node for node in walk(sink) if isinstance(node, PhysicalScan)]
-    return {
-        scan.source.table: all(not each.traits.needs_before for each in scans if each.source.table == scan.source.table)
-        for scan in scans
-    }
 
 
 def _check_form(sink: PhysicalSink, changes: Changes) -> None:

@@ -14,12 +14,12 @@ import pytest
 from rowkind.service.graph import graph
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalAggregate, PhysicalScan, PhysicalSink, walk
+from rowkind.service.physical import PhysicalAggregate, PhysicalSink
 from rowkind.service.plan.pipeline import plan, plan_query
 from rowkind.service.run.json_rows import decode
 from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.plan.cases import FOLDER, TABLES, Case, cases
-from tests.plan.changelogs import World
+from tests.plan.changelogs import World, bare_updates
 from tests.seeds import seeds
 
 PLAIN = [case for case in cases() if not case.is_refused and set(case.settings) == {"sink"}]
@@ -38,17 +38,7 @@ def job_of(folder: Path, sinks: dict[str, str], views: dict[str, str] | None = N
 def check(job: Job, together: Sequence[PhysicalSink], seed: int) -> None:
     """Run the plans in one graph, and each as it is planned alone in one of its own, over the same changes."""
     alone = [plan(job, sink.name) for sink in together]
-    scans = [node for sink in (*together, *alone) for node in walk(sink) if isinstance(node, PhysicalScan)]
-    world = World.of(
-        job,
-        {
-            scan.source.table: all(
-                not each.traits.needs_before for each in scans if each.source.table == scan.source.table
-            )
-            for scan in scans
-        },
-        seed,
-    )
+    world = World.of(job, bare_updates(*together, *alone), seed)
     engine, engines = MemoryEngine(*together), [MemoryEngine(sink) for sink in alone]
     folds = [(Fold(keyed=False), Fold(keyed=False)) for _ in together]
     for number, (batch, _) in enumerate(world.batches(BATCHES)):

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 
 from rowkind.operators.columns.changes import Block, Rows
-from rowkind.service.execute.route import deliver, leave
+from rowkind.service.execute.route import scanned
 from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
@@ -96,12 +96,7 @@ class PlanQuery:
         for number, batch in enumerate(self.batches):
             path = folder / f"{number:08}.parquet"
             if not path.exists():
-                parts = [
-                    part
-                    for each in whole.scans
-                    for way in each.exits
-                    for part in deliver(way, leave(way, pruned(each.scan, batch)), shards)
-                ]
+                parts = [part for each in whole.scans for part in scanned(each, pruned(each.scan, batch), shards)]
                 write(path, parts, whole, shards)
                 # Spark takes files in the order of their times.
                 os.utime(path, (self.started + number, self.started + number))

@@ -1,8 +1,8 @@
 """Descriptions as one Mermaid flowchart: steps as nodes, stages as subgraphs, edges with mode and key.
 
 A cylinder keeps state, a slanted box reads a topic, a framed one writes one. A solid edge is a shuffle or comes from a
-topic, a dotted one stays within its stage. With several sinks, each has a subgraph; what they
-share is in the first one's.
+topic, a dotted one stays within its stage. With several sinks, each has a subgraph; what they share is in the first
+one's.
 """
 
 from __future__ import annotations

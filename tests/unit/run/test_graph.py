@@ -16,7 +16,7 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.service.execute.members import MOST_PLACES, SIDES, Member, address, addressed
 from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver
-from rowkind.service.graph import Exit, Graph, graph, shard_without_key, stateful
+from rowkind.service.graph import Exit, Graph, graph, shard_without_key
 from rowkind.service.job.load import load
 from rowkind.service.physical import (
     Expression,
@@ -35,7 +35,7 @@ from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import read
-from tests.queries import BLOCKED, BY_KEY, CUSTOMERS, ORDERS, aggregation, by, call, everything, scan, select
+from tests.queries import BLOCKED, BY_KEY, CUSTOMERS, ORDERS, aggregation, by, call, everything, scan, select, stateful
 
 TABLES = """
 job: shared

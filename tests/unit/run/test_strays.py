@@ -14,7 +14,6 @@ import pytest
 
 from rowkind.operators.columns.changes import Changes, RowKind, Rows
 from rowkind.service.execute import calc
-from rowkind.service.graph import stateful
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
@@ -26,6 +25,7 @@ from rowkind.service.run.json_rows import encode
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import UnmatchedError, in_memory, results
 from rowkind.service.run.unmatched import UnmatchedLetters
+from tests.queries import stateful
 
 JOB = """
 job: strays
