@@ -259,8 +259,8 @@ class Extremes:
         return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
     def finish(self, part: pa.Array) -> pa.Array:
-        """The value."""
-        return part.cast(self.call.type)
+        """The value, written as it will be read from the state when it is taken back."""
+        return value_bytes.canonical(part).cast(self.call.type)
 
     @property
     def _type(self) -> pa.DataType:

@@ -47,6 +47,15 @@ def from_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
     return column.cast(type_)
 
 
+def canonical(column: pa.Array) -> pa.Array:
+    """The column with 0.0 for -0.0 and one NaN for all; NULL stays NULL."""
+    if not pa.types.is_floating(column.type):
+        return column
+    zero, nan = (pa.scalar(value, column.type) for value in (0.0, float("nan")))
+    column = pc.if_else(pc.equal(column, zero), zero, column)
+    return pc.if_else(pc.is_nan(column), nan, column)
+
+
 def ranks(column: pa.Array) -> Int64s:
     """A number per value, of no meaning but that they compare as the values do; the column has no NULLs."""
     type_ = column.type

@@ -19,6 +19,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.columns.changes import constant
+from rowkind.operators.columns.value_bytes import canonical
 from rowkind.service.physical import AggregateCall, Aggregation
 
 
@@ -68,7 +69,7 @@ class Group:
         return rows.assemble(
             self.group,
             [
-                _canonical(rows.column(field.name)) if pa.types.is_floating(field.type.arrow) else field.name
+                canonical(rows.column(field.name)) if pa.types.is_floating(field.type.arrow) else field.name
                 for field in self.group.fields
             ],
         )
@@ -122,10 +123,3 @@ def _packed(columns: Sequence[pa.Array]) -> pa.BinaryArray:
             there &= column.is_valid().to_numpy(zero_copy_only=False)
     packed = join_bytes([comparable(column) for column in columns])
     return packed if there.all() else pc.if_else(pa.array(there), packed, pa.scalar(None, pa.binary()))
-
-
-def _canonical(column: pa.Array) -> pa.Array:
-    """0.0 for -0.0 and one NaN for all; NULL stays NULL."""
-    zero, nan = (pa.scalar(value, column.type) for value in (0.0, float("nan")))
-    column = pc.if_else(pc.equal(column, zero), zero, column)
-    return pc.if_else(pc.is_nan(column), nan, column)
