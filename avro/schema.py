@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.type import Field, SchemaReader, SchemaWriter, Type, TypeKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Field", "Record", "Type", "TypeKind"]
 
@@ -96,6 +97,8 @@ class Record:
     @property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of the decoded columns."""
+        import pyarrow as pa  # noqa: PLC0415 -- who only plans does without
+
         return pa.schema([pa.field(column.name, column.type.arrow, column.type.nullable) for column in self.fields])
 
     def index(self, name: str) -> int:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rowkind.avro import sql_types
 from rowkind.avro.errors import SchemaError
-from rowkind.avro.type_tables import ARROW, LOGICAL_BASE, SQL
+from rowkind.avro.type_tables import LOGICAL_BASE, SQL
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TypeKind = Literal[
     "null", "boolean", "int", "long", "float", "double", "bytes", "string",
@@ -111,6 +112,10 @@ class Type:
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type of a column of these; opaque types are binary: the packed value."""
+        import pyarrow as pa  # noqa: PLC0415 -- who only plans does without
+
+        from rowkind.avro.arrow_types import ARROW  # noqa: PLC0415 -- as above
+
         if self.logical == "decimal":
             return (pa.decimal128 if self.precision <= 38 else pa.decimal256)(self.precision, self.scale)
         if self.logical in ARROW:

@@ -15,20 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Indices, Int64s, Mask
 from rowkind.operators.columns.exact_doubles import ExactDoubles
 from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
-
-AggregateFunction = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
 
 AccumulatorColumn = Any
 """What an accumulator makes of rows or groups; only the accumulator that made it looks inside."""

@@ -36,8 +36,9 @@ from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns import value_bytes
-from rowkind.operators.columns.changes import Changes, Mask, RowKind
+from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.group_state import After, GroupState
 from rowkind.operators.operator import Output

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rowkind.operators.accumulators import Accumulator, AccumulatorCall, AggregateFunction, Counts
+from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts
+from rowkind.operators.aggregate_function import ORDERED, keeps_values
 from rowkind.operators.arranged_values import Stream
 
 
@@ -77,15 +78,6 @@ class AggregateSpec:
         """The columns of the accumulators that take the rows themselves."""
         pairs = zip(self.accumulators, self.sources, strict=True)
         return "".join(accumulator.kinds for accumulator, source in pairs if source is None)
-
-
-ORDERED: tuple[AggregateFunction, ...] = ("min", "max", "any_value")
-"""The functions whose result is one of the values."""
-
-
-def keeps_values(function: AggregateFunction, *, distinct: bool, retracts: bool) -> bool:
-    """Whether a call needs all different values of a group, because what it has added up cannot be taken back."""
-    return retracts if function in ORDERED else distinct and function in ("count", "sum", "avg")
 
 
 ROWS = AccumulatorCall("count", pa.int64())

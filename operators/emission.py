@@ -27,18 +27,17 @@ The order of changes is one contract, and this is it.
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask, RowKind
+from rowkind.operators.changelog import ChangelogMode, RowKind
+from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask
 from rowkind.operators.columns.consolidation import net_weights, spelled_out
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.columns.hashing import mix, sketch64
 
-ChangelogMode = Literal["append", "retract", "upsert"]
 Codes = npt.NDArray[np.int64]
 
 

@@ -18,12 +18,12 @@ from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import GroupKeys
 from rowkind.operators.arrangement.arrangement import Arrangement, places
 from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import (
     Changes,
     Indices,
     Int64s,
     Mask,
-    RowKind,
     Rows,
     Uint64s,
     binary,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Indices, Int8s, Int64s, RowKind, Rows, lengths
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Rows, lengths
 from rowkind.operators.columns.consolidation import cancelled_pairs, net_weights, spelled_out
 from rowkind.operators.columns.hashing import sketch64
 from rowkind.operators.errors import BatchTooLarge

@@ -21,8 +21,9 @@ import pyarrow as pa
 from rowkind.operators.accumulators import AccumulatorColumn, AccumulatorPiece
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import ValueRows
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns import value_bytes
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, RowKind, concat_binary, constant
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, concat_binary, constant
 from rowkind.operators.columns.grouping import distinct, group, to_mask
 from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.columns.packed_columns import pack, unpack

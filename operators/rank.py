@@ -213,10 +213,10 @@ class Rank:
             limit = order.numbers("rank", touched.now) if spec.strategy == "improving" else after
             kept = touched.now & (limit <= spec.ranking.last)
         if spec.ttl_ms is None:
-            old = spec.ranking.in_range(order.numbers(spec.ranking.function, touched.was))
+            old = _in_range(order.numbers(spec.ranking.function, touched.was), spec.ranking)
         else:
             old = np.where(touched.was, entries.mark, 0).astype(np.int64)
-        return Candidates(entries, touched.was, touched.now, old, spec.ranking.in_range(after), kept)
+        return Candidates(entries, touched.was, touched.now, old, _in_range(after, spec.ranking), kept)
 
     def _uncertain(self, touched: Touched, order: RankOrder) -> Mask:
         """Which partitions have too few rows, before or after, to be sure that no other row matters.
@@ -262,3 +262,8 @@ class Rank:
     def _again(self) -> Indices | None:
         """No refreshes but for what goes and comes as it is, or not even for that."""
         return np.empty(0, np.int64) if self.spec.refreshes else None
+
+
+def _in_range(numbers: Int64s, ranking: Ranking) -> Int64s:
+    """The numbers, 0 where they are not in the range of the ranking."""
+    return np.where((numbers >= ranking.first) & (numbers <= ranking.last), numbers, 0)

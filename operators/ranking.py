@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from rowkind.operators.columns.changes import Int64s
-
 RankFunction = Literal["row_number", "rank", "dense_rank"]
 Ties = Literal["earliest first", "latest first"]
 
@@ -33,7 +29,3 @@ class Ranking:
     def takes_one(self) -> bool:
         """Whether it is about one row of each partition, which makes it a deduplication."""
         return self.function == "row_number" and self.last == 1
-
-    def in_range(self, numbers: Int64s) -> Int64s:
-        """The numbers, 0 where they are not in the range."""
-        return np.where((numbers >= self.first) & (numbers <= self.last), numbers, 0)

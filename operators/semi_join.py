@@ -45,18 +45,13 @@ from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Indices, Mask, Rows, binary
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.join import JoinInput, Side, number_rows, rows_of_touched_keys
 from rowkind.operators.join_rows import Condition, Pairs, SideRows, pads
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 
 SemiJoinKind = Literal["semi", "anti", "null-aware anti"]
-
-NOT_EMPTY = b"not empty"
-"""The key of facts that say: R has a row."""
-
-HAS_NULL = b"has null"
-"""The key of facts that say: R has a row whose key is NULL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rowkind.avro.schema import Record
-from rowkind.operators.columns.changes import binary
-from rowkind.operators.columns.hashing import hash64
 from rowkind.service.physical import (
     AggregateCall,
     Aggregation,
@@ -146,11 +144,6 @@ def graph(
 def always_runs(node: PhysicalOperator) -> bool:
     """Whether an operator has something to say without changes: a global aggregate, that there are no rows."""
     return isinstance(node, PhysicalAggregate) and node.aggregation.is_global
-
-
-def shard_without_key(shards: int) -> int:
-    """The shard of the empty key."""
-    return int(hash64(binary([b""]))[0] % shards)
 
 
 def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:

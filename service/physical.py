@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.accumulators import AggregateFunction
-from rowkind.operators.emission import ChangelogMode
+from rowkind.operators.aggregate_function import AggregateFunction
+from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.ranking import Ranking
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 

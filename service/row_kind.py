@@ -1,4 +1,4 @@
-"""The row kind of a record, from and to its header.
+"""How a header spells the row kind of a record.
 
 There is no one convention, so that a table names its header and how the kinds are spelled in it; `PRESETS` holds the
 spellings that are in use.
@@ -6,19 +6,11 @@ spellings that are in use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-
-from rowkind.operators.columns.changes import Int8s, RowKind
-
-Headers = list[tuple[str, bytes | None]] | None
-"""The headers of a record in their order; a name may occur more than once."""
-
-MISSING = -1
-UNKNOWN = -2
+from rowkind.operators.changelog import RowKind
 
 _WORDS = {b"insert": 0, b"update_before": 1, b"update_after": 2, b"update": 2, b"delete": 3}
 
@@ -48,34 +40,6 @@ class RowKindHeader:
 
 
 DEFAULT_HEADER = RowKindHeader()
-
-
-def row_kinds(headers: Sequence[Headers], header: RowKindHeader) -> tuple[Int8s, bool]:
-    """The row kind of each record, `MISSING` or `UNKNOWN`; and whether a record may have other headers.
-
-    Of several headers with the name, the last wins.
-    """
-    kinds = np.full(len(headers), MISSING, np.int8)
-    rows = np.flatnonzero(np.fromiter(map(bool, headers), np.bool_, len(headers)))
-    some: Sequence[Any] = headers if len(rows) == len(headers) else [headers[row] for row in rows.tolist()]
-    name, ordinal = header.header, header.values.get
-    try:
-        # Nearly every record has this one header: no call for it.
-        found = [ordinal(value, UNKNOWN) if other == name else MISSING for ((other, value),) in some]
-    except ValueError:
-        found = [_last(record, header) for record in some]
-        others = True
-    else:
-        others = MISSING in found
-    kinds[rows] = found
-    return kinds, others
-
-
-def _last(record: Sequence[tuple[str, bytes]], header: RowKindHeader) -> int:
-    for name, value in reversed(record):
-        if name == header.header:
-            return header.values.get(value, UNKNOWN)
-    return MISSING
 
 
 def spellings(values: Mapping[bytes, int]) -> tuple[bytes, bytes, bytes, bytes]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rowkind.operators.columns.changes import WEIGHTS, Changes, RowKind, Rows, Uint64s, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import WEIGHTS, Changes, Rows, Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
 
 Row = tuple[int | None, ...]

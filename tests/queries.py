@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Rows
+from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.ranking import Ranking
-from rowkind.operators.semi_join import HAS_NULL, NOT_EMPTY
 from rowkind.service.physical import (
     AggregateCall,
     Aggregation,

@@ -37,7 +37,8 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement, places
 from rowkind.operators.arrangement.entries import Entries, consolidate
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, RowKind, Uint64s, concat_binary, lengths
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
 from rowkind.operators.columns.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
 from rowkind.operators.columns.hashing import hash64, mix
 

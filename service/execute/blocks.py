@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 
 from rowkind.operators.arrangement.arrangement import StateSize
-from rowkind.operators.columns.changes import SYMBOLS, Changes, Counters, Int8s, RowKind
+from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.columns.changes import Changes, Counters, Int8s
 from rowkind.service.metrics import MetricName, add, sample
 
 BLOCK_BYTES = 4 << 20

@@ -18,8 +18,9 @@ from rowkind.avro.codec import Decoded
 from rowkind.avro.defaults import nothing
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Field, Record
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, RowKind, Rows, constant
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, constant
 from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import digest128, hash64, mix, sketch64
 from rowkind.operators.partial_aggregate import partial

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from rowkind.operators.columns.changes import Changes, RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import net
 from rowkind.service.execute import calc
@@ -58,3 +59,8 @@ def pieces(parts: Iterable[Part]) -> Iterator[Part]:
     for (shard, level), several in together.items():
         for piece in cut(Changes.concat(several)):
             yield shard, level, piece
+
+
+def shard_without_key(shards: int) -> int:
+    """The shard of the empty key."""
+    return int(hash64(binary([b""]))[0] % shards)

@@ -25,7 +25,7 @@ from pydantic import (
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Record
-from rowkind.operators.emission import ChangelogMode
+from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.substitution import Settings

@@ -16,9 +16,10 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Changes, RowKind, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
-from rowkind.service.row_kind import Headers
+from rowkind.service.kafka.headers import Headers
 
 PREFIX = "__connect.errors."
 

@@ -21,14 +21,15 @@ from rowkind.avro.errors import RegistryError, RegistryUnreachableError, SchemaE
 from rowkind.avro.registry import Registry
 from rowkind.avro.resolve import resolve
 from rowkind.avro.schema import Record
+from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import SYMBOLS, Indices, Int8s, Mask, RowKind, Rows, binary, concat_binary
+from rowkind.operators.columns.changes import Indices, Int8s, Mask, Rows, binary, concat_binary
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import UndecodableRowError
+from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
 from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalScan
-from rowkind.service.row_kind import MISSING, UNKNOWN, Headers, row_kinds
 
 
 @dataclass(frozen=True)

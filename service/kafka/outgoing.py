@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from confluent_kafka import Producer
 
 from rowkind.avro.framing import frame
-from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind
+from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import RetractionError, net
 from rowkind.service.execute.members import addressed

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.columns.changes import Int64s, concat_binary
-from rowkind.service.row_kind import Headers
+from rowkind.service.kafka.headers import Headers
 
 
 @dataclass(frozen=True)

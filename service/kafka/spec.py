@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowkind.avro.registry import Registry
-from rowkind.operators.emission import ChangelogMode
+from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.graph import GraphScan
 from rowkind.service.physical import Start
 from rowkind.service.row_kind import RowKindHeader

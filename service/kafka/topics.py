@@ -18,7 +18,7 @@ from rowkind.avro.errors import ResolutionError, UnknownSubjectError
 from rowkind.avro.registry import Registry
 from rowkind.avro.resolve import plan as resolution
 from rowkind.avro.schema import Record
-from rowkind.operators.emission import ChangelogMode
+from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, reach, servers
 from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
 

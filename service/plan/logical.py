@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.accumulators import AggregateFunction
+from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.semi_join import HAS_NULL, NOT_EMPTY
+from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.service import physical
 from rowkind.service.physical import ROW_DIGEST
 from rowkind.service.plan.calcs import Edge, calc, record_of

@@ -18,7 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.service.execute.members import Member
 from rowkind.service.execute.operators import operator
-from rowkind.service.graph import Graph, GraphOperator, always_runs, shard_without_key
+from rowkind.service.execute.route import shard_without_key
+from rowkind.service.graph import Graph, GraphOperator, always_runs
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import SchemaIds, progress_name

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from rowkind.avro.schema import Record
 from rowkind.errors import REFUSED, RowkindError
+from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind, Rows
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job, Table
 from rowkind.service.physical import PhysicalScan, PhysicalSink, walk

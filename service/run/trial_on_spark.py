@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from rowkind.operators.columns.changes import Block, Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Block, Changes
 from rowkind.operators.emission import net
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.route import Part, pieces, scanned

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.schema import Record
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Changes, RowKind, binary
+from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.partial_aggregate import PARTIAL, group_of_sums
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.kafka.dead_letter import DeadLetter

@@ -21,8 +21,9 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows, constant
+from rowkind.operators.columns.changes import Block, Changes, Rows, constant
 from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.members import Member, addressed
 from rowkind.service.execute.route import Part, deliver, leave, pieces

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import BlobStore, MemoryStore
-from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Block, Changes, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.spark.placement import placement
 from tests.bench.scenarios import GROW, SCENARIOS, Scenario, Step

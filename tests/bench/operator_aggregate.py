@@ -26,7 +26,8 @@ from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Block, Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Block, Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.packed_columns import fixed_width
 from rowkind.operators.partial_aggregate import add_up, partial

@@ -25,7 +25,8 @@ from rowkind.operators import join as join_module
 from rowkind.operators.arrangement import compaction
 from rowkind.operators.arrangement.arrangement import Arrangement, Layout
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec

@@ -16,15 +16,17 @@ import pyarrow as pa
 from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.aggregate_spec import AggregateSpec
-from rowkind.operators.columns.changes import Changes, RowKind, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.packed_columns import fixed_width
+from rowkind.operators.facts import NOT_EMPTY
 from rowkind.operators.join import Join, JoinSpec, Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.ranking import Ranking, Ties
-from rowkind.operators.semi_join import NOT_EMPTY, SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 
 BIGINT = pa.int64()
 GROW = 100_000

@@ -16,7 +16,8 @@ import sqlglot
 
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
-from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job

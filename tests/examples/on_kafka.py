@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from rowkind.avro import codec
 from rowkind.avro.framing import frame
 from rowkind.avro.registry import FolderRegistry
-from rowkind.operators.columns.changes import SYMBOLS, RowKind, Rows
+from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.columns.changes import Rows
 from rowkind.service.graph import graph
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load

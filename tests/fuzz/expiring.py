@@ -1,7 +1,8 @@
 """Cases with a TTL and a driven clock, and what they give: naive models, because SQL knows no expiry.
 
     join     `tests.oracle.naive_join` over the tables' rows
-    groups   a group that was not written for the TTL begins anew; what it gave stays
+    groups   a group that was not written for the TTL begins anew; what it gave stays. A row of a primary key that
+             comes and goes within a batch was never there, and writes nothing
 
 Rows are three integers (id, k, v). Nothing is written to a row that has expired: what that means, the oracles of the
 operators say.
@@ -12,11 +13,11 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.join import JoinKind
 from rowkind.service.job.model import Job
 from tests.changelogs import Change as Signed
@@ -115,7 +116,8 @@ class ExpiryModel:
             raise ValueError(f"there is no model of {case.sql}")
         self._rows: Mapping[str, Rows] = rows_of(case.tables)
         ttls = {name: job.tables[name].ttl or job.ttl for name in case.tables}
-        self._model: _Join | _Groups = _Groups(ttls["l"])
+        self._ttls = ttls
+        self._model: _Join | _Groups = _Groups(ttls["l"], keyed=bool(self._rows["l"].primary_key))
         if match:
             inputs = [
                 NaiveSide(Input("unique key" if rows.primary_key else "multiset", by_seq=True), ttls[name])
@@ -127,23 +129,26 @@ class ExpiryModel:
 
     def batch(self, changes: Sequence[Change], now: int) -> Bag:
         """The rows of the result after one more batch."""
-        self._result.update(self._model.process(list(self._signed(changes)), now))
+        self._result.update(self._model.process(self._signed(changes, now), now))
         assert all(count >= 0 for count in self._result.values()), "the model takes back what it did not give"
         self._result = +self._result
         return self._result
 
-    def _signed(self, changes: Sequence[Change]) -> Sequence[Signed]:
-        """The rows that come and go in the tables."""
+    def _signed(self, changes: Sequence[Change], now: int) -> Sequence[Signed]:
+        """The rows that come and go in the tables. Raises ValueError if a row is written that has expired."""
         found = []
         for each in changes:
             rows, side = self._rows[each["table"]], "lr".index(each["table"])
             new = {name: each["row"].get(name) for name in COLUMNS}
             at = rows.find(new) if rows.primary_key or each["op"] in ("-U", "-D") else None
             if at is not None:
+                ttl = self._ttls[each["table"]]
+                if ttl is not None and rows.live[at][0] + ttl <= now:
+                    raise ValueError("there is no model of a row that is written when it has expired")
                 found.append(Signed(side, RowKind.DELETE, tuple(rows.live[at][1].values()), self._number))
             if each["op"] in ("+I", "+U"):
                 found.append(Signed(side, RowKind.INSERT, tuple(new.values()), self._number + 1))
-            rows.apply(each["op"], new, 0)
+            rows.apply(each["op"], new, now)
             self._number += 2
         return found
 
@@ -173,8 +178,8 @@ def _less(left: tuple[int | None, ...], right: tuple[int | None, ...]) -> bool:
 class _Groups:
     """A table grouped by its second column."""
 
-    def __init__(self, ttl: int | None) -> None:
-        self._ttl = ttl
+    def __init__(self, ttl: int | None, *, keyed: bool) -> None:
+        self._ttl, self._keyed = ttl, keyed
         self._groups: dict[int | None, tuple[Counter[Any], int]] = {}
 
     def process(self, changes: Sequence[Signed], now: int) -> Counter[Any]:
@@ -183,7 +188,7 @@ class _Groups:
             self._groups = {key: each for key, each in self._groups.items() if each[1] + self._ttl > now}
         step: Counter[Any] = Counter()
         step.subtract(self._results())
-        for change in changes:
+        for change in _net(changes) if self._keyed else changes:
             rows = self._groups.get(change.row[1], (Counter(), 0))[0]
             rows[change.row] += change.sign
             self._groups[change.row[1]] = rows, now
@@ -197,3 +202,15 @@ class _Groups:
             values = [row[2] for row in rows.elements() if row[2] is not None]
             found[key, rows.total(), sum(values) if values else None] += 1
         return found
+
+
+def _net(changes: Sequence[Signed]) -> Iterator[Signed]:
+    """Of the changes of each key, in their order: the row that was there before the batch, and the one that is left."""
+    of_key: dict[Any, list[Signed]] = {}
+    for change in changes:
+        of_key.setdefault(change.row[0], []).append(change)
+    for first, *_, last in ([*each, each[-1]] for each in of_key.values()):
+        if first.sign < 0:
+            yield first
+        if last.sign > 0:
+            yield last

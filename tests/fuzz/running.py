@@ -19,7 +19,8 @@ import duckdb
 import pyarrow as pa
 
 from rowkind.avro import codec
-from rowkind.operators.columns.changes import SYMBOLS, Changes
+from rowkind.operators.changelog import SYMBOLS
+from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.errors import PlanError

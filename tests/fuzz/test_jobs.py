@@ -39,6 +39,12 @@ def test_random_jobs_with_a_clock_give_what_the_model_gives(seed: int) -> None:
     assert outcome.verdict == "agreed", outcome
 
 
+def test_a_row_that_comes_and_goes_within_a_batch_writes_no_group() -> None:
+    """Of the batch nothing is left of it that could make its group live longer: operators and model agree on that."""
+    outcome = run(random_case(701161))
+    assert outcome.verdict == "agreed", outcome
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_random_changes_keep_the_promises_of_their_tables(seed: int) -> None:
     """Nothing comes that a table does not allow, but retractions that find no row."""

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from rowkind.avro.framing import split
 from rowkind.avro.registry import FolderRegistry
-from rowkind.operators.columns.changes import SYMBOLS, Block, Changes, Counters, binary, constant
+from rowkind.operators.changelog import SYMBOLS
+from rowkind.operators.columns.changes import Block, Changes, Counters, binary, constant
 from rowkind.operators.columns.hashing import hash64
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka import topics

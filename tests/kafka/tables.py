@@ -14,7 +14,8 @@ from rowkind.avro import codec
 from rowkind.avro.framing import frame
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
-from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind
+from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.service.dev.broker import Broker
 from rowkind.service.graph import Exit, GraphScan
 from rowkind.service.kafka.cluster import Cluster

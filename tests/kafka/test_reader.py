@@ -13,7 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from rowkind.avro.registry import FolderRegistry
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import SIDES
 from rowkind.service.graph import GraphScan

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer
 
-from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.service.execute.members import address
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.clients import producer_settings

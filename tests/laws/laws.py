@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.operator import Output
 from tests.changelogs import Row, changed, fold
 from tests.laws.subjects import Subject

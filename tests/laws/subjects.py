@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rowkind.operators.arrangement.arrangement import Layout
-from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec, Strategy

@@ -17,7 +17,7 @@ from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.arrangement import compaction
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.join import Join
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator, Output

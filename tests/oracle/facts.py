@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rowkind.operators.columns.changes import Changes, binary
-from rowkind.operators.semi_join import HAS_NULL, NOT_EMPTY
+from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 
 
 def with_facts(changes: Changes) -> Changes:

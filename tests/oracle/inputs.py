@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rowkind.operators.arrangement.arrangement import Layout
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from tests.changelogs import Change, Row, Table
 
 Batches = list[list[Change]]

@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Changes, Int64s, RowKind, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Int64s, binary
 from rowkind.operators.rank import RankSpec
 from rowkind.operators.ranking import RankFunction, Ranking, Ties
 from tests import changelogs

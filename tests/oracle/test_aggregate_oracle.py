@@ -21,7 +21,8 @@ import pytest
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.partial_aggregate import add_up
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, show

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.join import JoinKind
 from rowkind.service.physical import (
     PhysicalAggregate,

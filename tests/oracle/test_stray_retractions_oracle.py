@@ -21,7 +21,8 @@ import pyarrow as pa
 import pytest
 
 from rowkind.avro.schema import Record
-from rowkind.operators.columns.changes import SYMBOLS, Changes, Rows
+from rowkind.operators.changelog import SYMBOLS
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalScan, PhysicalSink, walk

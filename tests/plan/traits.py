@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.avro.order import comparable, join_bytes
-from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.service.graph import Exit
 from rowkind.service.physical import PhysicalSink
 

@@ -11,8 +11,8 @@ from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.operators import operator
-from rowkind.service.execute.route import deliver, leave
-from rowkind.service.graph import Exit, always_runs, graph, shard_without_key
+from rowkind.service.execute.route import deliver, leave, shard_without_key
+from rowkind.service.graph import Exit, always_runs, graph
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import pruned
 

@@ -17,7 +17,8 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
-from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.operator import Output
 from rowkind.service.execute import calc
 from rowkind.service.graph import Exit

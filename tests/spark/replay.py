@@ -15,7 +15,8 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Block, Changes, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.placement import placement

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
-from rowkind.operators.columns.changes import Changes, RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.operator import Output
 from tests.spark.distinct import packed, unpacked
 

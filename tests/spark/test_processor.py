@@ -17,7 +17,8 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
-from rowkind.operators.columns.changes import Block, Changes, RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Block, Changes, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.members import Member, Wrap, address, addressed

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from rowkind.avro import codec
 from rowkind.avro.schema import Type
 from rowkind.operators.columns.changes import Rows
-from rowkind.service.graph import graph, shard_without_key
+from rowkind.service.execute.route import shard_without_key
+from rowkind.service.graph import graph
 from rowkind.service.metrics import sample
 from rowkind.service.physical import Expression, PhysicalJoin, PhysicalSink
 from rowkind.service.plan.pipeline import plan

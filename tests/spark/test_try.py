@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.operators.columns.changes import SYMBOLS
+from rowkind.operators.changelog import SYMBOLS
 from rowkind.service.run.json_rows import decode
 from tests.queries import BLOCKED, CUSTOMERS, EXTRA, ORDERS, Shop
 

@@ -17,9 +17,10 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "version": (),
     "cache": (),
     "operators.errors": ("errors",),
-    "operators.columns": ("operators.errors",),
-    "operators.arrangement": ("operators.columns", "operators.errors"),
-    "operators": ("operators.arrangement", "operators.columns", "operators.errors"),
+    "operators.changelog": (),
+    "operators.columns": ("operators.changelog", "operators.errors"),
+    "operators.arrangement": ("operators.columns",),
+    "operators": ("operators.arrangement",),
     "avro": ("errors",),
     "service.metrics": ("operators",),
     "service.row_kind": ("operators",),
@@ -127,6 +128,13 @@ def test_workers_load_no_parser_of_sql() -> None:
     reached = set(_reached(["rowkind.service.run.data_sources", "rowkind.service.spark.processor"]))
 
     assert not reached & {"sqlglot", "pydantic", "click", "ruamel"}
+
+
+def test_planning_loads_no_columns() -> None:
+    """What `rowkind check` and `explain` import needs neither Arrow nor numpy, which take half of the time."""
+    reached = set(_reached(["rowkind.service.run.queries", "rowkind.service.plan.explain.render"]))
+
+    assert not reached & {"pyarrow", "numpy", "duckdb", "pyspark", "confluent_kafka"}
 
 
 @cache

@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
 
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 
 TableName = Literal["orders", "payments"]
 Row = dict[str, Any]

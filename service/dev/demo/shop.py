@@ -15,7 +15,7 @@ from fastavro import parse_schema, schemaless_writer
 
 from rowkind.avro.registry import Registry
 from rowkind.avro.schema import Record
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.service.dev.demo.data import Event
 from rowkind.service.job.model import Job
 

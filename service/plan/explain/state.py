@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rowkind.operators.aggregate_spec import ORDERED, keeps_values
+from rowkind.operators.aggregate_function import ORDERED, keeps_values
 from rowkind.service.job.duration import show
 from rowkind.service.physical import (
     PhysicalAggregate,

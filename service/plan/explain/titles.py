@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rowkind.operators.semi_join import HAS_NULL
+from rowkind.operators.facts import HAS_NULL
 from rowkind.service.physical import (
     AggregateCall,
     PhysicalAggregate,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.accumulators import AggregateFunction
+from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, decimal, family
 

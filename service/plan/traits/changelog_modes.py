@@ -6,7 +6,7 @@ emits is exact, and a sink drops the old rows that it has no use for.
 
 from __future__ import annotations
 
-from rowkind.operators.emission import ChangelogMode
+from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalFilter,

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.columns.changes import Changes, RowKind, Rows, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.service.physical import Calc, Expression, Key, SubKeyPart
 
 I, UB, UA, D, DEAD, REFRESH = RowKind  # noqa: E741 -- the kinds by their letters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
 from rowkind.service.kafka.errors import FencedError, MissingTopicError, RefusedError, UnreachableError, translate
 from rowkind.service.kafka.spec import OPTION

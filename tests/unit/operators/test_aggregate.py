@@ -16,7 +16,8 @@ from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, RowKind, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Output
 from rowkind.operators.partial_aggregate import PARTIAL, add_up, partial

@@ -8,7 +8,7 @@ import pytest
 
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.rank import Rank
 from tests.changelogs import Change, Row, unpack
 from tests.oracle.ranked import RankInput, deduplication

@@ -8,9 +8,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rowkind.operators.columns.changes import SYMBOLS, Changes, binary, constant
+from rowkind.operators.changelog import SYMBOLS, ChangelogMode
+from rowkind.operators.columns.changes import Changes, binary, constant
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.emission import ChangelogMode, RetractionError, net
+from rowkind.operators.emission import RetractionError, net
 
 Change = tuple[str, bytes, bytes]
 """Row kind, key and row."""

@@ -9,7 +9,8 @@ import pytest
 from rowkind.operators import join_rows, netting
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, Mask, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.errors import BatchTooLarge
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from rowkind.operators.operator import Output

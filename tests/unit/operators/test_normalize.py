@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.join import Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Output

@@ -16,7 +16,8 @@ from rowkind.operators.arrangement import compaction
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
-from rowkind.operators.columns.changes import Changes, Int64s, RowKind, binary
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Int64s, binary
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.ranking import Ranking, Ties
 from tests.changelogs import Change, Row, unpack

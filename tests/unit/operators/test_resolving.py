@@ -8,7 +8,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, Layout
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import RowKind
+from rowkind.operators.changelog import RowKind
 from tests import changelogs
 from tests.changelogs import Change, Row, constant_hash, strong_hash, unpack
 from tests.oracle.inputs import TABLES

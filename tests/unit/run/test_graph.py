@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from rowkind.avro.schema import Type
-from rowkind.operators.columns.changes import SYMBOLS, Changes, RowKind, binary
+from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.service.execute.members import MOST_PLACES, SIDES, Member, address, addressed
 from rowkind.service.execute.operators import operator
-from rowkind.service.execute.route import deliver
-from rowkind.service.graph import Exit, Graph, graph, shard_without_key
+from rowkind.service.execute.route import deliver, shard_without_key
+from rowkind.service.graph import Exit, Graph, graph
 from rowkind.service.job.load import load
 from rowkind.service.physical import (
     Expression,

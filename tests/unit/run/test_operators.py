@@ -12,7 +12,8 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Rows
 from rowkind.operators.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rowkind.operators.columns.changes import Changes, RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute import calc
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rowkind.operators.columns.changes import Changes, RowKind
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes
 from rowkind.service.graph import Exit
 from rowkind.service.run.memory import MemoryEngine
 from tests.clocked import Clocked, Line, job_of

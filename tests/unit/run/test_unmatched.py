@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from rowkind.avro import codec
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, RowKind, Rows
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.partial_aggregate import PARTIAL, add_up
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of

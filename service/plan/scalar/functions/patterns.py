@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed, text_literal
@@ -55,7 +52,7 @@ def translated(pattern: str, *, whole_end: bool = False) -> str:
             case _:
                 found += text
         at = token.end()
-    if not _compiles(found):
+    if _fits_nothing(found) is None:
         raise Refusal(f"{pattern!r} is not a regular expression")
     return found
 
@@ -71,18 +68,21 @@ def _escape(text: str, pattern: str, *, inside: bool = False) -> str:
     raise Refusal(f"{text} in the pattern {pattern!r} is not supported: {_SYNTAX}")
 
 
-def _compiles(pattern: str) -> bool:
+def _fits_nothing(pattern: str) -> bool | None:
+    """Whether RE2 finds the pattern in an empty text; None where it is no pattern to it."""
+    import pyarrow as pa  # noqa: PLC0415 -- most queries have no pattern, and then `rowkind check` does without
+    import pyarrow.compute as pc  # noqa: PLC0415 -- as above
+
     try:
-        pc.match_substring_regex(pa.array([""]), pattern)
+        return bool(pc.match_substring_regex(pa.array([""]), pattern)[0].as_py())
     except pa.ArrowInvalid:
-        return False
-    return True
+        return None
 
 
 def _checked(value: Typed, *, empty: bool = True) -> str:
     pattern = str(value.literal)
     found = translated(pattern, whole_end=False)
-    if not empty and pc.match_substring_regex(pa.array([""]), found)[0].as_py():
+    if not empty and _fits_nothing(found):
         raise Refusal(f"the pattern {pattern!r} fits nothing at all too, and where that is found differs")
     return text_literal(found)
 
