@@ -15,6 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # uv, which the lock file has, installs the rest of it in half of the processor time. It does not know pip's settings, so
 # where packages come from some other place by these, pip does it.
 $(READY): requirements.lock pyproject.toml
+	@echo "setting up $(VENV) with what requirements.lock names; that takes a minute, once"
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
 	$(PIP) --require-hashes -r $(VENV)/uv.lock

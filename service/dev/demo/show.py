@@ -51,6 +51,7 @@ def demo(path: Path) -> None:
         servers = stack.enter_context(Broker()).bootstrap_servers
         settings = {"KAFKA": servers, "SCHEMAS": str(folder / "schemas"), "CHECKPOINT": str(folder / "checkpoint")}
         job = load(path, os.environ | settings)
+        _say(f"starting the job, as `rowkind run {path}` does: Spark's JVM, its workers, the query")
         registry = FolderRegistry(folder / "schemas")
         events = list(order_book(CHANGES, _SEED))
         shop = Shop(job, registry)
@@ -129,7 +130,8 @@ def _show(seconds: float, topics: Sequence[ResultTopic], shop: Shop) -> None:
     _say(f"\n{seconds:5.1f} s   {shop.sent:,} of {CHANGES:,} changes produced")
     for topic in topics:
         kinds = "  ".join(f"{kind} {count:,}" for kind, count in sorted(topic.kinds.items()))
-        _say(f"  {topic.topic}: {topic.rows.total():,} rows now, after {kinds or 'nothing yet'}")
+        after = kinds or "nothing yet: the first batch is at work"
+        _say(f"  {topic.topic}: {topic.rows.total():,} rows now, after {after}")
     for row in reversed(list(topics[0].latest)[-_SHOWN_ROWS:]):
         _say("    " + "".join(f"{cell(value):<14}" for value in row))
 
