@@ -18,6 +18,7 @@ LONGEST = ("e2e", "chaos", "run", "spark", "kafka", "examples")
 """The folders whose tests take seconds each, the longest first."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several processes each takes whole modules of those tests that need Spark or a broker, the longest first.
 
@@ -28,6 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if shares and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     items.sort(key=_turn)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fail where the marks go unheard, by a pytest that pytest-xdist does not know: all would be set up twice."""
+    if session.config.getoption("loadgroup", default=False):
+        for item in session.items:
+            assert not item.get_closest_marker("xdist_group") or "@" in item.nodeid, f"{item.nodeid} has no group"
 
 
 def _turn(item: pytest.Item) -> int:
