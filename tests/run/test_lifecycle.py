@@ -1,9 +1,8 @@
-"""How a job's life begins and ends: signals, a plan that has changed, a record that it may not tolerate."""
+"""How a job's life ends: by a signal while it starts, by a record that it may not tolerate."""
 
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -32,33 +31,6 @@ def shop(broker: Broker, tmp_path: Path) -> Shop:
 def run(shop: Shop, job: Path, *arguments: str) -> Rowkind:
     """The job on any free port."""
     return Rowkind(shop.folder / "output", "run", str(job), "--port", "0", *arguments)
-
-
-def written(shop: Shop) -> int:
-    """How many rows the result topic has."""
-    return len(committed({"bootstrap.servers": shop.servers}, shop.topic("liked")))
-
-
-def test_a_changed_plan_is_refused_until_its_state_is_reset(shop: Shop) -> None:
-    """State of another plan is not touched; with --reset-state everything is read again. SIGINT ends a job, too."""
-    before = shop.job({"liked": LIKED})
-    with run(shop, before) as job:
-        until(lambda: written(shop) == 2, "two rows", lambda: job.error, SLOW)
-        os.kill(job.pid, signal.SIGINT)
-        assert job.ended().code == 0, job.error
-    changed = shop.job({"liked": LIKED | {"sql": "SELECT rating_id, stars FROM ratings WHERE stars > 3"}})
-    with run(shop, changed) as job:
-        ended = job.ended(SLOW)
-    assert ended.code == 2, ended.error
-    assert "Traceback" not in ended.error
-    for text in (str(shop.checkpoint), "belongs to another plan", "filter: none -> ", "stars > 3", "--reset-state"):
-        assert text in ended.error
-    assert len(ended.error.splitlines()) < 25
-    assert written(shop) == 2
-    with run(shop, changed, "--reset-state") as job:
-        until(lambda: written(shop) == 3, "the one row that is left", lambda: job.error, SLOW)
-        job.terminate()
-        assert job.ended().code == 0, job.error
 
 
 def test_a_record_that_may_not_be_tolerated_stops_the_job_with_its_place(shop: Shop) -> None:

@@ -1,8 +1,9 @@
-"""The sinks of one job: how they stand to each other, batch by batch, and when one comes or goes."""
+"""The sinks of one job: how they stand to each other, batch by batch, and when one comes, goes or changes."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -77,14 +78,17 @@ def _summed(orders: Counter[Values]) -> Counter[Values]:
     return Counter({(len(amounts), sum(amounts)): 1})
 
 
-def test_a_sink_that_comes_later_has_a_query_of_its_own_and_one_that_goes_leaves_the_others(shop: Shop) -> None:
-    """What is there goes on from where it stands; the new one reads from the start; a reset puts them together."""
+def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
+    """What stays goes on, a new sink reads from the start, a changed one is refused until a reset puts all together.
+
+    One job's story, since each start takes a while; SIGINT ends it as SIGTERM does.
+    """
     for number, stars in ((1, 5), (2, 3)):
         shop.row("ratings", "+I", rating_id=number, stars=stars)
     shop.flush()
     with run(shop, shop.job({"counted": COUNTED, "liked": LIKED})) as job:
         _have(shop, job, liked=2, counted=2)
-        job.terminate()
+        os.kill(job.pid, signal.SIGINT)
         assert job.ended().code == 0, job.error
     shop.row("ratings", "+I", rating_id=3, stars=5)
     shop.flush()
@@ -100,8 +104,18 @@ def test_a_sink_that_comes_later_has_a_query_of_its_own_and_one_that_goes_leaves
         job.terminate()
         assert job.ended().code == 0, job.error
     assert _written(shop, "counted") == 2
-    with run(shop, later, "--reset-state") as job:
-        _have(shop, job, liked=6, stars=6)
+    better = LIKED | {"sql": "SELECT rating_id, stars FROM ratings WHERE stars > 3"}
+    changed = shop.job({"liked": better, "stars": STARS})
+    with run(shop, changed) as job:
+        ended = job.ended(SLOW)
+    assert ended.code == 2, ended.error
+    assert "Traceback" not in ended.error
+    for text in (str(shop.checkpoint), "belongs to another plan", "filter: none -> ", "stars > 3", "--reset-state"):
+        assert text in ended.error
+    assert len(ended.error.splitlines()) < 25
+    assert (_written(shop, "liked"), _written(shop, "stars")) == (3, 3)
+    with run(shop, changed, "--reset-state") as job:
+        _have(shop, job, liked=5, stars=6)
         assert _queries(shop) == {"main"}
         job.terminate()
         assert job.ended().code == 0, job.error
