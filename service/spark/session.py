@@ -57,6 +57,8 @@ alone took a fifth of a core for minutes."""
 
 _HEAP = "-Xmx1g"
 
+_DAEMON = "rowkind.service.run.worker_daemon"
+
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How checkpoint files on a local disk are written. Spark's default for them starts several processes per file (chmod,
 readlink), which took half of a small batch. Both put a file in place by an atomic rename."""
@@ -107,6 +109,8 @@ def session(
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.sql.streaming.checkpointLocation": checkpoint,
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
+        # Executors may have another one installed than what is shipped to them.
+        **({"spark.python.daemon.module": _DAEMON} if local else {}),
         # One process has no need to be seen on the network.
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
         **({} if local else {"spark.driver.extraJavaOptions": " ".join(java_options)}),

@@ -79,10 +79,8 @@ def _summed(orders: Counter[Values]) -> Counter[Values]:
 
 
 def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
-    """What stays goes on, a new sink reads from the start, a changed one is refused until a reset puts all together.
-
-    One job's story, since each start takes a while; SIGINT ends it as SIGTERM does.
-    """
+    """What stays goes on, a new sink reads from the start, a changed one is refused until a reset puts all together."""
+    # One story, since each start takes a while. SIGINT ends a job as SIGTERM does.
     for number, stars in ((1, 5), (2, 3)):
         shop.row("ratings", "+I", rating_id=number, stars=stars)
     shop.flush()

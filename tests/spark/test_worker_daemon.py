@@ -1,0 +1,50 @@
+"""Workers of tasks are forked by a daemon that has loaded what they need, and has one thread only."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+BESIDE = """
+import threading, time
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+from rowkind.service.run.worker_daemon import main
+main()
+"""
+
+
+def test_a_worker_finds_everything_loaded(spark: SparkSession) -> None:
+    """It has what operators need from its first task on, from a parent that no other thread ran in."""
+
+    def look(_: int) -> tuple[bool, str, int]:
+        parent = Path("/proc", str(os.getppid()))
+        loaded = "rowkind.service.spark.processor" in sys.modules
+        return loaded, (parent / "cmdline").read_text(), len(list((parent / "task").iterdir()))
+
+    [(loaded, parent, threads)] = spark.sparkContext.parallelize([0], 1).map(look).collect()
+    assert loaded
+    assert "rowkind.service.run.worker_daemon" in parent
+    assert threads == 1
+
+
+def test_with_another_thread_pysparks_own_daemon_takes_its_place(tmp_path: Path) -> None:
+    """It tells its port, as Spark expects, and ends when its standard input does."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_UNIX_DOMAIN_ENABLED"}
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", BESIDE, "pyspark.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+    )
+    with daemon:
+        assert daemon.stdout is not None
+        assert len(daemon.stdout.read(4)) == 4
+        assert "pyspark.daemon" in Path("/proc", str(daemon.pid), "cmdline").read_text()
