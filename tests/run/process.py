@@ -158,16 +158,18 @@ class Rowkind:
         Such workers are what the daemon for `pyspark.worker` has forked. The driver has daemons of its own for what it
         asks of sources and sinks; no task that could be done again stands behind their workers.
         """
-        while True:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             before = {pid: _ticks(pid) for pid in self._workers()}
             time.sleep(0.1)
             spent = {pid: _ticks(pid) - ticks for pid, ticks in before.items()}
             if max(spent.values(), default=0) > 0:
                 return max(spent, key=lambda pid: spent[pid])
+        raise AssertionError(f"no worker of a task was at work in {PATIENCE:.0f} s\n{self.error}")
 
     def _workers(self) -> list[int]:
         parents = dict(self._members())
-        daemons = {pid for pid in parents if b"pyspark.daemon\0pyspark.worker\0" in _read(pid, "cmdline")}
+        daemons = {pid for pid in parents if b"worker_daemon\0pyspark.worker\0" in _read(pid, "cmdline")}
         return [pid for pid in daemons if parents[pid] in daemons]
 
     def _members(self) -> Iterator[tuple[int, int]]:
