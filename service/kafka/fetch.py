@@ -19,7 +19,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from rowkind.operators.columns.changes import Indices, Int64s
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, consumer_settings, patiently, servers
 from rowkind.service.kafka.errors import LostOffsetsError, StalledReadError, translate
-from rowkind.service.kafka.offsets import Positions, Range
+from rowkind.service.kafka.offsets import Range
+from rowkind.service.kafka.positions import Positions
 from rowkind.service.kafka.record import Records
 
 _POLL_SECONDS = 0.05

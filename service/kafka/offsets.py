@@ -7,15 +7,9 @@ from latest or from a timestamp, a partition that was new, a reset after lost of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any, Self
-
-import numpy as np
-from confluent_kafka import Message
-
-from rowkind.operators.columns.changes import Indices, Int64s, Mask
 
 At = tuple[str, int]
 """A topic's name and a partition number."""
@@ -126,59 +120,3 @@ def _cut(ranges: Sequence[Range], size: int) -> list[tuple[Range, ...]]:
                 tasks.append(tuple(task))
                 task, room = [], size
     return [*tasks, tuple(task)] if task else tasks
-
-
-class Positions:
-    """Positions in some ranges, at most one of each partition; whole arrays of records move them on."""
-
-    def __init__(self, ranges: Sequence[Range]) -> None:
-        self.ranges = tuple(ranges)
-        self.position = np.array([part.start for part in ranges], np.int64)
-        self.partition = np.array([part.partition for part in ranges], np.int64)
-        self._end = np.array([part.end for part in ranges], np.int64)
-        self._topics = {name: i for i, name in enumerate(sorted({part.topic for part in ranges}))}
-        self._topic = np.array([self._topics[part.topic] for part in ranges], np.int64)
-        # The last row and column are for topics and partitions that are not read.
-        self._number = np.full((len(self._topics) + 1, max(self.partition, default=0) + 2), -1)
-        self._number[self._topic, self.partition] = np.arange(len(ranges))
-
-    @property
-    def left(self) -> int:
-        """How many offsets are still to be read."""
-        return int(np.maximum(self._end - self.position, 0).sum())
-
-    @property
-    def open(self) -> Indices:
-        """The ranges that are not at their end."""
-        return np.flatnonzero(self.position < self._end)
-
-    def find(self, messages: Sequence[Message]) -> Int64s:
-        """The range of each message's partition, -1 for none. Each method call counts here."""
-        count = len(messages)
-        partition = np.minimum(
-            np.fromiter(map(Message.partition, messages), np.int64, count), self._number.shape[1] - 1
-        )
-        topic: Int64s = np.zeros(count, np.int64)
-        if len(self._topics) > 1:
-            names: Any = map(Message.topic, messages)
-            topic = np.fromiter(map(self._topics.get, names, repeat(len(self._topics))), np.int64, count)
-        number: Int64s = self._number[topic, partition]
-        return number
-
-    def advance(self, ranges: Int64s, offset: Int64s) -> Mask:
-        """Move behind the records with these ranges and offsets; which of them are in their range."""
-        known = ranges >= 0
-        np.maximum.at(self.position, ranges[known], offset[known] + 1)
-        return known & (offset < self._end[ranges])
-
-    def finish(self, number: int) -> None:
-        """Nothing more comes in this range."""
-        self.position[number] = self._end[number]
-
-    def by_topic(self, ranges: Int64s) -> Iterator[tuple[str, Indices | None]]:
-        """Each topic of records with these ranges, and which of them are its; None for all."""
-        topic = self._topic[ranges]
-        for name, number in self._topics.items():
-            members = np.flatnonzero(topic == number)
-            if len(members):
-                yield name, members if len(members) < len(topic) else None

@@ -3,6 +3,9 @@
 
 The one place that knows both. The source reads and the sink writes by what `service.kafka` says; the sink leaves a
 report of every batch on the driver.
+
+Spark makes them anew in one short-lived process after the other that asks them next to nothing, each on the way to the
+first row. So a method itself loads what takes its time.
 """
 
 from __future__ import annotations
@@ -14,9 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
@@ -28,21 +30,19 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.offsets import Offset, Range
-from rowkind.service.kafka.planning import Planner
-from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.reading import worker_reading
 from rowkind.service.kafka.spec import OPTION, SourceSpec, WriterSpec, from_option
-from rowkind.service.kafka.writer_process import write_there
-from rowkind.service.kafka.writing import Counted, write
-from rowkind.service.metrics import add
 from rowkind.service.spark.collector import freeze_what_stays
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rowkind.service.kafka.planning import Planner
+    from rowkind.service.kafka.progress import BatchPartition
+    from rowkind.service.kafka.writing import Counted
 
 SOURCE = "rowkind-kafka"
 """The format's name for `spark.readStream`."""
-
-EDGE = pa.schema([("shard", pa.int32()), ("level", pa.int32()), ("block", pa.binary())])
 
 
 class KafkaSource(DataSource):
@@ -110,12 +110,17 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The blocks of one task, as they are made."""
+        import pyarrow as pa  # noqa: PLC0415 -- see the module's docstring
+
+        from rowkind.service.kafka.reading import worker_reading  # noqa: PLC0415 -- as above
+
         assert isinstance(partition, ReadTask), "partitions are this reader's own"
         freeze_what_stays("read")
+        edge = pa.schema([("shard", pa.int32()), ("level", pa.int32()), ("block", pa.binary())])
         for label, level, block in worker_reading(self._option).blocks(partition.ranges, opens=partition.opens):
             values = ([label], [level], [block.to_bytes()])
-            columns = [pa.array(value, type_) for value, type_ in zip(values, EDGE.types, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=EDGE)
+            columns = [pa.array(value, type_) for value, type_ in zip(values, edge.types, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=edge)
 
     @cached_property
     def _spec(self) -> SourceSpec:
@@ -125,6 +130,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _planner(self) -> Planner:
+        from rowkind.service.kafka.cluster import Cluster  # noqa: PLC0415 -- see the module's docstring
+        from rowkind.service.kafka.planning import Planner  # noqa: PLC0415 -- as above
+
         return Planner(self._spec, Cluster(self._spec.kafka))
 
     def __reduce__(self) -> tuple[type[KafkaStreamReader], tuple[str]]:
@@ -166,6 +174,9 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Net the blocks and write them, exactly once or at least once as each sink says. Raises a ChangelogError."""
+        from rowkind.service.kafka.writer_process import write_there  # noqa: PLC0415 -- see the module's docstring
+        from rowkind.service.kafka.writing import write  # noqa: PLC0415 -- as above
+
         freeze_what_stays("write")
         blocks = [value.as_buffer() for batch in iterator for value in batch.column("block")]
         write_them = write_there if self._spec.transactions else write
@@ -173,6 +184,8 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Report the batch, on the driver."""
+        from rowkind.service.metrics import add  # noqa: PLC0415 -- see the module's docstring
+
         freeze_what_stays("commit")
         counters: dict[str, float] = {}
         for message in messages:
@@ -186,6 +199,8 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
         What rode along with the blocks will ride along again.
         """
+        from rowkind.service.metrics import add  # noqa: PLC0415 -- see the module's docstring
+
         counters: dict[str, float] = {}
         for message in messages:
             if isinstance(message, Written):
@@ -205,6 +220,8 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
 def _batch_partition() -> BatchPartition:
     """What this write task is. Spark gives a streaming sink no batch number, but these local properties have it."""
+    from rowkind.service.kafka.progress import BatchPartition  # noqa: PLC0415 -- see the module's docstring
+
     context = TaskContext.get()
     assert context is not None, "a task is asked"
     batch = context.getLocalProperty("streaming.sql.batchId")

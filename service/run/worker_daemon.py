@@ -16,7 +16,14 @@ from pathlib import Path
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 # pyspark's worker itself asks for pandas.
-_LOADED = ("pandas", "pyspark.worker", "rowkind.service.run.data_sources", "rowkind.service.spark.processor")
+_LOADED = (
+    "pandas",
+    "pyspark.worker",
+    "rowkind.service.run.data_sources",
+    "rowkind.service.kafka.reading",
+    "rowkind.service.kafka.writer_process",
+    "rowkind.service.spark.processor",
+)
 
 
 def main() -> None:

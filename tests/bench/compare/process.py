@@ -9,7 +9,7 @@ from pathlib import Path
 _KINDS = {
     "JVM": b"PythonGatewayServer",
     "JVM as Spark starts it": b"SparkSubmit",
-    "workers of tasks": b"pyspark.daemon\0pyspark.worker\0",
+    "workers of tasks": b"worker_daemon\0pyspark.worker\0",
     "source runners": b"streaming_source_runner",
     "other pyspark": b"pyspark",
     "writers": b"writer_process",
