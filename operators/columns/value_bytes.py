@@ -51,9 +51,8 @@ def canonical(column: pa.Array) -> pa.Array:
     """The column with 0.0 for -0.0 and one NaN for all; NULL stays NULL."""
     if not pa.types.is_floating(column.type):
         return column
-    zero, nan = (pa.scalar(value, column.type) for value in (0.0, float("nan")))
-    column = pc.if_else(pc.equal(column, zero), zero, column)
-    return pc.if_else(pc.is_nan(column), nan, column)
+    values = _canonical(column.fill_null(0.0).to_numpy(zero_copy_only=False))
+    return pa.array(values, column.type, mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
 def ranks(column: pa.Array) -> Int64s:

@@ -22,7 +22,7 @@ class _Deliveries:
     def __init__(self, spec: WriterSpec) -> None:
         self._failure: KafkaError | None = None
         self.producer: Any = Producer({**producer_settings(spec.kafka), "on_delivery": self._report})
-        topics = [each.topic for each in spec.sinks.values() if not each.transactions]
+        topics = spec.topics(transactions=False)
         self.partitions = {topic: count_partitions(self.producer, topic) for topic in topics}
 
     def _report(self, error: KafkaError | None, _message: object) -> None:

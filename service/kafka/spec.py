@@ -105,6 +105,10 @@ class WriterSpec:
         """Whether anything is written exactly once."""
         return any(each.transactions for each in self.sinks.values())
 
+    def topics(self, *, transactions: bool) -> list[str]:
+        """Those of its sinks that are written exactly once, or else the others."""
+        return [each.topic for each in self.sinks.values() if each.transactions == transactions]
+
     def transactional_id(self, partition: int) -> str:
         """The id under which one task partition writes: each run of the job fences the one before."""
         return f"{self.job}-{self.query}-{partition}"

@@ -43,7 +43,7 @@ class TransactionalWriter:
         self._producer: Any = Producer(settings)
         try:
             self._producer.init_transactions(2 * ANSWER_SECONDS)
-            topics = [each.topic for each in spec.sinks.values() if each.transactions]
+            topics = spec.topics(transactions=True)
             self._partitions = {topic: count_partitions(self._producer, topic) for topic in topics}
         except KafkaException as error:
             raise translate(error, servers(spec.kafka), f"opening transactional id {transactional_id}") from None
@@ -104,7 +104,7 @@ def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Outg
 
 def _topics(spec: WriterSpec) -> str:
     """The topics of a transaction, for a message."""
-    topics = [each.topic for each in spec.sinks.values() if each.transactions]
+    topics = spec.topics(transactions=True)
     return f"topic{'s' if len(topics) > 1 else ''} {', '.join(topics) or spec.dead_letter_topic}"
 
 

@@ -33,6 +33,7 @@ from pyspark.sql.types import StructType
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.spec import OPTION, SourceSpec, WriterSpec, from_option
 from rowkind.service.spark.collector import freeze_what_stays
+from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,7 @@ class KafkaSource(DataSource):
 
     def schema(self) -> str:
         """The columns of every edge."""
-        return "shard int, level int, block binary"
+        return EDGE_SCHEMA
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: ARG002 - Spark's interface
         """The reader."""
@@ -110,17 +111,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The blocks of one task, as they are made."""
-        import pyarrow as pa  # noqa: PLC0415 -- see the module's docstring
-
-        from rowkind.service.kafka.reading import worker_reading  # noqa: PLC0415 -- as above
+        from rowkind.service.kafka.reading import worker_reading  # noqa: PLC0415 -- see the module's docstring
 
         assert isinstance(partition, ReadTask), "partitions are this reader's own"
         freeze_what_stays("read")
-        edge = pa.schema([("shard", pa.int32()), ("level", pa.int32()), ("block", pa.binary())])
         for label, level, block in worker_reading(self._option).blocks(partition.ranges, opens=partition.opens):
-            values = ([label], [level], [block.to_bytes()])
-            columns = [pa.array(value, type_) for value, type_ in zip(values, edge.types, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=edge)
+            yield edge_rows([(label, level, block.to_bytes())])
 
     @cached_property
     def _spec(self) -> SourceSpec:

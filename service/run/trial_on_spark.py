@@ -6,6 +6,7 @@ exactly one batch.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,9 +30,9 @@ from rowkind.service.run.errors import QueryFailedError
 from rowkind.service.run.memory import pruned
 from rowkind.service.run.streaming import assemble, opens
 from rowkind.service.run.trial import Engine, TrialBatch
+from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.placement import placement
-from rowkind.service.spark.processor import EDGE_SCHEMA
 from rowkind.service.spark.session import session
 
 
@@ -106,15 +107,13 @@ def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Chang
 def write(path: Path, parts: Iterable[Part], of: Graph, shards: int) -> None:
     """Leave the blocks of one batch in a file, at least one for each that may begin without."""
     labels = placement(shards, shards)
-    rows = [(labels[shard], level, Block(Changes.empty())) for shard, level in opens(of, shards)]
-    rows += [(labels[shard], level, Block(piece)) for shard, level, piece in pieces(parts)]
-    columns = {
-        "shard": pa.array([label for label, _, _ in rows], pa.int32()),
-        "level": pa.array([level for _, level, _ in rows], pa.int32()),
-        "block": pa.array([block.to_bytes() for _, _, block in rows], pa.binary()),
-    }
+    opening = ((shard, level, Changes.empty()) for shard, level in opens(of, shards))
+    rows = (
+        (labels[shard], level, Block(changes).to_bytes())
+        for shard, level, changes in itertools.chain(opening, pieces(parts))
+    )
     # Read once and at once. Uncompressed, because snappy wants to unpack a library of its own where it may not.
-    pq.write_table(pa.table(columns), path, compression="none")
+    pq.write_table(pa.Table.from_batches([edge_rows(rows)]), path, compression="none")
 
 
 def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:

@@ -30,11 +30,9 @@ from rowkind.service.execute.route import Part, deliver, leave, pieces
 from rowkind.service.metrics import add
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
 from rowkind.service.spark.collector import freeze_what_stays
+from rowkind.service.spark.edge import EDGE_SCHEMA
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.store import SparkStore, open_map
-
-EDGE_SCHEMA = "shard int, level int, block binary"
-"""The columns of every edge: the label of the shard that a block is for, the level, and the block."""
 
 
 def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:

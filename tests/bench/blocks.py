@@ -19,8 +19,8 @@ from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore, digest
 from rowkind.operators.columns.changes import Block, Changes, Rows
 from rowkind.operators.operator import Output
+from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 from rowkind.service.spark.placement import placement
-from rowkind.service.spark.processor import EDGE_SCHEMA
 from tests.spark.running import LEVEL
 
 
@@ -86,12 +86,7 @@ class BlockReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The block of a shard, made once per worker."""
         assert isinstance(partition, Shard)
-        columns = {
-            "shard": pa.array([partition.label], pa.int32()),
-            "level": pa.array([LEVEL], pa.int32()),
-            "block": pa.array([block(self.rows)], pa.binary()),
-        }
-        yield pa.RecordBatch.from_pydict(columns)
+        yield edge_rows([(partition.label, LEVEL, block(self.rows))])
 
 
 @dataclass(frozen=True)

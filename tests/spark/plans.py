@@ -21,7 +21,7 @@ from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import Fold, pruned
 from rowkind.service.run.streaming import assemble
 from rowkind.service.run.trial_on_spark import changes_of, write
-from rowkind.service.spark.processor import EDGE_SCHEMA
+from rowkind.service.spark.edge import EDGE_SCHEMA
 from tests.queries import rows_of
 
 JOB: Mapping[str, Any] = {

@@ -18,8 +18,9 @@ from rowkind.operators.columns.changes import Block
 from rowkind.operators.operator import Operator
 from rowkind.service.execute.members import Member, Wrap
 from rowkind.service.graph import Exit
+from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 from rowkind.service.spark.placement import placement
-from rowkind.service.spark.processor import EDGE_SCHEMA, OperatorProcessor, over_shards
+from rowkind.service.spark.processor import OperatorProcessor, over_shards
 from tests.spark.distinct import fold, way_out
 
 LEVEL = 1
@@ -64,16 +65,9 @@ class Query:
         source = self.folder / "source"
         source.mkdir(parents=True, exist_ok=True)
         for batch in batches:
-            rows = [(labels[shard], block.to_bytes()) for shard, blocks in batch.items() for block in blocks]
-            table = pa.table(
-                {
-                    "shard": pa.array([label for label, _ in rows], pa.int32()),
-                    "level": pa.array([LEVEL] * len(rows), pa.int32()),
-                    "block": pa.array([block for _, block in rows], pa.binary()),
-                }
-            )
+            rows = ((labels[shard], LEVEL, block.to_bytes()) for shard, blocks in batch.items() for block in blocks)
             draft = self.folder / "draft"
-            pq.write_table(table, draft)
+            pq.write_table(pa.Table.from_batches([edge_rows(rows)]), draft)
             # Spark takes files in the order of their times.
             os.utime(draft, (self.started + self.added, self.started + self.added))
             draft.rename(source / f"{self.added:06}.parquet")
