@@ -15,7 +15,7 @@ from tests.run.process import Ended, Rowkind, until
 from tests.run.results import Results
 from tests.run.shop import Shop
 
-EVENTS = 2_400
+EVENTS = 1_500
 ROWS_PER_BATCH = 200
 SLOW = 400.0
 """Seconds for what takes a tenth of it on a machine at rest."""

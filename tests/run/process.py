@@ -25,18 +25,20 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds after which something counts as never happening; nothing waits that long on a machine at rest."""
 
-_SHORT_LIVED = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""A JVM that is gone in half a minute spends a quarter of its time on compiling what would be quick later."""
-
 
 def until(
     done: Callable[[], bool], what: str, explain: Callable[[], str] = lambda: "", seconds: float = PATIENCE
 ) -> None:
     """Return as soon as `done`; after so many seconds fail, saying that `what` did not come about and why."""
     deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, f"{what} did not come about in {seconds:.0f} s\n{explain()}"
-        time.sleep(0.05)
+    while True:
+        began = time.monotonic()
+        if done():
+            return
+        now = time.monotonic()
+        assert now < deadline, f"{what} did not come about in {seconds:.0f} s\n{explain()}"
+        # To look takes from what is waited for.
+        time.sleep(max(0.05, 4 * (now - began)))
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -72,7 +74,7 @@ class Rowkind:
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self._arguments = arguments
-        self._environment: Mapping[str, str] = os.environ | _SHORT_LIVED | environment
+        self._environment: Mapping[str, str] = os.environ | environment
         folder.mkdir(parents=True, exist_ok=True)
         number = len(list(folder.glob("*.err")))
         self._output, self._error = folder / f"{number:02}.out", folder / f"{number:02}.err"
