@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -35,6 +36,10 @@ def main() -> None:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606 -- Spark's own
     gc.collect()
     gc.freeze()
+    writer_process = import_module("rowkind.service.kafka.writer_process")
+    # Should it be refused its socket, the first task that writes says so.
+    with suppress(writer_process.WriterLostError):
+        writer_process.fork_on_demand()
     import_module("pyspark.daemon").manager()
 
 

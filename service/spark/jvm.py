@@ -96,8 +96,9 @@ def launch(options: Sequence[str]) -> None:
     archived = [] if configuration else class_archive(program, jars, options)
     command = [program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
     command += [*MODULE_OPTIONS, *options, *archived, _MAIN]
-    # Spark starts `python3` from the path unless told otherwise, which has other packages or none.
-    python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    # Spark starts `python3` from the path unless told otherwise, which has other packages or none. Where the driver has
+    # no Python it does not look for data sources in modules called `pyspark_…`, two processes on the way to our own.
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": "none"}
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | python
     folder = tempfile.TemporaryDirectory(prefix="rowkind-")
     told = Path(folder.name, "gateway")

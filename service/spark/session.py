@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from rowkind.service.spark.errors import SparkStartError
 from rowkind.service.spark.jvm import gateway, java, launch
 from rowkind.service.spark.quiet import quiet_stderr
+from rowkind.service.spark.warm import warm_up
 
 _STATE_STORE = "spark.sql.streaming.stateStore"
 
@@ -48,6 +49,8 @@ _SETTINGS: Mapping[str, str] = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Over TCP a task's first block waits 40 ms for the acknowledgement of what went before it.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Some tasks tell their workers of it and others do not, and each of the two kinds would have workers of its own.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -127,6 +130,7 @@ def session(
     _let_accumulators_go(spark)
     if local:
         _write_plainly(spark)
+        warm_up(spark)
     else:
         _ship(spark)
     return spark

@@ -115,11 +115,7 @@ def job_container(shop: Shop, rowkind_image: str) -> Iterator[DockerContainer]:
 
 
 def test_the_image_runs_the_job_through_every_chapter_and_a_stop(shop: Shop, job_container: DockerContainer) -> None:
-    """After each chapter both topics, read committed by kcat, stand for what the SQL says.
-
-    In between the container gets bytes without framing, which end in the dead letter topic, and a SIGTERM, after which
-    it ends with 0; what happens while it is down is caught up with.
-    """
+    """After each chapter, one told while it was down, both topics are what SQL says; no row is a dead letter."""
     container = job_container.get_wrapped_container()
 
     def said() -> str:

@@ -19,6 +19,7 @@ from rowkind.service.kafka.writer_process import write_there
 from rowkind.service.kafka.writing import Counted
 from tests.kafka.sinks import Change, MakeSink, Sink, changes
 from tests.kafka.tables import order
+from tests.run.process import until
 
 pytestmark = pytest.mark.kafka
 
@@ -27,6 +28,16 @@ import pickle, sys
 from pathlib import Path
 from rowkind.service.kafka.writer_process import write_there
 sys.stdout.buffer.write(pickle.dumps(write_there(*pickle.loads(Path(sys.argv[1]).read_bytes()))))
+"""
+
+_FORKED = """
+import os, pickle, sys
+from pathlib import Path
+from rowkind.service.kafka import writer_process
+writer_process.fork_on_demand()
+counted = writer_process.write_there(*pickle.loads(Path(sys.argv[1]).read_bytes()))
+assert not writer_process._started
+sys.stdout.buffer.write(pickle.dumps((counted, os.environ["ROWKIND_FORKS"])))
 """
 
 
@@ -121,3 +132,15 @@ def test_an_error_of_ours_tells_where_it_was_met(make_sink: MakeSink) -> None:
     with pytest.raises(pa.ArrowInvalid) as met:
         write_there(sink.spec, BatchPartition("c", 0, 0), [pa.py_buffer(b"no block")])
     assert any("from_bytes" in note for note in met.value.__notes__)
+
+
+def test_it_is_forked_where_workers_are(make_sink: MakeSink, tmp_path: Path) -> None:
+    """From what the daemon of the workers leaves behind, which ends when nobody is left who could ask."""
+    sink = make_sink()
+    (tmp_path / "task").write_bytes(pickle.dumps((sink.spec, BatchPartition("c", 0, 0), blocks(("+I", order(1))))))
+    command = [sys.executable, "-c", _FORKED, str(tmp_path / "task")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parents[2])
+    counted, address = pickle.loads(done.stdout)
+    assert outcomes(sink, counted) == {"committed": 1}
+    assert ids(sink) == [1]
+    until(lambda: not Path(address).exists(), "the end of what forks")

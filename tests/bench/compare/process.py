@@ -9,12 +9,12 @@ from pathlib import Path
 _KINDS = {
     "JVM": b"PythonGatewayServer",
     "JVM as Spark starts it": b"SparkSubmit",
+    "writers": b"rowkind-writer\n",
     "workers of tasks": b"worker_daemon\0pyspark.worker\0",
     "source runners": b"streaming_source_runner",
     "other pyspark": b"pyspark",
-    "writers": b"writer_process",
 }
-"""Kinds of processes by what their command lines hold; the first that fits."""
+"""Kinds of processes by what their names and command lines hold; the first that fits."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -35,7 +35,7 @@ def by_kind(root: int) -> Iterator[tuple[str, int]]:
     for pid in _family(root, _stats()):
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            command = Path(f"/proc/{pid}/comm").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
         kind = next((name for name, mark in _KINDS.items() if mark in command), "main")
