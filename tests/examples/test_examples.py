@@ -53,11 +53,11 @@ def unmatched(node: str, changes: Changes) -> None:
 
 @pytest.mark.parametrize(("name", "sink"), QUERIES, ids=NAMED)
 def test_an_example_gives_what_duckdb_gives_after_every_batch(name: str, sink: str) -> None:
-    """Over the changes that lie beside the job, in batches of 7 lines, of 40, and in one; rows are left in the end."""
+    """Over the changes that lie beside the job, in batches of 17 lines and in one; rows are left in the end."""
     job = example(name)
     planned = plan(job, sink)
     lines = stored_lines(name)
-    for rows in (7, 40, len(lines)):
+    for rows in (17, len(lines)):
         check, inputs = Check(job, planned), Inputs(job)
         for number, batch in enumerate(batches(job, lines, rows)):
             inputs.apply(batch)
