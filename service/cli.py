@@ -215,7 +215,13 @@ def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> 
     if master is None:
         from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above
 
-        begin()
+        begin(job.budget)
+    elif job.memory is not None:
+        _fail(
+            "`memory` divides the memory of one machine. With --master leave it out, and give driver and executors "
+            "theirs by Spark's settings, spark.executor.memory and spark.executor.memoryOverhead",
+            REFUSED,
+        )
     fresh = _planned(job)
     from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- see the module's docstring
 

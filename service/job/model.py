@@ -26,7 +26,8 @@ from pydantic import (
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.service.job import duration
+from rowkind.service.budget import Budget, budget, least
+from rowkind.service.job import duration, size
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.substitution import Settings
 from rowkind.service.physical import Start, UnmatchedPolicy
@@ -54,9 +55,16 @@ def _milliseconds(value: Any) -> Any:
     return duration.parse(value) if isinstance(value, str) else value
 
 
+def _bytes(value: Any) -> Any:
+    return size.parse(value) if isinstance(value, str) else value
+
+
 ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
 Duration = Annotated[int, BeforeValidator(_milliseconds), Field(gt=0)]
 """Milliseconds, written as a length of time."""
+
+Size = Annotated[int, BeforeValidator(_bytes)]
+"""Bytes, written as an amount of memory."""
 
 SettingsField = Annotated[dict[str, str], WrapValidator(_settings)]
 
@@ -253,7 +261,7 @@ class Job(_Part):
     """One job file. `checkpoint` and `kafka` may be missing for `check`, `explain` and `try`.
 
     `atomic` says that what a batch changes in all topics is one transaction: whoever reads several of them, committed
-    records only, never sees a part of a batch.
+    records only, never sees a part of a batch. `memory` is what all processes of the job take together at most.
     """
 
     name: ResourceName = Field(alias="job")
@@ -262,6 +270,7 @@ class Job(_Part):
     checkpoint: str | None = None
     ttl: Duration | None = None
     parallelism: int = Field(default=2, gt=0, le=1024)
+    memory: Size | None = None
     batch: BatchSettings = BatchSettings()
     unmatched: UnmatchedPolicy = "ignore"
     atomic: bool = False
@@ -314,12 +323,22 @@ class Job(_Part):
                 raise ValueError(f"{other!r} and {name!r} are the same name in SQL: rename one")
         if self.unmatched == "dead_letter" and self.dead_letters.topic is None:
             raise ValueError("`unmatched: dead_letter` needs `dead_letters: {topic: …}`")
+        if self.memory is not None and self.memory < (needed := least(self.parallelism)):
+            raise ValueError(
+                f"`memory` is {self.memory >> 20}m, and a job with parallelism {self.parallelism} takes "
+                f"{needed >> 20}m at least"
+            )
         topics: dict[str, str] = {}
         for name, sink in self.sinks.items():
             if sink.topic in topics:
                 raise ValueError(f"the sinks {topics[sink.topic]!r} and {name!r} both write to topic {sink.topic!r}")
             topics[sink.topic] = name
         return self
+
+    @property
+    def budget(self) -> Budget:
+        """How its memory is divided."""
+        return budget(self.memory, self.parallelism)
 
     @property
     def file(self) -> Path:

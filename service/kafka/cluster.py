@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, Reply, patiently, reach, servers
 from rowkind.service.kafka.errors import MissingTopicError, UnreachableError, translate
-from rowkind.service.kafka.offsets import At
+from rowkind.service.kafka.offsets import At, Range
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,24 @@ class Cluster:
         later = [at for at in wanted if found[at] < 0]
         return {**found, **(self.ends(later) if later else {})}
 
+    def record_bytes(self, topic: str, partition: int, begin: int, end: int) -> float:
+        """The mean size of the first few records of a range; 0 if there are none."""
+        from rowkind.service.kafka.fetch import Fetcher  # noqa: PLC0415 -- Arrow, which a first batch does not wait for
+
+        few = {**self._kafka, **_FEW_BYTES}
+
+        def ask() -> float:
+            try:
+                with closing(Fetcher(few)) as fetcher:
+                    part = Range(topic, partition, begin, min(end, begin + _FEW_RECORDS))
+                    chunks = list(fetcher.fetch([part], {topic: "earliest"}))
+            except KafkaException as error:
+                raise translate(error, servers(self._kafka), f"reading topic {topic}") from None
+            found = [records for chunk in chunks for records in chunk]
+            return float(sum(each.value.nbytes for each in found) / max(1, sum(map(len, found))))
+
+        return self._waiting_for_outages(ask)
+
     def _offsets(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, int]:
         question = {TopicPartition(*at): wanted for at in partitions}
         if not question:
@@ -113,6 +132,8 @@ class Cluster:
         return self._client
 
 
+_FEW_RECORDS = 100
+_FEW_BYTES = {"queued.max.messages.kbytes": "1024"}
 _PATIENCE = {"request_timeout": ANSWER_SECONDS}
 
 

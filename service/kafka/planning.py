@@ -17,6 +17,10 @@ from rowkind.service.kafka.spec import SourceSpec
 from rowkind.service.physical import Start
 
 _TOPICS_EVERY_SECONDS = 1.0
+_SIZES_EVERY_SECONDS = 30.0
+
+_FEW_ROWS = 1_000
+"""So many rows make a batch without a look at their sizes, which takes as long as a small batch."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Planner:
         self._view: _View | None = None
         self._target: Mapping[At, int] | None = None
         self._ends: Mapping[At, int] = {}
+        self._sizes: dict[str, tuple[float, float]] = {}
 
     def initial(self) -> Offset:
         """Where a source without a checkpoint begins."""
@@ -67,7 +72,7 @@ class Planner:
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
         if ends == begin and not moved and not self.opens_with(start):
             return start
-        end = admit(begin, ends, rows) if rows is not None else ends
+        end = admit(begin, ends, min(rows, self._fitting(begin, ends))) if rows is not None else ends
         return Offset(end, view.topics.ids, begin)
 
     def stop_at_now(self) -> None:
@@ -94,6 +99,23 @@ class Planner:
     def opens_with(self, start: Offset) -> bool:
         """Whether the batch that begins here is the first one, of a source that has one in any case."""
         return bool(self._spec.opens) and not start.begin
+
+    def _fitting(self, begin: Mapping[At, int], ends: Mapping[At, int]) -> int:
+        """About how many of the rows between these offsets a batch can have by their bytes, and one at least."""
+        behind = {at: end - begin[at] for at, end in ends.items() if end > begin[at]}
+        rows = sum(behind.values())
+        if rows <= _FEW_ROWS:
+            return max(1, rows)
+        size = sum(self._record_bytes(at, begin[at], ends[at]) * count for at, count in behind.items())
+        return max(1, int(rows * self._spec.bytes_per_batch / max(1, size)))
+
+    def _record_bytes(self, at: At, begin: int, end: int) -> float:
+        """The mean size of a topic's records; it is asked for once in a while, when there is a backlog."""
+        known = self._sizes.get(at[0])
+        if known is None or self._clock() >= known[1]:
+            known = self._cluster.record_bytes(*at, begin, end), self._clock() + _SIZES_EVERY_SECONDS
+            self._sizes[at[0]] = known
+        return known[0]
 
     def _begin(self, start: Offset, view: _View) -> dict[At, int]:
         """The beginning of each partition after `start`: a new one at its beginning, a lost one where the user says."""

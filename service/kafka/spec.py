@@ -32,7 +32,8 @@ class SourceSpec:
       batch then even if there is nothing to read, and sends an empty block there.
     - `tasks`: the most read tasks of a batch; `rows_per_task`: the fewest rows for which there is a further one.
     - `whole_partitions`: records of one partition are read by one task, because what they become is not shuffled.
-    - `rows_per_batch`: the most rows of a batch, over all topics.
+    - `rows_per_batch`, `bytes_per_batch`: the most rows of a batch over all topics, and about how many bytes of
+      records, told from the first ones.
     - `tolerate`: records that are no rows become dead letters; else they fail the query.
     - `drain_file`: a file on the driver; from when it exists the source offers nothing new, so that a job can end
       between two batches.
@@ -48,6 +49,7 @@ class SourceSpec:
     rows_per_task: int = 5_000
     whole_partitions: bool = False
     rows_per_batch: int = 200_000
+    bytes_per_batch: int = 64 << 20
     tolerate: bool = False
     drain_file: str | None = None
 

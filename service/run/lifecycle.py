@@ -101,6 +101,7 @@ def run(job: Job, fresh: PlannedQueries, *, master: str | None, port: int, reset
             master=master or f"local[{job.parallelism},4]",
             parallelism=job.parallelism,
             checkpoint=job.checkpoint,
+            budget=job.budget,
         )
         running: list[_Running] = []
         try:

@@ -27,6 +27,7 @@ from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.data_sources import SINK, SOURCE, KafkaSink, KafkaSource
 from rowkind.service.run.topics import Connection
 from rowkind.service.run.unmatched import UnmatchedLetters, sides
+from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
 
@@ -67,10 +68,14 @@ def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) ->
 def assemble(graph: Graph, job: Job, source: DataFrame) -> DataFrame:
     """The blocks that reach the writer, of the blocks of the source; all of one shard in one partition."""
     labels = placement(job.parallelism, job.parallelism)
+    cache = job.budget.cache
+    limits = DEFAULT_LIMITS if cache is None else CacheLimits(worker=cache // job.parallelism, disk=cache)
     blocks = source
     for level in range(1, graph.levels + 1):
         members = [_member(place, each, job) for place, each in enumerate(graph.operators) if each.level == level]
-        processor = OperatorProcessor(members, level=level, writer=graph.writer, labels=labels, unmatched=job.unmatched)
+        processor = OperatorProcessor(
+            members, level=level, writer=graph.writer, labels=labels, unmatched=job.unmatched, limits=limits
+        )
         blocks = over_shards(blocks, processor)
     if job.atomic:
         return blocks.repartition(1)
@@ -108,6 +113,7 @@ def _source(graph: Graph, at: Deployment) -> SourceSpec:
         tasks=at.job.parallelism,
         whole_partitions=graph.whole_partitions,
         rows_per_batch=at.job.batch.max_rows,
+        bytes_per_batch=at.job.budget.batch,
         tolerate=at.job.dead_letters.tolerance == "all",
         drain_file=str(at.drain),
     )

@@ -55,6 +55,8 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
 )
 
+_OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
+
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _POLL_SECONDS = 0.01
@@ -180,10 +182,11 @@ def class_archive(program: str, jars: Path, options: Sequence[str]) -> list[str]
 
 
 def _identity(program: str, jars: Path, options: Sequence[str]) -> str:
-    """What an archive belongs to, as a short name: this Java, these jars, these options but for the program's own."""
+    """What an archive belongs to, as a short name: this Java, these jars, these options but for those of one job."""
     real = Path(program).resolve()
     folder = jars.stat()
-    what = (real, real.stat().st_mtime_ns, jars, folder.st_mtime_ns, *(o for o in options if not o.startswith("-D")))
+    same = (option for option in options if not option.startswith(_OF_A_JOB))
+    what = (real, real.stat().st_mtime_ns, jars, folder.st_mtime_ns, *same)
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from rowkind.service.budget import Budget
 from rowkind.service.spark.errors import SparkStartError
 from rowkind.service.spark.jvm import gateway, java, launch
 from rowkind.service.spark.quiet import quiet_stderr
@@ -39,7 +40,6 @@ _SETTINGS: Mapping[str, str] = {
     f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
-    f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": "512",
     # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     # How often an idle query asks for new data. Every 10 ms, Spark's default, takes 14 % of a core.
@@ -58,7 +58,7 @@ _JAVA_OPTIONS = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1")
 """The JVM moves blocks and plans batches; no loop over rows runs in it that the optimising compiler would speed up. It
 alone took a fifth of a core for minutes."""
 
-_HEAP = "-Xmx1g"
+_USUAL = Budget()
 
 _DAEMON = "rowkind.service.run.worker_daemon"
 
@@ -67,10 +67,15 @@ _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 readlink), which took half of a small batch. Both put a file in place by an atomic rename."""
 
 
-def begin() -> None:
+def begin(budget: Budget = _USUAL) -> None:
     """Let the JVM of a local session start while there is something else to do. Raises SparkStartError."""
     with quiet_stderr():
-        launch([_HEAP, *_java_options()])
+        launch(_local_options(budget))
+
+
+def _local_options(budget: Budget) -> list[str]:
+    """What a JVM here is started with. Blocks lie outside of the heap for a moment."""
+    return [f"-Xmx{budget.heap}", f"-XX:MaxDirectMemorySize={budget.direct}", *_java_options()]
 
 
 def _java_options() -> tuple[str, ...]:
@@ -85,6 +90,7 @@ def session(
     parallelism: int,
     checkpoint: str,
     ui: bool = False,
+    budget: Budget = _USUAL,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The session for a job; it becomes the process's only one.
@@ -95,6 +101,7 @@ def session(
         parallelism: partitions of every shuffle. A checkpoint fixes it at its first batch.
         checkpoint: folder or URL under which queries keep their checkpoints.
         ui: serve Spark's own web page.
+        budget: of the JVM, where it is started here, and of the state stores.
         settings: further Spark settings, which win over what is set here.
 
     Raises:
@@ -103,11 +110,11 @@ def session(
     local = master == "local" or master.startswith("local[")
     # As `service.spark.jvm` says to the JVM.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    java_options = _java_options()
     builder = SparkSession.builder.appName(name).master(master)
     chosen: dict[str, str] = {
         **_SETTINGS,
         "spark.ui.enabled": str(ui).lower(),
+        f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": str(budget.rocksdb >> 20),
         "spark.sql.shuffle.partitions": str(parallelism),
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.sql.streaming.checkpointLocation": checkpoint,
@@ -116,14 +123,14 @@ def session(
         **({"spark.python.daemon.module": _DAEMON} if local else {}),
         # One process has no need to be seen on the network.
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
-        **({} if local else {"spark.driver.extraJavaOptions": " ".join(java_options)}),
+        **({} if local else {"spark.driver.extraJavaOptions": " ".join(_java_options())}),
         **(settings or {}),
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
     program = java()
     try:
-        with quiet_stderr(), gateway([_HEAP, *java_options]) if local else nullcontext():
+        with quiet_stderr(), gateway(_local_options(budget)) if local else nullcontext():
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None

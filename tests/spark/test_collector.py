@@ -20,7 +20,8 @@ def test_what_a_worker_has_after_its_first_task_is_frozen_once() -> None:
         assert frozen > before + 10_000
         later = [[number] for number in range(1000)]
         freeze_what_stays("test")
-        assert gc.get_freeze_count() == frozen
+        # Some of it may have gone meanwhile, by another thread of this process.
+        assert gc.get_freeze_count() <= frozen
         assert len(later) == 1000
     finally:
         gc.unfreeze()

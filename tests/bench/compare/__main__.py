@@ -1,8 +1,8 @@
 """Rowkind and Flink SQL, in turn: `python -m tests.bench.compare [--only SECTION …] [--rows N] [--write]`.
 
 Sections: throughput (every query, append topics), changelog, skewed, scaling (one and two tasks), state (what a change
-costs on a state of 1e5 to `--keys` orders), latency (at fixed rates). Every result but those of the last section is
-checked against DuckDB over the same rows.
+costs on a state of 1e5 to `--keys` orders), memory (Rowkind within a limit), latency (at fixed rates). Every result but
+those of the last section is checked against DuckDB over the same rows.
 """
 
 from __future__ import annotations

@@ -9,12 +9,16 @@ import threading
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import ClassVar
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from rowkind.service.job import size
 from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Setting
+from tests.bench.compare.limited import limited
 from tests.bench.compare.queries import Query
 from tests.bench.compare.workload import TABLES, Variant
 
@@ -42,12 +46,14 @@ _MODES: dict[Variant, str] = {
 }
 
 
+@dataclass(frozen=True)
 class Rowkind:
-    """See `tests.bench.compare.engine.Engine`."""
+    """See `tests.bench.compare.engine.Engine`; `memory` is the job's, and that of the group that it runs in."""
 
-    name = "Rowkind"
-    transactional = True
-    framed = True
+    memory: str | None = None
+    name: ClassVar = "Rowkind"
+    transactional: ClassVar = True
+    framed: ClassVar = True
 
     def sql(self, query: Query) -> str:
         """As it is."""
@@ -57,14 +63,15 @@ class Rowkind:
     def run(self, setting: Setting) -> Iterator[RunningRowkind]:
         """Start the job, and end it with SIGTERM."""
         job = setting.folder / "job.yaml"
-        job.write_text(job_file(setting))
+        job.write_text(job_file(setting) + (f"memory: {self.memory}\n" if self.memory else ""))
         command = [sys.executable, "-m", "rowkind.service.cli", "run", str(job), "--port", "0"]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        try:
-            yield RunningRowkind(process)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
+        with limited(size.parse(self.memory)) if self.memory else nullcontext([]) as before:
+            process = subprocess.Popen([*before, *command], stderr=subprocess.PIPE, text=True)
+            try:
+                yield RunningRowkind(process)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait()
 
 
 def job_file(setting: Setting) -> str:

@@ -14,6 +14,7 @@ from tests.bench.compare.latency import latency
 from tests.bench.compare.measure import Span
 from tests.bench.compare.page import Table
 from tests.bench.compare.queries import Query
+from tests.bench.compare.rowkind_engine import Rowkind
 from tests.bench.compare.workload import Variant
 
 _RATES = (1_000, 5_000, 20_000)
@@ -21,6 +22,8 @@ _OF_LATENCY = ("inner join", "join, top 3")
 _OF_STATE = ("inner join",)
 _OF_SCALING = ("inner join", "join, top 3")
 _OF_SKEW = ("inner join", "top 3", "aggregate", "join, top 3")
+_OF_MEMORY = ("inner join", "join, top 3")
+_LIMITS = (None, "2g", "1200m")
 _LATENCY_WARM_UP_SECONDS = 20.0
 _SMALLEST_STATE = 100_000
 
@@ -146,12 +149,32 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
     yield Table("Latency", head, rows, comparison.note(note))
 
 
+def memory(comparison: Comparison) -> Iterator[Table]:
+    """Rowkind with a limit on its memory, which is also that of the group that its processes are in."""
+    head = ("query", "memory", "rows/s", "CPU s/M", "peak MB", "state MB", "result")
+    rows = []
+    for query in comparison.chosen(_OF_MEMORY):
+        for limit in _LIMITS:
+
+            def cells(query: Query = query, limit: str | None = limit) -> list[str]:
+                measured = comparison.measure(Rowkind(limit), query, "append")
+                return [*_figures(measured.span), _verdict(measured)]
+
+            rows.append(_row(head, (query.name, limit or "no limit"), cells))
+    note = (
+        f"{comparison.rows:,} changes to each table; the first third of the rows is warm-up. A group that takes more "
+        "than its limit, pages of files included, loses a process."
+    )
+    yield Table("Within a limit", head, rows, comparison.note(note))
+
+
 SECTIONS: dict[str, Callable[[Comparison], Iterator[Table]]] = {
     "throughput": throughput,
     "changelog": changelog,
     "skewed": skewed,
     "scaling": scaling,
     "state": state,
+    "memory": memory,
     "latency": latencies,
 }
 

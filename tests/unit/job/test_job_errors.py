@@ -80,6 +80,16 @@ TYPES = (
         ("checkpoint: /tmp/checkpoint", "parallelism: 0", "4: parallelism: '0': expected more than 0"),
         (
             "checkpoint: /tmp/checkpoint",
+            "memory: 2 GByte",
+            "4: memory: '2 GByte' is not an amount of memory such as 2g, 1536m or 2Gi",
+        ),
+        (
+            "checkpoint: /tmp/checkpoint",
+            "memory: 1000m",
+            "1: `memory` is 1000m, and a job with parallelism 2 takes 1020m at least",
+        ),
+        (
+            "checkpoint: /tmp/checkpoint",
             "batch: {max_row: 5}",
             "4: batch.max_row: there is no such setting; did you mean max_rows?",
         ),

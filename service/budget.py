@@ -1,0 +1,58 @@
+"""How the memory that a job may take is divided among its processes.
+
+    memory = what everything takes at rest + heap of the JVM + RocksDB + cached state + the batch under way
+
+At rest are the JVM with its classes, the command itself, and a Python worker and a writer per task; what that comes to
+was measured (tests/bench/README.md). The rest is shared out in fixed parts. A batch is bounded by the bytes of its
+records; on its way through a task it is there several times over: as blocks, as columns, as what comes of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MB = 1 << 20
+
+_AT_REST = 460 * _MB
+_PER_TASK = 120 * _MB
+_LEAST_TO_SHARE = 320 * _MB
+
+_HEAP, _DIRECT, _ROCKSDB, _CACHE, _BATCH = 0.25, 0.15, 0.1, 0.2, 0.3
+_COPIES = 8
+"""How many times over a batch's records are in memory at most: 5 to 7 were seen."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes of each part.
+
+    - `heap`: of the JVM; `direct`: what it has outside of it, where blocks lie on their way.
+    - `rocksdb`: of all state stores. `cache`: of state that workers keep at hand, None for as much as is useful.
+    - `batch`: of the records that a batch reads.
+    """
+
+    heap: int = 1024 * _MB
+    direct: int = 512 * _MB
+    rocksdb: int = 512 * _MB
+    cache: int | None = None
+    batch: int = 64 * _MB
+
+
+def least(parallelism: int) -> int:
+    """Bytes with which a job of so many tasks can do at all."""
+    return _AT_REST + _PER_TASK * parallelism + _LEAST_TO_SHARE
+
+
+def budget(memory: int | None, parallelism: int) -> Budget:
+    """The parts of so many bytes, at least `least`; without a limit those that suit most jobs."""
+    if memory is None:
+        return Budget()
+    shared = memory - _AT_REST - _PER_TASK * parallelism
+    most = Budget()
+    return Budget(
+        heap=int(shared * _HEAP),
+        direct=int(shared * _DIRECT),
+        rocksdb=min(most.rocksdb, int(shared * _ROCKSDB)),
+        cache=int(shared * _CACHE),
+        batch=min(most.batch, int(shared * _BATCH / _COPIES)),
+    )

@@ -1,0 +1,37 @@
+"""How the memory that a job may take is divided."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowkind.service.budget import Budget, budget, least
+from rowkind.service.job import size
+
+_MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("2g", 2048 * _MB), ("2Gi", 2048 * _MB), ("1536 MB", 1536 * _MB), ("3000000K", 3_000_000 << 10)],
+)
+def test_an_amount_is_written_as_people_do(text: str, amount: int) -> None:
+    """Units are powers of 1024, in small letters or large ones."""
+    assert size.parse(text) == amount
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 16])
+@pytest.mark.parametrize("more", [0, 500 * _MB, 100_000 * _MB])
+def test_the_parts_are_less_than_the_whole(parallelism: int, more: int) -> None:
+    """What is left for everything at rest is at least what that takes, and a batch is not cut to nothing."""
+    memory = least(parallelism) + more
+    parts = budget(memory, parallelism)
+    assert parts.cache is not None
+    shared = parts.heap + parts.direct + parts.rocksdb + parts.cache + 8 * parts.batch
+    assert shared <= memory - (least(parallelism) - 320 * _MB)
+    assert parts.batch >= 10 * _MB
+
+
+def test_without_a_limit_there_is_none_on_what_is_kept_at_hand() -> None:
+    """The other parts are those that suit most jobs."""
+    assert budget(None, 2) == Budget()
+    assert Budget().cache is None
