@@ -2,9 +2,12 @@
 
     memory = what everything takes at rest + heap of the JVM + RocksDB + cached state + the batch under way
 
-At rest are the JVM with its classes, the command itself, and a Python worker and a writer per task; what that comes to
-was measured (tests/bench/README.md). The rest is shared out in fixed parts. A batch is bounded by the bytes of its
-records; on its way through a task it is there several times over: as blocks, as columns, as what comes of them.
+At rest are the JVM without its heap (270 MB), the command itself (100), the daemon of the workers (80), the one that
+plans batches (90), those that Spark starts a query with and keeps for a minute (290), what the kernel has for all of
+them (70), and per task two workers and a writer. The rest is shared out in fixed parts. A batch is bounded by the bytes
+of its rows; on its way through a task it is there several times over: as blocks, as columns, as what comes of them.
+State at hand is in mapped files, whose pages the kernel takes back when it must: what is set aside for them only has to
+be kept where they lie in memory themselves.
 """
 
 from __future__ import annotations
@@ -13,13 +16,13 @@ from dataclasses import dataclass
 
 _MB = 1 << 20
 
-_AT_REST = 460 * _MB
-_PER_TASK = 120 * _MB
-_LEAST_TO_SHARE = 320 * _MB
+_AT_REST = 900 * _MB
+_PER_TASK = 80 * _MB
+_LEAST_TO_SHARE = 960 * _MB
 
-_HEAP, _DIRECT, _ROCKSDB, _CACHE, _BATCH = 0.25, 0.15, 0.1, 0.2, 0.3
+_HEAP, _DIRECT, _ROCKSDB, _CACHE, _BATCH = 0.3, 0.1, 0.1, 0.2, 0.3
 _COPIES = 8
-"""How many times over a batch's records are in memory at most: 5 to 7 were seen."""
+"""How many times over the rows of a batch are in memory at most: 5 to 7 were seen."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,13 @@ class Budget:
     """Bytes of each part.
 
     - `heap`: of the JVM; `direct`: what it has outside of it, where blocks lie on their way.
-    - `rocksdb`: of all state stores. `cache`: of state that workers keep at hand, None for as much as is useful.
+    - `rocksdb`: of all state stores.
+    - `cache`: of state that workers keep at hand, where its files lie in memory; None for as much as is useful.
     - `batch`: of the records that a batch reads.
     """
 
-    heap: int = 1024 * _MB
-    direct: int = 512 * _MB
+    heap: int = 512 * _MB
+    direct: int = 256 * _MB
     rocksdb: int = 512 * _MB
     cache: int | None = None
     batch: int = 64 * _MB

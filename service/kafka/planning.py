@@ -22,6 +22,9 @@ _SIZES_EVERY_SECONDS = 30.0
 _FEW_ROWS = 1_000
 """So many rows make a batch without a look at their sizes, which takes as long as a small batch."""
 
+_BYTES_BESIDE = 100
+"""What a row has beside its record, in columns: hash, key, arrival number, the lengths of all."""
+
 
 @dataclass(frozen=True)
 class _View:
@@ -103,11 +106,11 @@ class Planner:
     def _fitting(self, begin: Mapping[At, int], ends: Mapping[At, int]) -> int:
         """About how many of the rows between these offsets a batch can have by their bytes, and one at least."""
         behind = {at: end - begin[at] for at, end in ends.items() if end > begin[at]}
-        rows = sum(behind.values())
-        if rows <= _FEW_ROWS:
-            return max(1, rows)
-        size = sum(self._record_bytes(at, begin[at], ends[at]) * count for at, count in behind.items())
-        return max(1, int(rows * self._spec.bytes_per_batch / max(1, size)))
+        all_rows = sum(behind.values())
+        if all_rows <= _FEW_ROWS:
+            return max(1, all_rows)
+        size = sum((self._record_bytes(at, begin[at], ends[at]) + _BYTES_BESIDE) * rows for at, rows in behind.items())
+        return max(1, int(all_rows * self._spec.bytes_per_batch / size))
 
     def _record_bytes(self, at: At, begin: int, end: int) -> float:
         """The mean size of a topic's records; it is asked for once in a while, when there is a backlog."""

@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.spec import OPTION, SourceSpec, WriterSpec, from_option
-from rowkind.service.spark.collector import freeze_what_stays
+from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         freeze_what_stays("read")
         for label, level, block in worker_reading(self._option).blocks(partition.ranges, opens=partition.opens):
             yield edge_rows([(label, level, block.to_bytes())])
+        give_back()
 
     @cached_property
     def _spec(self) -> SourceSpec:
@@ -176,7 +177,10 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         freeze_what_stays("write")
         blocks = [value.as_buffer() for batch in iterator for value in batch.column("block")]
         write_them = write_there if self._spec.transactions else write
-        return Written(write_them(self._spec, _batch_partition(), blocks))
+        counted = write_them(self._spec, _batch_partition(), blocks)
+        blocks.clear()
+        give_back()
+        return Written(counted)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Report the batch, on the driver."""

@@ -142,6 +142,13 @@ def _map(path: Path) -> pa.Buffer | None:
         return None
 
 
+def lies_in_memory(folder: str) -> bool:
+    """Whether the files of a folder take memory and not a disk's blocks."""
+    kinds = {point: kind for _, point, kind, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines())}
+    around = [str(each) for each in (Path(folder).resolve() / "file").parents]
+    return next(kinds[each] for each in around if each in kinds) in {"tmpfs", "ramfs"}
+
+
 _caches: dict[tuple[str, CacheLimits], RunCache] = {}
 
 

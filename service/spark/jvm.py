@@ -102,6 +102,8 @@ def launch(options: Sequence[str]) -> None:
     # no Python it does not look for data sources in modules called `pyspark_…`, two processes on the way to our own.
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": "none"}
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | python
+    # The C library keeps what was freed in as many places as there are threads, 100 MB of it.
+    environment.setdefault("MALLOC_ARENA_MAX", "2")
     folder = tempfile.TemporaryDirectory(prefix="rowkind-")
     told = Path(folder.name, "gateway")
     # A group of its own: Ctrl-C at a terminal is for our process, which lets the batch finish. What it prints is no

@@ -29,7 +29,7 @@ from rowkind.service.execute.members import Member, addressed
 from rowkind.service.execute.route import Part, deliver, leave, pieces
 from rowkind.service.metrics import add
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
-from rowkind.service.spark.collector import freeze_what_stays
+from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA
 from rowkind.service.spark.errors import UnmatchedRetractionError
 from rowkind.service.spark.store import SparkStore, open_map
@@ -100,7 +100,11 @@ class OperatorProcessor(StatefulProcessor):
         for shard, level, block in self.apply(key[0] % len(self._labels), own, now) if own else ():
             yield Row(shard=self._labels[shard], level=level, block=block.to_bytes())
 
-    def apply(self, shard: int, blocks: Sequence[Block], now: int) -> Iterator[tuple[int, int, Block]]:
+    def close(self) -> None:
+        """Spark calls this at the end of every task."""
+        give_back()
+
+    def apply(self, shard: int, blocks: list[Block], now: int) -> Iterator[tuple[int, int, Block]]:
         """The blocks that one batch of a shard gives, each with the shard and the level that it goes to.
 
         One carries the counters to the writer.
@@ -110,9 +114,10 @@ class OperatorProcessor(StatefulProcessor):
             yield to, level, Block(piece)
         yield shard, self._writer, Block(Changes.empty(), counters)
 
-    def _run(self, shard: int, blocks: Sequence[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
-        """What leaves the stage."""
+    def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
+        """What leaves the stage; the list of blocks is empty afterwards."""
         changes = Changes.concat([block.changes for block in blocks])
+        blocks.clear()
         inbox: dict[int, list[Changes]] = defaultdict(list)
         for member in self._members:
             own = Changes.concat([addressed(changes, member.place), *inbox.pop(member.place, ())])

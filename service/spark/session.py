@@ -51,6 +51,8 @@ _SETTINGS: Mapping[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     # Some tasks tell their workers of it and others do not, and each of the two kinds would have workers of its own.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    # What Spark sets aside of the heap for itself; at 300 MB, its default, it refuses a heap of less than 450.
+    "spark.testing.reservedMemory": str(64 << 20),
     "spark.ui.showConsoleProgress": "false",
 }
 

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
 EXAMPLE = ROOT / "examples" / "orders-payments" / "job.yaml"
 SECONDS = 180.0
+MEMORY = "2g"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def shop(kafka: KafkaContainer, kcat: str, tmp_path: Path) -> Shop:
     """The example's job file with its topics and its name under a prefix, its topics made by the command line."""
     prefix = "shop"
     text = re.sub(r"(topic: |job: )([\w-]+)", rf"\g<1>{prefix}-\g<2>", EXAMPLE.read_text())
-    (tmp_path / "job.yaml").write_text(text)
+    (tmp_path / "job.yaml").write_text(f"{text}\nmemory: {MEMORY}\n")
     registry = FolderRegistry(tmp_path / "schemas")
     ids = {
         table: registry.register(f"{prefix}-{table}-value", Record.parse(json.dumps(schema)))
@@ -98,7 +99,7 @@ def shop(kafka: KafkaContainer, kcat: str, tmp_path: Path) -> Shop:
 
 @pytest.fixture
 def job_container(shop: Shop, rowkind_image: str) -> Iterator[DockerContainer]:
-    """The job in the product's image, confined as by the Helm chart, on the broker's network."""
+    """The job in the product's image, confined as by the Helm chart and to its memory, on the broker's network."""
     container = (
         DockerContainer(rowkind_image)
         .with_network(shop.kafka.network)
@@ -107,7 +108,7 @@ def job_container(shop: Shop, rowkind_image: str) -> Iterator[DockerContainer]:
         .with_volume_mapping(str(shop.folder), "/etc/rowkind", "ro")
         .with_exposed_ports(8080)
         .with_tmpfs_mount("/tmp")
-        .with_kwargs(read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"])
+        .with_kwargs(read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"], mem_limit=MEMORY)
     )
     shop.folder.chmod(0o755)
     with container:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from rowkind.operators.arrangement.store import digest
-from rowkind.service.spark.cache import CacheLimits, RunCache, worker_cache
+from rowkind.service.spark.cache import CacheLimits, RunCache, lies_in_memory, worker_cache
 
 LIMITS = CacheLimits(worker=1 << 20, disk=1 << 20)
 
@@ -109,3 +109,9 @@ def test_a_worker_has_one_cache_in_the_scratch_directory_of_its_application(
     cache.put(digest(blob(1)), blob(1))
     assert worker_cache(LIMITS) is cache
     assert (tmp_path / "rowkind" / digest(blob(1))).exists()
+
+
+def test_a_folder_in_memory_is_known() -> None:
+    """`/dev/shm` is one on any Linux, the folder of the tests' own files is none."""
+    assert lies_in_memory("/dev/shm")
+    assert not lies_in_memory(str(Path(__file__).parent))

@@ -23,7 +23,7 @@ _OF_STATE = ("inner join",)
 _OF_SCALING = ("inner join", "join, top 3")
 _OF_SKEW = ("inner join", "top 3", "aggregate", "join, top 3")
 _OF_MEMORY = ("inner join", "join, top 3")
-_LIMITS = (None, "2g", "1200m")
+_LIMITS = (None, "2g")
 _LATENCY_WARM_UP_SECONDS = 20.0
 _SMALLEST_STATE = 100_000
 

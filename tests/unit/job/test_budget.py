@@ -27,7 +27,7 @@ def test_the_parts_are_less_than_the_whole(parallelism: int, more: int) -> None:
     parts = budget(memory, parallelism)
     assert parts.cache is not None
     shared = parts.heap + parts.direct + parts.rocksdb + parts.cache + 8 * parts.batch
-    assert shared <= memory - (least(parallelism) - 320 * _MB)
+    assert shared <= memory - (least(parallelism) - 960 * _MB)
     assert parts.batch >= 10 * _MB
 
 

@@ -86,7 +86,7 @@ TYPES = (
         (
             "checkpoint: /tmp/checkpoint",
             "memory: 1000m",
-            "1: `memory` is 1000m, and a job with parallelism 2 takes 1020m at least",
+            "1: `memory` is 1000m, and a job with parallelism 2 takes 2020m at least",
         ),
         (
             "checkpoint: /tmp/checkpoint",
