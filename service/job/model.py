@@ -6,6 +6,7 @@ the registry when the job is planned (`service.job.columns`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -51,19 +52,15 @@ def _settings(value: Any, check: ValidatorFunctionWrapHandler) -> Settings:
     return Settings({name: value[name] if isinstance(value[name], str) else text for name, text in checked.items()})
 
 
-def _milliseconds(value: Any) -> Any:
-    return duration.parse(value) if isinstance(value, str) else value
-
-
-def _bytes(value: Any) -> Any:
-    return size.parse(value) if isinstance(value, str) else value
+def _written(parse: Callable[[str], int]) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
 ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
-Duration = Annotated[int, BeforeValidator(_milliseconds), Field(gt=0)]
+Duration = Annotated[int, _written(duration.parse), Field(gt=0)]
 """Milliseconds, written as a length of time."""
 
-Size = Annotated[int, BeforeValidator(_bytes)]
+Size = Annotated[int, _written(size.parse)]
 """Bytes, written as an amount of memory."""
 
 SettingsField = Annotated[dict[str, str], WrapValidator(_settings)]

@@ -79,10 +79,7 @@ def fork_on_demand() -> None:
     Nothing may have started a thread here. It ends with the last of those that could ask.
     """
     address = _address("forks", str(os.getpid()))
-    listener = socket.socket(socket.AF_UNIX)
-    Path(address).unlink(missing_ok=True)
-    listener.bind(address)
-    listener.listen()
+    listener = _listening(address)
     ended, held = os.pipe()
     if os.fork():
         # What is held stays open in all that is forked from here: the other end knows when they are gone.
@@ -117,13 +114,10 @@ def serve(address: str, told: int) -> None:
 
     Once it is there, the file `told` gets a line.
     """
-    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
+    with _listening(address) as listener, selectors.DefaultSelector() as ready:
         # For whoever looks at the machine's processes: its command line may be that of the workers.
         with suppress(OSError):
             Path("/proc/self/comm").write_text("rowkind-writer")
-        Path(address).unlink(missing_ok=True)
-        listener.bind(address)
-        listener.listen()
         # Whoever started it waits for this.
         os.write(told, b"ready\n")
         ready.register(listener, selectors.EVENT_READ)
@@ -136,6 +130,15 @@ def serve(address: str, told: int) -> None:
                     ready.unregister(key.fileobj)
             if len(ready.get_map()) == 1:
                 return
+
+
+def _listening(address: str) -> socket.socket:
+    """A socket at a path that may have been somebody's who is gone."""
+    listener = socket.socket(socket.AF_UNIX)
+    Path(address).unlink(missing_ok=True)
+    listener.bind(address)
+    listener.listen()
+    return listener
 
 
 def _answered(line: BufferedRWPair) -> bool:

@@ -69,8 +69,9 @@ def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) ->
 def assemble(graph: Graph, job: Job, source: DataFrame) -> DataFrame:
     """The blocks that reach the writer, of the blocks of the source; all of one shard in one partition."""
     labels = placement(job.parallelism, job.parallelism)
-    cache = job.budget.cache if lies_in_memory(tempfile.gettempdir()) else None
-    limits = DEFAULT_LIMITS if cache is None else CacheLimits(worker=cache // job.parallelism, disk=cache)
+    cache, limits = job.budget.cache, DEFAULT_LIMITS
+    if cache is not None and lies_in_memory(tempfile.gettempdir()):
+        limits = CacheLimits(worker=cache // job.parallelism, disk=cache)
     blocks = source
     for level in range(1, graph.levels + 1):
         members = [_member(place, each, job) for place, each in enumerate(graph.operators) if each.level == level]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from importlib import import_module
 
 _tasks: Counter[str] = Counter()
 
@@ -27,5 +26,6 @@ def give_back() -> None:
 
     Tasks of all kinds come to each worker in turn, and each worker would hold as much as the largest of them took.
     """
-    # Whoever only plans reads and writes has no Arrow.
-    import_module("pyarrow").default_memory_pool().release_unused()
+    import pyarrow as pa  # noqa: PLC0415 -- whoever only plans reads and writes has no Arrow
+
+    pa.default_memory_pool().release_unused()

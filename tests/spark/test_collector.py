@@ -22,6 +22,7 @@ def test_what_a_worker_has_after_its_first_task_is_frozen_once() -> None:
         freeze_what_stays("test")
         # Some of it may have gone meanwhile, by another thread of this process.
         assert gc.get_freeze_count() <= frozen
+        assert any(each is later for each in gc.get_objects()), "what was made later is frozen"
         assert len(later) == 1000
     finally:
         gc.unfreeze()
