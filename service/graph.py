@@ -155,6 +155,17 @@ def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOper
             yield node
 
 
+def is_shuffled(node: PhysicalNode, sink: PhysicalSink) -> bool:
+    """Whether what a node sends to a sink goes by way of the sink's key.
+
+    Not where all changes of such a key come from one partition, that of an upsert topic's key.
+    """
+    if not sink.exchange or not isinstance(node, PhysicalScan) or node.source.mode != "upsert":
+        return sink.exchange
+    columns = dict(zip(node.calc.output.names, (each.column for each in node.calc.columns), strict=True))
+    return not {columns[name] for name in sink.key} >= set(node.source.primary_key)
+
+
 @dataclass
 class _Edge:
     """From a table or the place of an operator to the consumer whose plan has `node` there."""
@@ -168,7 +179,7 @@ class _Edge:
 
     def to_sink(self, sink: PhysicalSink, to: int, level: int) -> Exit:
         """The way to the writer."""
-        stays = not sink.exchange or _comes_together(self.node, sink)
+        stays = not is_shuffled(self.node, sink)
         way = replace(self.exit(to, level, stays=stays), spreads=not sink.key)
         if way.stays or sink.mode != "upsert" or self.node.traits.needs_before:
             return way
@@ -220,7 +231,7 @@ class _Building:
             ),
             sinks=tuple(sink for sink, _ in self._sinks),
             levels=levels,
-            exchange=exchange or _is_shuffled(exits, self._operators, levels),
+            exchange=exchange or _last_are_shuffled(exits, self._operators, levels),
             states=self._named,
         )
 
@@ -264,20 +275,12 @@ class _Building:
                 self._refresh(edge.origin, node)
 
 
-def _is_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Sequence[_Vertex], levels: int) -> bool:
+def _last_are_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Sequence[_Vertex], levels: int) -> bool:
     """Whether rows that leave the last level, or the scans if there is none, are not yet where they are written."""
     last: list[str | int] = [place for place, each in enumerate(operators) if each.level == levels]
     if not levels:
         last = list(exits)
     return any(way.level > levels and not way.stays for origin in last for way in exits[origin])
-
-
-def _comes_together(node: PhysicalNode, sink: PhysicalSink) -> bool:
-    """Whether all changes of a key of the sink come from one partition: that of an upsert topic's key."""
-    if not isinstance(node, PhysicalScan) or node.source.mode != "upsert":
-        return False
-    columns = dict(zip(node.calc.output.names, (each.column for each in node.calc.columns), strict=True))
-    return {columns[name] for name in sink.key} >= set(node.source.primary_key)
 
 
 def _fused(node: PhysicalScan | PhysicalOperator) -> bool:

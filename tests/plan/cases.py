@@ -18,7 +18,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +57,14 @@ class Case:
         head, _, sql = above.partition("\n\n")
         return cls(path, head, sql.strip("\n"), expected.strip("\n"))
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, Any]:
         """What the head says below its first line."""
         return dict(YAML(typ="safe").load("\n".join(self.head.splitlines()[1:])) or {})
 
     def job(self, folder: Path) -> Job:
         """The job of the case, as a file in `folder`."""
-        settings = self.settings
+        settings = dict(self.settings)
         mode, key = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", settings.pop("sink")).groups()  # type: ignore[union-attr]
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
         tables = TABLES.read_text().partition("\nsinks:")[0]

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 import duckdb
 import pyarrow as pa
@@ -148,8 +149,7 @@ class Oracle:
     """The same SQL in DuckDB over finished tables."""
 
     def __init__(self, case: Case, views: Mapping[str, str]) -> None:
-        self._connection = duckdb.connect(config={"threads": 1})
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection = _connection()
         self._views = {name: _in_duckdb(sql) for name, sql in views.items()}
         self._sql = _in_duckdb(case.sql)
 
@@ -163,6 +163,14 @@ class Oracle:
         columns = [found.column(number).combine_chunks() for number in range(found.num_columns)]
         typed = {field.name: column.cast(field.type.arrow) for field, column in zip(value.fields, columns, strict=True)}
         return _bag(value, codec.encode(value, typed, found.num_rows))
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    """One for all cases, each of which brings its tables and views."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
 
 
 def _in_duckdb(sql: str) -> str:

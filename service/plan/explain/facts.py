@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Record
-from rowkind.service.graph import GraphOperator, computes, graph
+from rowkind.service.graph import GraphOperator, computes, graph, is_shuffled
 from rowkind.service.physical import (
     ROW_DIGEST,
     Calc,
@@ -180,7 +180,7 @@ def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, 
     calc, mode = node.calc, node.traits.mode
     by = tuple(part.text for part in calc.key.parts)
     if isinstance(consumer, PhysicalSink):
-        return Way(consumer.name, role, "shuffled" if consumer.exchange else "unmoved", consumer.key, mode)
+        return Way(consumer.name, role, "shuffled" if is_shuffled(node, consumer) else "unmoved", consumer.key, mode)
     if calc.key.constant is not None:
         return Way(consumer.node, role, "every shard", (), mode)
     if same_stage:
