@@ -25,7 +25,7 @@ from tests.plan.cases import Case, cases, planned
 from tests.plan.changelogs import World, bare_updates
 from tests.plan.traits import SinkOrder, Traits
 from tests.plan.writers import Writers
-from tests.seeds import seeds
+from tests.seeds import batches, seeds
 
 _STAYS = re.compile(r'"how": "(unmoved|same stage)"')
 CASES = cases()
@@ -36,7 +36,7 @@ SEEDS = seeds()
 SHARDS = 3
 PARTS = 8
 """How many graphs all cases make together."""
-BATCHES = 10
+BATCHES = batches(10)
 FEW = 4
 LONG = 25
 """Batches after which a row has come out of another shard at last."""
