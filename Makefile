@@ -40,7 +40,7 @@ quick: $(READY) ## the tests that need nothing but Python, with few random cases
 
 # Sessions of Spark start in half the time with it.
 $(VENV)/.warm: $(READY)
-	$(BIN)/python -m rowkind.service.run.warm_up
+	$(BIN)/python -m rowkind.service.run.class_archive
 	@touch $@
 
 test: lint $(VENV)/.warm ## static checks and all tests

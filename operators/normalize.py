@@ -4,7 +4,7 @@ Maintains its input's rows, as the input's layout defines them: the last row of 
 multiset of rows for a source without a key. One arrangement, "rows", holds them by key.
 
 What comes out is what changes in there. A row that is replaced goes as it is stored, whatever its retraction or its
-tombstone looks like; a row that comes again as it is puts nothing out; a retraction that finds nothing changes nothing
+tombstone looks like; a row that comes again as it is emits nothing; a retraction that finds nothing changes nothing
 and is unmatched. So whoever comes after may count on every retraction having its insertion, byte for byte.
 
 A row that has expired is gone without a word: it stays in the output, and its successor comes as a new row. A later

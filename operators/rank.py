@@ -238,14 +238,14 @@ class Rank:
         comes = kept & (rewritten | ~was)
         arrangement.append(entries.relabel(mark=marks).filter(comes))
         arrangement.append(below)
-        return self._put_out(candidates)
+        return self._emit(candidates)
 
     def _marks(self, candidates: Candidates) -> Int8s:
         if self.spec.ttl_ms is None:
             return np.zeros(len(candidates.entries), np.int8)
         return (candidates.new if self.spec.numbered is not None else candidates.new > 0).astype(np.int8)
 
-    def _put_out(self, candidates: Candidates) -> Rows:
+    def _emit(self, candidates: Candidates) -> Rows:
         numbered, entries = self.spec.numbered, candidates.entries
         old, new = candidates.old, candidates.new
         if numbered is None:

@@ -125,7 +125,7 @@ class SemiJoin:
         if spec.refreshes:
             again, matched = self._written(left_rows, right_rows, pairs, now)
             lonely = lonely.without(matched)
-        rows = self._put_out(left_rows, lonely, facts, again)
+        rows = self._emit(left_rows, lonely, facts, again)
         left.append(left_rows, lonely.after.astype(np.int8) if marked else None)
         right.append(right_rows, None)
         finished = [left.arrangement.finish(), right.arrangement.finish()]
@@ -157,7 +157,7 @@ class SemiJoin:
         of_key[-1] = False
         return written | of_key[left.keys], np.empty(0, np.int64)
 
-    def _put_out(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Rows:
+    def _emit(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Rows:
         """The left rows that were not out before and are now, the other way round, and those out that are written."""
         before, after = lonely.before, lonely.after
         if self.spec.kind == "semi":

@@ -54,13 +54,13 @@ class Progress:
 
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
-        """The progress once `attempt` is committed."""
+        """The progress once `batch_partition` is committed."""
         return cls(
             spec.job, spec.query, batch_partition.partition, batch_partition.checkpoint, batch_partition.batch, spec.run
         )
 
     def covers(self, batch_partition: BatchPartition) -> bool:
-        """Whether `attempt` is written already. Batches of another checkpoint are other batches."""
+        """Whether `batch_partition` is written already. Batches of another checkpoint are other batches."""
         return self.checkpoint == batch_partition.checkpoint and self.batch >= batch_partition.batch
 
     @property

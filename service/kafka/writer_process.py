@@ -5,8 +5,8 @@ fenced by the next worker's at almost every batch, and to begin anew takes 0.13 
 progress. So the producer lives in a process that all workers of a machine reach through a socket. A task sends its
 blocks there, and gets back what was counted or the exception that was raised:
 
-    worker  ── spec, attempt, blocks ─▶  process  ── transaction ─▶  Kafka
-            ◀─ counted ────────────────
+    worker  ── spec, batch partition, blocks ─▶  process  ── transaction ─▶  Kafka
+            ◀─ counted ────────────────────────────
 
 The first task that finds no such process starts it, and it ends with the last worker that is connected to it. Nothing
 rests on it: should it die, or a partition move to another machine, then another one begins, fences this one's producer

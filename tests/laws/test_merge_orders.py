@@ -114,7 +114,7 @@ class History:
         output = exactly(self._process(self._changes(event), stores, now, merges=merges))
         if not merges:
             return Reached(stores, now, (*reached.outputs, output))
-        assert not any(output), "a merge puts nothing out"
+        assert not any(output), "a merge emits nothing"
         blobs = [store.get(MANIFEST) for store in stores.values()]
         assert all(len(Manifest.from_blob(blob, "rows").runs) < FEW for blob in blobs if blob is not None)
         return Reached(stores, now, reached.outputs)

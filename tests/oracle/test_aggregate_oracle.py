@@ -2,7 +2,7 @@
 
 Each case is a random changelog over random calls, with strong and weak hashes, with segments of a few rows, in one
 phase, or in two with some changes that skip the first, by a key or over everything. The input is exact, as operators
-upstream put it out. These tests see sums that do not come back, extremes that are lost or kept, values counted twice,
+upstream emitted it. These tests see sums that do not come back, extremes that are lost or kept, values counted twice,
 groups that stay or go wrongly, output that is not net. A failing case is shrunk and printed.
 """
 

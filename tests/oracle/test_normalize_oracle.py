@@ -1,4 +1,4 @@
-"""Normalize against its definition: the folded output is the folded input, and duplicates put nothing out.
+"""Normalize against its definition: the folded output is the folded input, and duplicates emit nothing.
 
 The definition of an upsert topic is `Materialised`: the last row of each key. Half the changes of these changelogs are
 rows that come again, are replaced, or go twice. Under a clock the rows that expired are forgotten and stay out.

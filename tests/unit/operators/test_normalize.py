@@ -67,7 +67,7 @@ def test_of_several_upserts_in_a_batch_the_last_counts() -> None:
 
 
 def test_an_expired_row_is_not_taken_back_and_a_refreshed_one_lives_longer() -> None:
-    """Writing a row again counts, although it puts nothing out."""
+    """Writing a row again counts, although it emits nothing."""
     upserts = Running(ttl_ms=10)
     upserts.batch((AFTER, OLD), now=0)
     assert upserts.batch((AFTER, OLD), now=9) == []

@@ -302,7 +302,7 @@ def test_a_number_that_changed_by_expiry_is_taken_back_as_it_was_emitted() -> No
 
 
 def test_writing_a_row_again_lengthens_its_life() -> None:
-    """A refresh puts nothing out, and the row stays beyond its first time."""
+    """A refresh emits nothing, and the row stays beyond its first time."""
     ranks = top(1, ttl_ms=10)
     ranks.take("+I 1 7 10", at=0)
 

@@ -1,4 +1,4 @@
-"""Makes what lets Spark start sooner (`service.spark.jvm`): `python -m rowkind.service.run.warm_up`.
+"""Makes the archive of classes (`service.spark.jvm`): `python -m rowkind.service.run.class_archive`.
 
 It comes about by itself with the first job. An image has it built in, though, because a job in a container has no next
 start there; and tests have it before they start sessions by the dozen.
