@@ -18,6 +18,16 @@ from rowkind.service.kafka.offsets import At, Offset, lag
 from rowkind.service.metrics import Metrics, parse
 from rowkind.service.run.http import QueryStatus
 
+_STAGES = {
+    "latestOffset": "source",
+    "getBatch": "planning",
+    "queryPlanning": "planning",
+    "walCommit": "log",
+    "commitOffsets": "log",
+    "addBatch": "tasks",
+}
+"""What Spark times of a batch, one after the other, by what it is spent on."""
+
 QueryState = Literal["starting", "running", "idle", "failed", "stopped"]
 
 
@@ -81,6 +91,8 @@ class Monitor:
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
                 query.seconds = progress["durationMs"]["triggerExecution"] / 1000
+                for stage, seconds in _stages(progress).items():
+                    self._metrics.set("rowkind_batch_seconds_total", seconds, query=name, stage=stage)
                 self._metrics.set("rowkind_batch_id", query.batch, query=name)
                 self._metrics.set("rowkind_batch_duration_seconds", query.seconds, query=name)
                 self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), query=name)
@@ -138,6 +150,17 @@ class Monitor:
             labels = {"query": query.name, "topic": topic, "partition": partition}
             self._metrics.set("rowkind_lag_rows", query.lag[topic, partition], **labels)
             self._metrics.set("rowkind_committed_offset", offset, **labels)
+
+
+def _stages(progress: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of a batch by stage: of the batch itself, one after the other, and of the tasks' commits of state."""
+    milliseconds: Mapping[str, int] = progress["durationMs"]
+    found = dict.fromkeys(_STAGES.values(), 0)
+    for name, stage in _STAGES.items():
+        found[stage] += milliseconds.get(name, 0)
+    found["other"] = max(0, milliseconds["triggerExecution"] - sum(found.values()))
+    found["commit"] = sum(each["commitTimeMs"] for each in progress["stateOperators"])
+    return {stage: each / 1000 for stage, each in found.items()}
 
 
 def _read(offsets: Any) -> Mapping[str, Any] | None:

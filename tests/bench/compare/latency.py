@@ -18,7 +18,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.bench.compare.bench import Bench
-from tests.bench.compare.engine import SINK_PARTITIONS, Engine, EngineError
+from tests.bench.compare.engine import SINK_PARTITIONS, Engine, EngineError, Progress
 from tests.bench.compare.queries import Query
 from tests.bench.compare.workload import Changes, Sent, generate, records
 
@@ -36,6 +36,8 @@ class Latency:
     - `sent`: how many payments were sent after the warm-up; `seen`: for how many of them a row came at all. A payment
       that was never among the top three has none.
     - `rate`: changes a second that were really sent.
+    - `batches`: milliseconds of a batch by stage, a mean over all of them; none for a system without batches. Stages of
+      tasks are of all tasks together.
     """
 
     rate: float
@@ -44,6 +46,7 @@ class Latency:
     p50: float
     p99: float
     worst: float
+    batches: dict[str, float]
 
 
 def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: float, seconds: float) -> Latency:
@@ -66,7 +69,9 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
             producer = Producer({"bootstrap.servers": setting.servers, "linger.ms": 5})
             _send(producer, queues, rate / 2, sent_at[:1])
             _await_first(seen_at)
+            before = running.progress()
             took = _send(producer, queues, rate / 2, sent_at[1:])
+            after = running.progress()
             _drain(seen_at)
         finally:
             ended.set()
@@ -76,7 +81,25 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
     if not len(times):
         raise EngineError("no result row was seen")
     p50, p99 = np.percentile(times, [50, 99])
-    return Latency(2 * count / took, int(measured.sum()), len(times), float(p50), float(p99), float(times.max()))
+    return Latency(
+        2 * count / took,
+        int(measured.sum()),
+        len(times),
+        float(p50),
+        float(p99),
+        float(times.max()),
+        _by_stage(before, after),
+    )
+
+
+def _by_stage(before: Progress, after: Progress) -> dict[str, float]:
+    """Milliseconds of a batch."""
+    count = after.batches - before.batches
+    if not count:
+        return {}
+    spent = {stage: seconds - before.stages.get(stage, 0.0) for stage, seconds in after.stages.items()}
+    whole = {"batch": after.batch_seconds - before.batch_seconds}
+    return {stage: 1000 * seconds / count for stage, seconds in (whole | spent).items()}
 
 
 def _trailing(count: int) -> tuple[Changes, Changes]:

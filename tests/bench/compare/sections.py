@@ -129,6 +129,7 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
     if any(isinstance(engine, Flink) for engine in engines):
         engines.append(Flink(transactional=True))
     rows = []
+    batches: dict[str, dict[str, float]] = {}
     for query in comparison.chosen(_OF_LATENCY):
         for rate in _RATES:
             for engine in engines:
@@ -137,6 +138,8 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
                     warm_up, seconds = _LATENCY_WARM_UP_SECONDS, comparison.seconds
                     found = latency(comparison.bench, engine, query, rate, warm_up=warm_up, seconds=seconds)
                     times = (found.rate, found.p50, found.p99, found.worst)
+                    if found.batches:
+                        batches[f"{query.name}, {rate:,}/s"] = found.batches
                     return [*(f"{each:,.0f}" for each in times), f"{found.seen / found.sent:.0%}"]
 
                 name = engine.name if engine.transactional else f"{engine.name}, at least once"
@@ -147,6 +150,14 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
         "checkpoint every second; at exactly once its rows become visible with it."
     )
     yield Table("Latency", head, rows, comparison.note(note))
+    if batches:
+        names = list(dict.fromkeys(name for found in batches.values() for name in found))
+        spent = [[name, *(f"{found.get(name, 0.0):.1f}" for found in batches.values())] for name in names]
+        note = (
+            "Milliseconds, means. The stages `batch …` but `batch commit` follow each other and are all of a batch; the "
+            "other stages are within `batch tasks`, of all tasks together. Kafka's transaction is in `write send`."
+        )
+        yield Table("Latency: where a batch's time goes", ("stage", *batches), spent, note)
 
 
 def memory(comparison: Comparison) -> Iterator[Table]:
