@@ -20,13 +20,15 @@ from tests.bench.compare.queries import QUERIES
 from tests.bench.compare.rowkind_engine import Rowkind
 from tests.bench.compare.sections import SECTIONS, Comparison
 
+ENGINES: dict[str, Engine] = {"rowkind": Rowkind(), "flink": Flink(), "tuned": Flink(tuned=True)}
+
 
 def main() -> None:
     """Run the sections that are asked for and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections, default all")
     parser.add_argument("--queries", nargs="+", choices=[query.name for query in QUERIES], help="default all")
-    parser.add_argument("--engines", nargs="+", choices=["rowkind", "flink"], default=["rowkind", "flink"])
+    parser.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
     parser.add_argument("--rows", type=int, default=1_000_000, help="changes to each table")
     parser.add_argument("--runs", type=int, default=1, help="of which the one with the median rate counts")
     parser.add_argument("--keys", type=int, default=1_000_000, help="orders in the largest state")
@@ -34,11 +36,10 @@ def main() -> None:
     parser.add_argument("--flink", nargs="*", default=[], metavar="NAME=VALUE", help="further settings of Flink")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {page.PAGE.name}")
     given = parser.parse_args()
-    engines: dict[str, Engine] = {"rowkind": Rowkind(), "flink": Flink()}
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="rowkind-bench-") as name:
         comparison = Comparison(
             Bench(broker.bootstrap_servers, Path(name), dict(each.split("=", 1) for each in given.flink)),
-            [engines[each] for each in given.engines],
+            [ENGINES[each] for each in given.engines],
             [query for query in QUERIES if not given.queries or query.name in given.queries],
             given.rows,
             given.runs,
