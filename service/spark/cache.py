@@ -49,6 +49,7 @@ class RunCache:
         self._limits = limits
         self._used: OrderedDict[str, pa.Buffer] = OrderedDict()
         self._used_bytes = 0
+        self._mapped: set[str] = set()
         self._added = 0
 
     def get(self, name: str) -> pa.Buffer | None:
@@ -66,7 +67,7 @@ class RunCache:
             return None
         with suppress(OSError):
             os.utime(path)
-        self._keep(name, blob)
+        self._keep(name, blob, mapped=True)
         return blob
 
     def put(self, name: str, blob: pa.Buffer) -> pa.Buffer:
@@ -75,24 +76,39 @@ class RunCache:
         if kept is not None:
             self._used.move_to_end(name)
             return kept
-        kept = self._write(name, blob) or blob
-        self._keep(name, kept)
+        written = self._write(name, blob)
+        kept = written or blob
+        self._keep(name, kept, mapped=written is not None)
         return kept
 
     def drop(self, name: str) -> None:
         """Forget a blob that state no longer refers to."""
-        blob = self._used.pop(name, None)
-        if blob is not None:
-            self._used_bytes -= blob.size
+        self._let_go(name)
         with suppress(OSError):
             (self._directory / name).unlink()
 
-    def _keep(self, name: str, blob: pa.Buffer) -> None:
+    def forget_removed(self) -> None:
+        """Let go of files that another worker has removed: of runs that it merged, and their pages with them."""
+        try:
+            there = {path.name for path in self._directory.iterdir()}
+        except OSError:
+            return
+        for name in self._mapped - there:
+            self._let_go(name)
+
+    def _keep(self, name: str, blob: pa.Buffer, *, mapped: bool) -> None:
         self._used[name] = blob
         self._used_bytes += blob.size
+        if mapped:
+            self._mapped.add(name)
         while self._used_bytes > self._limits.worker:
-            _, oldest = self._used.popitem(last=False)
-            self._used_bytes -= oldest.size
+            self._let_go(next(iter(self._used)))
+
+    def _let_go(self, name: str) -> None:
+        blob = self._used.pop(name, None)
+        if blob is not None:
+            self._used_bytes -= blob.size
+            self._mapped.discard(name)
 
     def _write(self, name: str, blob: pa.Buffer) -> pa.Buffer | None:
         """The blob as a mapped file, or None if the disk would not have it."""

@@ -139,6 +139,7 @@ class OperatorProcessor(StatefulProcessor):
     def _process(self, member: Member, shard: int, changes: Changes, now: int, tally: Tally) -> tuple[Rows, Changes]:
         """What a member emits, and its unmatched retractions; what it does is counted."""
         cache = worker_cache(self._limits)
+        cache.forget_removed()
         assert self._map is not None, "Spark has called `init`"
         stores = {name: SparkStore(self._map, member.arrangement(name), cache) for name in member.operator.arrangements}
         tally.add_rows_in(changes.kind)

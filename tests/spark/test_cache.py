@@ -57,6 +57,26 @@ def test_a_mapped_blob_outlives_its_file(tmp_path: Path) -> None:
     assert kept == blob(1)
 
 
+def test_what_another_worker_has_removed_is_let_go(tmp_path: Path) -> None:
+    """A run that another worker merged is mapped no longer; what never had a file, for want of a disk, stays."""
+    cache, other = RunCache(tmp_path, LIMITS), RunCache(tmp_path, LIMITS)
+    for seed in (1, 2):
+        cache.put(digest(blob(seed)), blob(seed))
+    large = blob(3, LIMITS.disk + 8)
+    roomy = RunCache(tmp_path, CacheLimits(worker=LIMITS.worker * 4, disk=LIMITS.disk))
+    roomy.put(digest(large), large)
+    roomy.get(digest(blob(1)))
+    other.drop(digest(blob(1)))
+
+    for each in (cache, roomy):
+        each.forget_removed()
+
+    assert cache.get(digest(blob(1))) is None
+    assert cache.get(digest(blob(2))) == blob(2)
+    assert roomy.get(digest(blob(1))) is None
+    assert roomy.get(digest(large)) == large
+
+
 def test_a_dropped_blob_is_gone(tmp_path: Path) -> None:
     """What state no longer refers to is neither on disk nor in memory."""
     cache = RunCache(tmp_path, LIMITS)
