@@ -9,7 +9,6 @@ level and not once per operator, and all sinks of the query stand at the same pl
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.data_sources import SINK, SOURCE, KafkaSink, KafkaSource
 from rowkind.service.run.topics import Connection
 from rowkind.service.run.unmatched import UnmatchedLetters, sides
-from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, lies_in_memory
+from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, lies_in_memory, scratch
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
 
@@ -70,7 +69,7 @@ def assemble(graph: Graph, job: Job, source: DataFrame) -> DataFrame:
     """The blocks that reach the writer, of the blocks of the source; all of one shard in one partition."""
     labels = placement(job.parallelism, job.parallelism)
     cache, limits = job.budget.cache, DEFAULT_LIMITS
-    if cache is not None and lies_in_memory(tempfile.gettempdir()):
+    if cache is not None and lies_in_memory(scratch()):
         limits = CacheLimits(worker=cache // job.parallelism, disk=cache)
     blocks = source
     for level in range(1, graph.levels + 1):

@@ -158,6 +158,11 @@ def _map(path: Path) -> pa.Buffer | None:
         return None
 
 
+def scratch() -> str:
+    """Where caches lie: Spark tells its workers of the application's directories; outside of one it is the system's."""
+    return os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")[0]
+
+
 def lies_in_memory(folder: str) -> bool:
     """Whether the files of a folder take memory and not a disk's blocks."""
     kinds = {point: kind for _, point, kind, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines())}
@@ -169,13 +174,8 @@ _caches: dict[tuple[str, CacheLimits], RunCache] = {}
 
 
 def worker_cache(limits: CacheLimits) -> RunCache:
-    """This worker's cache, the same one for every batch that it runs.
-
-    Spark tells its workers where the application's scratch directories are; outside of a worker there is none, and
-    the cache lies in the system's.
-    """
-    scratch = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")[0]
-    at = (scratch, limits)
+    """This worker's cache, the same one for every batch that it runs."""
+    at = (scratch(), limits)
     if at not in _caches:
-        _caches[at] = RunCache(Path(scratch) / "rowkind", limits)
+        _caches[at] = RunCache(Path(scratch()) / "rowkind", limits)
     return _caches[at]

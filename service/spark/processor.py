@@ -118,6 +118,7 @@ class OperatorProcessor(StatefulProcessor):
         """What leaves the stage; the list of blocks is empty afterwards."""
         changes = Changes.concat([block.changes for block in blocks])
         blocks.clear()
+        worker_cache(self._limits).forget_removed()
         inbox: dict[int, list[Changes]] = defaultdict(list)
         for member in self._members:
             own = Changes.concat([addressed(changes, member.place), *inbox.pop(member.place, ())])
@@ -139,7 +140,6 @@ class OperatorProcessor(StatefulProcessor):
     def _process(self, member: Member, shard: int, changes: Changes, now: int, tally: Tally) -> tuple[Rows, Changes]:
         """What a member emits, and its unmatched retractions; what it does is counted."""
         cache = worker_cache(self._limits)
-        cache.forget_removed()
         assert self._map is not None, "Spark has called `init`"
         stores = {name: SparkStore(self._map, member.arrangement(name), cache) for name in member.operator.arrangements}
         tally.add_rows_in(changes.kind)

@@ -149,7 +149,8 @@ class Oracle:
     """The same SQL in DuckDB over finished tables."""
 
     def __init__(self, case: Case, views: Mapping[str, str]) -> None:
-        self._connection = _connection()
+        self._connection = _database().cursor()
+        self._connection.execute("SET TimeZone = 'UTC'")
         self._views = {name: _in_duckdb(sql) for name, sql in views.items()}
         self._sql = _in_duckdb(case.sql)
 
@@ -158,7 +159,7 @@ class Oracle:
         for name, table in tables.items():
             self._connection.register(name, table)
         for name, sql in self._views.items():
-            self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {sql}")
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
         found = self._connection.sql(self._sql).to_arrow_table()
         columns = [found.column(number).combine_chunks() for number in range(found.num_columns)]
         typed = {field.name: column.cast(field.type.arrow) for field, column in zip(value.fields, columns, strict=True)}
@@ -166,11 +167,9 @@ class Oracle:
 
 
 @cache
-def _connection() -> duckdb.DuckDBPyConnection:
-    """One for all cases, each of which brings its tables and views."""
-    connection = duckdb.connect(config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for all cases, each of which has a connection, and so tables and views, of its own."""
+    return duckdb.connect(config={"threads": 1})
 
 
 def _in_duckdb(sql: str) -> str:

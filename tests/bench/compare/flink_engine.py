@@ -90,7 +90,7 @@ class Flink:
         )
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
         try:
-            yield RunningFlink(gateway, process.pid, self, setting)
+            yield RunningFlink(gateway.jvm, process.pid, self, setting)
         except Py4JJavaError as error:
             raise EngineError(f"Flink refuses: {error}") from None
         finally:
@@ -102,11 +102,11 @@ class Flink:
 class RunningFlink:
     """See `tests.bench.compare.engine.Running`: what the REST interface of the cluster says."""
 
-    def __init__(self, gateway: JavaGateway, pid: int, engine: Flink, setting: Setting) -> None:
+    def __init__(self, jvm: Any, pid: int, engine: Flink, setting: Setting) -> None:
         self._pid = pid
         self._sources: dict[str, str] = {}
-        settings = _settings(setting) | (_TUNED if engine.tuned else {})
-        flink: Any = gateway.jvm.org.apache.flink
+        settings = _settings(setting, tuned=engine.tuned)
+        flink = jvm.org.apache.flink
         conf = flink.configuration.Configuration()
         for name, value in settings.items():
             conf.setString(name, value)
@@ -128,7 +128,7 @@ class RunningFlink:
         for table in setting.query.tables:
             if engine.tuned and setting.variant != "changelog":
                 environment.executeSql(_source(setting, table, f"{table}_rows"))
-                environment.createTemporaryView(table, _keyed(gateway, environment, setting, table))
+                environment.createTemporaryView(table, _keyed(jvm, environment, setting, table))
             else:
                 environment.executeSql(_source(setting, table, table))
         environment.executeSql(_sink(setting, transactional=engine.transactional))
@@ -172,7 +172,7 @@ class RunningFlink:
             return json.load(answer)
 
 
-def _settings(setting: Setting) -> dict[str, str]:
+def _settings(setting: Setting, *, tuned: bool) -> dict[str, str]:
     checkpoints = Path(setting.folder, "checkpoints").as_uri()
     return {
         "parallelism.default": str(setting.parallelism),
@@ -190,14 +190,13 @@ def _settings(setting: Setting) -> dict[str, str]:
         "rest.port": "0",
         "io.tmp.dirs": str(setting.folder),
         "table.local-time-zone": "UTC",
+        **(_TUNED if tuned else {}),
         **setting.options,
     }
 
 
-def _keyed(gateway: JavaGateway, environment: Any, setting: Setting, table: str) -> Any:
+def _keyed(jvm: Any, environment: Any, setting: Setting, table: str) -> Any:
     """The rows of a table, which may have no key, as a table that has one."""
-    jvm = gateway.jvm
-    java: Any = jvm.org.apache.flink.table
     # The planner does not look through the stream for what is not needed behind it.
     key, *others = TABLES[table]
     columns = [key, *(name for name in others if re.search(rf"\b{name}\b", setting.query.sql))]
@@ -205,10 +204,9 @@ def _keyed(gateway: JavaGateway, environment: Any, setting: Setting, table: str)
     fields = rows.getResolvedSchema().toPhysicalRowDataType()
     internal = jvm.java.lang.Class.forName("org.apache.flink.table.data.RowData")
     stream = environment.toDataStream(rows, fields.bridgedTo(internal))
-    schema = java.api.Schema.newBuilder()
-    types = fields.getChildren()
-    for number, name in enumerate(columns):
-        schema.column(name, types[number])
+    schema = jvm.org.apache.flink.table.api.Schema.newBuilder()
+    for name, type_ in zip(columns, fields.getChildren(), strict=True):
+        schema.column(name, type_)
     schema.primaryKey(jvm.java.util.List.of(key))
     if setting.query.event_time:
         schema.watermark("ts", "ts")
