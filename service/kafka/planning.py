@@ -1,6 +1,6 @@
 """The driver's half of a source: where it begins, how far each batch goes, and what was lost on the way.
 
-Kept apart from Spark's interface (`service.run.data_sources`), so that every decision can be tested by calling it.
+Kept apart from Spark's interface (`service.run.source`), so that every decision can be tested by calling it.
 """
 
 from __future__ import annotations

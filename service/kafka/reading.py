@@ -18,7 +18,7 @@ from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.record import Records
-from rowkind.service.kafka.spec import OPTION, SourceSpec, from_option
+from rowkind.service.kafka.spec import SourceSpec, from_option
 from rowkind.service.metrics import add, sample
 
 LabelledBlock = tuple[int, int, Block]
@@ -107,4 +107,4 @@ def _spend(counters: dict[str, float], stage: str, since: float) -> None:
 @lru_cache(maxsize=4)
 def worker_reading(option: str) -> Reading:
     """The reading that this worker process keeps for a spec, with its consumer, schemas and compiled calcs."""
-    return Reading(from_option({OPTION: option}))
+    return Reading(from_option(option))

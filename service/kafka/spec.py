@@ -1,7 +1,7 @@
-"""What a source and a sink are told, as frozen values that travel to Spark's workers in one option.
+"""What the source and the writer of a query are told, as frozen values that travel to Spark's workers.
 
-The option's name holds the word "secret", so that Spark redacts its value wherever it shows options: the settings of
-Kafka and of the registry may contain passwords.
+The source's does in an option, whose name holds the word "secret", so that Spark redacts its value wherever it shows
+options: the settings of Kafka and of the registry may contain passwords.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import base64
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from rowkind.avro.registry import Registry
 from rowkind.operators.changelog import ChangelogMode
@@ -89,7 +88,6 @@ class WriterSpec:
     - `transaction_timeout_ms`: how long a transaction may stay open; a task opens it only when all is ready to be sent.
     - `run`: the name of this run of the job; that of a later run is greater (`service.kafka.progress`).
     - `progress_topic`: this query's own, with a partition for every task of a batch.
-    - `report_folder`: where the driver leaves a report of each batch.
     """
 
     job: str
@@ -97,7 +95,6 @@ class WriterSpec:
     sinks: Mapping[int, SinkSpec]
     kafka: Mapping[str, str]
     progress_topic: str
-    report_folder: str
     dead_letter_topic: str | None = None
     transaction_timeout_ms: int = 60_000
     run: str = ""
@@ -116,11 +113,13 @@ class WriterSpec:
         return f"{self.job}-{self.query}-{partition}"
 
 
-def to_option(spec: SourceSpec | WriterSpec) -> str:
+def to_option(spec: SourceSpec) -> str:
     """The value of the option `OPTION`."""
     return base64.b64encode(pickle.dumps(spec)).decode()
 
 
-def from_option(options: Mapping[str, str]) -> Any:
+def from_option(value: str) -> SourceSpec:
     """The spec that `to_option` made."""
-    return pickle.loads(base64.b64decode(options[OPTION]))  # noqa: S301 - our own, from our own driver
+    spec = pickle.loads(base64.b64decode(value))  # noqa: S301 - our own, from our own driver
+    assert isinstance(spec, SourceSpec), "the option holds a source's spec"
+    return spec

@@ -48,6 +48,7 @@ from rowkind.service.run.queries import planned
 from rowkind.service.run.streaming import Deployment, register, start
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
+from rowkind.service.run.writer import Reports
 from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.session import session
 from rowkind.version import version
@@ -74,6 +75,7 @@ class _Running:
 
     name: str
     checkpoint: Checkpoint
+    reports: Reports
     start: Callable[[], StreamingQuery]
     query: StreamingQuery
     idle: int = 0
@@ -120,10 +122,8 @@ def run(job: Job, fresh: PlannedQueries, *, master: str | None, port: int, reset
             for name, query in chosen.items():
                 if signals.count:
                     break
-                reports = Path(scratch, "reports", name)
-                reports.mkdir(parents=True)
-                at = Deployment(job, name, connection, ids, reports, drain=Path(scratch, "drain"))
-                monitor.add(name, [sink.name for sink in query.sinks], explain(query.sinks, name), reports)
+                at = Deployment(job, name, connection, ids, Reports(spark), drain=Path(scratch, "drain"))
+                monitor.add(name, [sink.name for sink in query.sinks], explain(query.sinks, name))
                 running.append(_start(spark, query, f"{folder}/{name}", at, reset=reset))
                 _until_it_runs(running[-1].query, signals)
                 for sink in query.sinks:
@@ -185,7 +185,7 @@ def _start(spark: SparkSession, query: PlannedQuery, folder: str, at: Deployment
     if len({each.state for each in whole.operators}) < len(whole.operators):
         raise CheckpointMismatchError(folder, ["STATE_TTL: what was kept once would have to be kept twice"])
     begin = partial(start, spark, whole, folder, replace(at, run=checkpoint.run))
-    return _Running(at.name, checkpoint, begin, begin())
+    return _Running(at.name, checkpoint, at.reports, begin, begin())
 
 
 def _until_it_runs(query: StreamingQuery, signals: _Signals) -> None:
@@ -230,12 +230,12 @@ class _Watch:
             time.sleep(_POLL_SECONDS)
         for each in running:
             each.query.stop()
-            self.monitor.collect(each.name)
+            self._note(each)
             self.monitor.ended(each.name, "stopped")
         log.info("stopped")
 
     def _look(self, each: _Running) -> None:
-        self.monitor.collect(each.name)
+        self._note(each)
         if (error := each.query.exception()) is not None:
             reason = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
             if reason is None or each.restarts == _MOST_RESTARTS or not each.checkpoint.held():
@@ -244,9 +244,13 @@ class _Watch:
             log.warning("query %s: %s; starting again", each.name, reason)
             each.restarts += 1
             each.query = each.start()
+        each.idle = each.idle + 1 if each.query.status["message"] == "Waiting for data to arrive" else 0
+
+    def _note(self, each: _Running) -> None:
+        """What has become known of a query since."""
         if (progress := each.query.lastProgress) is not None:
             self.monitor.progress(each.name, progress)
-        each.idle = each.idle + 1 if each.query.status["message"] == "Waiting for data to arrive" else 0
+        self.monitor.collect(each.name, each.reports.take())
 
     def _asked_to_stop(self, running: Sequence[_Running]) -> bool:
         """Whether there was a signal, and every query has finished its batch; or a second signal."""

@@ -1,7 +1,7 @@
-"""What is known of a running job: fed with Spark's progress and the sinks' reports, asked by the status server.
+"""What is known of a running job: fed with Spark's progress and the tasks' reports, asked by the status server.
 
-A report is what a sink leaves per batch: the counters that rode with the blocks (`service.run.data_sources`).
-Progress is Spark's own record of a batch: its number, durations and offsets.
+A report is what a task that writes has counted, and what rode with its blocks (`service.run.writer`). Progress is
+Spark's own record of a batch: its number, durations and offsets.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from rowkind.service.kafka.offsets import At, Offset, lag
+from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.metrics import Metrics, parse
 from rowkind.service.run.http import QueryStatus
+from rowkind.service.run.writer import Report
 
 _STAGES = {
     "latestOffset": "source",
@@ -36,7 +37,6 @@ class _Query:
     name: str
     sinks: tuple[str, ...]
     plan: str
-    reports: Path
     state: QueryState = "starting"
     batch: int = -1
     seconds: float = 0.0
@@ -45,6 +45,7 @@ class _Query:
     rows_out: int = 0
     state_rows: dict[str, int] = field(default_factory=dict)
     state_bytes: dict[str, int] = field(default_factory=dict)
+    carried: dict[BatchPartition, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Monitor:
@@ -56,30 +57,25 @@ class Monitor:
         self._metrics = Metrics()
         self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
 
-    def add(self, query: str, sinks: Sequence[str], plan: str, reports: Path) -> None:
-        """A query for these sinks has started, with this plan, and leaves its reports in this folder."""
+    def add(self, query: str, sinks: Sequence[str], plan: str) -> None:
+        """A query for these sinks has started, with this plan."""
         with self._lock:
-            self._queries[query] = _Query(query, tuple(sinks), plan, reports)
+            self._queries[query] = _Query(query, tuple(sinks), plan)
             self._metrics.set("rowkind_up", 1, query=query)
 
-    def collect(self, name: str) -> None:
-        """Take in, and remove, the reports that a query has left."""
+    def collect(self, name: str, reports: Iterable[Report]) -> None:
+        """Take in what tasks of a query have counted.
+
+        What they wrote is written. What rode along with their blocks will ride along again if the batch is done again,
+        and counts when the progress of the batch is there.
+        """
         with self._lock:
             query = self._queries[name]
-            for path in sorted(query.reports.glob("*.json"), key=lambda path: int(path.name.partition(".")[0])):
-                counters: Mapping[str, float] = json.loads(path.read_text("utf-8"))["counters"]
-                self._metrics.add(counters, name)
-                for sample, value in counters.items():
-                    match parse(sample)[0]:
-                        case "rowkind_rows_in_total":
-                            query.rows_in += int(value)
-                        case "rowkind_rows_out_total":
-                            query.rows_out += int(value)
-                        case "rowkind_state_rows":
-                            query.state_rows[sample] = int(value)
-                        case "rowkind_state_bytes":
-                            query.state_bytes[sample] = int(value)
-                path.unlink()
+            for report in reports:
+                self._add(query, report.counted.written)
+                query.carried[report.of] = report.counted.carried
+            for of in [of for of in query.carried if of.batch <= query.batch]:
+                self._add(query, query.carried.pop(of))
 
     def progress(self, name: str, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of one trigger, whether it ran a batch or found nothing to do."""
@@ -138,6 +134,19 @@ class Monitor:
                 )
                 for query in self._queries.values()
             ]
+
+    def _add(self, query: _Query, counters: Mapping[str, float]) -> None:
+        self._metrics.add(counters, query.name)
+        for sample, value in counters.items():
+            match parse(sample)[0]:
+                case "rowkind_rows_in_total":
+                    query.rows_in += int(value)
+                case "rowkind_rows_out_total":
+                    query.rows_out += int(value)
+                case "rowkind_state_rows":
+                    query.state_rows[sample] = int(value)
+                case "rowkind_state_bytes":
+                    query.state_bytes[sample] = int(value)
 
     def _offsets(self, query: _Query, sources: Sequence[Mapping[str, Any]]) -> None:
         """Position and lag per partition."""

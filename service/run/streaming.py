@@ -1,10 +1,11 @@
 """The graph of a query as a Spark streaming query.
 
-    one Kafka source ─▶ shuffle by shard ─▶ level 1 ─▶ shuffle by shard ─▶ level 2 ─▶ … ─▶ [shuffle] ─▶ one Kafka sink
+    one Kafka source ─▶ shuffle by shard ─▶ level 1 ─▶ shuffle by shard ─▶ level 2 ─▶ … ─▶ [shuffle ─▶] one writer
 
 Every edge is (shard, level, block). A level is a stateful stage whose members are all operators that are equally deep;
 what is for a deeper one rides through it. So what a stage costs, at the start and in every batch, is paid once per
-level and not once per operator, and all sinks of the query stand at the same place after every batch.
+level and not once per operator, and all sinks of the query stand at the same place after every batch. The tasks of the
+last level write what they have, unless it belongs to other tasks.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import SchemaIds, progress_name
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.data_sources import SINK, SOURCE, KafkaSink, KafkaSource
+from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
 from rowkind.service.run.unmatched import UnmatchedLetters, sides
+from rowkind.service.run.writer import Reports, TaskWriter
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, lies_in_memory, scratch
 from rowkind.service.spark.placement import placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
@@ -37,7 +39,7 @@ class Deployment:
     """What a query needs beside its graph.
 
     - `name`: the query's. `ids`: the schemas of its sinks, by name.
-    - `reports`: the folder on the driver in which the writer leaves a report per batch.
+    - `reports`: what the tasks that write have counted.
     - `drain`: a file on the driver; once it exists, the source offers nothing new.
     - `run`: the name of this run of the job (`service.kafka.progress`).
     """
@@ -46,27 +48,29 @@ class Deployment:
     name: str
     connection: Connection
     ids: Mapping[str, SchemaIds]
-    reports: Path
+    reports: Reports
     drain: Path
     run: str = ""
 
 
 def register(spark: SparkSession) -> None:
-    """Make source and sink known to a session."""
-    for source in (KafkaSource, KafkaSink):
-        spark.dataSource.register(source)
+    """Make the source known to a session."""
+    spark.dataSource.register(KafkaSource)
 
 
 def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
     """Start a query; it runs until it is stopped or fails."""
     source = spark.readStream.format(SOURCE).option(OPTION, to_option(_source(graph, at))).load()
-    blocks = assemble(graph, at.job, source)
-    writer = blocks.writeStream.format(SINK).option(OPTION, to_option(_writer(graph, at)))
-    return writer.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
+    nothing = assemble(graph, at.job, source, TaskWriter(_writer(graph, at), at.reports)).writeStream.format("noop")
+    return nothing.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
 
-def assemble(graph: Graph, job: Job, source: DataFrame) -> DataFrame:
-    """The blocks that reach the writer, of the blocks of the source; all of one shard in one partition."""
+def assemble(graph: Graph, job: Job, source: DataFrame, writer: TaskWriter | None = None) -> DataFrame:
+    """The blocks that reach the writer, of the blocks of the source; all of one shard in one partition.
+
+    There are none if they have been given to the `writer`.
+    """
+    moves = graph.exchange or job.atomic
     labels = placement(job.parallelism, job.parallelism)
     cache, limits = job.budget.cache, DEFAULT_LIMITS
     if cache is not None and lies_in_memory(scratch()):
@@ -75,12 +79,18 @@ def assemble(graph: Graph, job: Job, source: DataFrame) -> DataFrame:
     for level in range(1, graph.levels + 1):
         members = [_member(place, each, job) for place, each in enumerate(graph.operators) if each.level == level]
         processor = OperatorProcessor(
-            members, level=level, writer=graph.writer, labels=labels, unmatched=job.unmatched, limits=limits
+            members,
+            level=level,
+            writer=graph.writer,
+            labels=labels,
+            unmatched=job.unmatched,
+            limits=limits,
+            write=writer if level == graph.levels and not moves else None,
         )
         blocks = over_shards(blocks, processor)
-    if job.atomic:
-        return blocks.repartition(1)
-    return blocks.repartition(job.parallelism, "shard") if graph.exchange else blocks
+    if moves:
+        blocks = blocks.repartition(1) if job.atomic else blocks.repartition(job.parallelism, "shard")
+    return writer.after(blocks) if writer is not None and (moves or not graph.levels) else blocks
 
 
 def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
@@ -127,7 +137,6 @@ def _writer(graph: Graph, at: Deployment) -> WriterSpec:
         sinks={graph.place(sink.name): _sink(sink, at.ids[sink.name]) for sink in graph.sinks},
         kafka=at.connection.kafka,
         progress_topic=progress_name(at.job.name, at.name),
-        report_folder=str(at.reports),
         dead_letter_topic=at.job.dead_letters.topic,
         run=at.run,
     )

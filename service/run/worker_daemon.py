@@ -20,9 +20,9 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_
 _LOADED = (
     "pandas",
     "pyspark.worker",
-    "rowkind.service.run.data_sources",
+    "rowkind.service.run.source",
+    "rowkind.service.run.writer",
     "rowkind.service.kafka.reading",
-    "rowkind.service.kafka.writer_process",
     "rowkind.service.spark.processor",
 )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -55,6 +55,7 @@ class OperatorProcessor(StatefulProcessor):
         labels: Spark's label of each shard (`placement`).
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
         limits: of the run cache.
+        write: takes what a task has for the writer, at the task's end; without, it goes on as rows.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class OperatorProcessor(StatefulProcessor):
         labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
         limits: CacheLimits = DEFAULT_LIMITS,
+        write: Callable[[Sequence[pa.Buffer]], None] | None = None,
     ) -> None:
         if unmatched == "dead_letter":
             assert all(member.wrap is not None for member in members), "dead letters need something that makes them"
@@ -75,6 +77,8 @@ class OperatorProcessor(StatefulProcessor):
         self._labels = tuple(labels)
         self._unmatched = unmatched
         self._limits = limits
+        self._write = write
+        self._blocks: list[pa.Buffer] = []
         self._map: MapState | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -96,12 +100,26 @@ class OperatorProcessor(StatefulProcessor):
             if self._members and row.level == self._level:
                 own.append(Block.from_bytes(row.block))
             else:
-                yield Row(shard=row.shard, level=row.level, block=row.block)
+                yield from self._out(row.shard, row.level, row.block)
         for shard, level, block in self.apply(key[0] % len(self._labels), own, now) if own else ():
-            yield Row(shard=self._labels[shard], level=level, block=block.to_bytes())
+            yield from self._out(self._labels[shard], level, block.to_bytes())
+
+    def _out(self, label: int, level: int, block: bytes) -> Iterator[Row]:
+        """A block as a row, unless this task writes it."""
+        if self._write is None:
+            yield Row(shard=label, level=level, block=block)
+        else:
+            assert level == self._writer, "nothing but the writer is deeper than the level that writes"
+            self._blocks.append(pa.py_buffer(block))
 
     def close(self) -> None:
-        """Spark calls this at the end of every task."""
+        """Write; Spark calls this at the end of every task, before it commits the state.
+
+        Should that fail, the task is done again, on the state before it, and finds that all is written.
+        """
+        if self._write is not None and self._blocks:
+            self._write(self._blocks)
+            self._blocks.clear()
         give_back()
 
     def apply(self, shard: int, blocks: list[Block], now: int) -> Iterator[tuple[int, int, Block]]:

@@ -150,7 +150,7 @@ def _on_disk(checkpoint: str) -> bool:
 
 
 def _let_accumulators_go(spark: SparkSession) -> None:
-    """Say nothing when the JVM closes the channel on which it sends the values of accumulators, of which we have none.
+    """Say nothing when the JVM closes the channel on which it sends the values of accumulators.
 
     It does so when it is stopped while a task's end is on its way, and pyspark prints that as an error.
     """

@@ -23,6 +23,7 @@ from rowkind.service.run.queries import MAIN, planned
 from rowkind.service.run.streaming import Deployment, register, start
 from rowkind.service.run.topics import connect, create
 from rowkind.service.run.topics import register as register_schemas
+from rowkind.service.run.writer import Reports
 from tests.examples.jobs import EXAMPLES, batches, stored_lines
 
 _BY_KEY = -1
@@ -52,10 +53,8 @@ class OnKafka:
     def run(self, spark: SparkSession) -> None:
         """Run all sinks, which are one query, until everything has been read."""
         register(spark)
-        reports = self._folder / "reports"
-        reports.mkdir(parents=True)
         ids = {name: register_schemas(sink, self._connection) for name, sink in self.sinks.items()}
-        at = Deployment(self.job, MAIN, self._connection, ids, reports, drain=self._folder / "drain")
+        at = Deployment(self.job, MAIN, self._connection, ids, Reports(spark), drain=self._folder / "drain")
         query = start(spark, graph(list(self.sinks.values())), str(self._folder / "checkpoint"), at)
         try:
             query.processAllAvailable()

@@ -26,6 +26,6 @@ def orders(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistr
 
 
 @pytest.fixture
-def make_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, tmp_path: Path) -> MakeSink:
+def make_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry) -> MakeSink:
     """Makes sinks over fresh topics."""
-    return lambda **changed: fresh_sink(broker, new_topic, schemas, tmp_path, **changed)
+    return lambda **changed: fresh_sink(broker, new_topic, schemas, **changed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -171,9 +170,7 @@ MakeSink = Callable[..., Sink]
 """Makes a sink over a fresh topic; keyword arguments change its spec or its query's, and `partitions` the topic's."""
 
 
-def fresh_sink(
-    broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, folder: Path, **changed: Any
-) -> Sink:
+def fresh_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry, **changed: Any) -> Sink:
     """A query with one sink over a fresh topic, and with its progress topic."""
     partitions = changed.pop("partitions", 1)
     topic = new_topic(partitions)
@@ -197,7 +194,6 @@ def fresh_sink(
         sinks={0: replace(sink, **own)},
         kafka=settings(broker),
         progress_topic=topics.progress_name("job", topic),
-        report_folder=str(folder / "reports"),
     )
     topics.create(spec.kafka, [topics.progress_topic("job", topic, 4)])
     return Sink(replace(spec, **changed))

@@ -1,13 +1,15 @@
-"""The reader and the writer under Spark's real data source API."""
+"""The reader and the writer in real queries of Spark's."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,9 +18,13 @@ from rowkind.operators.columns.changes import Block
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka.offsets import lag
 from rowkind.service.kafka.spec import OPTION, to_option
-from rowkind.service.run.data_sources import SINK, SOURCE, KafkaSink, KafkaSource
-from tests.kafka.sinks import fresh_sink
+from rowkind.service.metrics import parse
+from rowkind.service.run.source import SOURCE, KafkaSource
+from rowkind.service.run.writer import Reports, TaskWriter
+from tests.kafka.sinks import MakeSink, committed, fresh_sink
 from tests.kafka.tables import ORDER_KEY, ORDERS, Topic, order, pass_on, scan
+from tests.spark.distinct import Distinct, changes
+from tests.spark.running import Query, alone
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -32,20 +38,18 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
 ) -> None:
     """Offsets, lag, counters and rows come through Spark; a second run goes on where the first one stopped."""
     source = Topic(new_topic(2), broker, schemas)
-    sink = fresh_sink(broker, new_topic, schemas, tmp_path, partitions=2)
+    sink = fresh_sink(broker, new_topic, schemas, partitions=2)
     calc = pass_on(ORDERS)
     calc = replace(calc, key=replace(calc.key, record=ORDER_KEY))
     spec = source.spec(scan(source.name, calc=calc), rows_per_batch=40, rows_per_task=1, labels=(0, 1))
     spark.dataSource.register(KafkaSource)
-    spark.dataSource.register(KafkaSink)
+    reports = Reports(spark)
 
     def run() -> list[Any]:
         query = (
-            spark.readStream.format(SOURCE)
-            .option(OPTION, to_option(spec))
-            .load()
-            .writeStream.format(SINK)
-            .option(OPTION, to_option(sink.spec))
+            TaskWriter(sink.spec, reports)
+            .after(spark.readStream.format(SOURCE).option(OPTION, to_option(spec)).load())
+            .writeStream.format("noop")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
@@ -70,11 +74,52 @@ def test_a_query_copies_a_topic_exactly_once_over_two_runs(
     run()
     kinds = [(kind, row["id"]) for kind, row in sink.ops()]
     assert sorted(kinds) == sorted([("+I", i) for i in range(81)] + [("-D", 0)])
-    reports = [json.loads(path.read_text()) for path in sorted((tmp_path / "reports").glob("*.json"))]
-    assert [report["batch"] for report in reports] == [0, 1, 2]
+    told = reports.take()
+    assert sorted({report.of.batch for report in told}) == [0, 1, 2]
     written = f'rowkind_rows_out_total{{sink="{sink.of.sink}",kind="+I"}}'
-    assert sum(report["counters"][written] for report in reports) == 81
-    assert sum(report["counters"]['rowkind_rows_in_total{table="orders",kind="+I"}'] for report in reports) == 81
+    assert sum(report.counted.written.get(written, 0) for report in told) == 81
+    read = 'rowkind_rows_in_total{table="orders",kind="+I"}'
+    assert sum(report.counted.carried.get(read, 0) for report in told) == 81
+    assert reports.take() == []
+
+
+def test_a_task_that_fails_after_its_transaction_is_done_again_and_writes_nothing_twice(
+    spark: SparkSession, make_sink: MakeSink, tmp_path: Path
+) -> None:
+    """Between the transaction and the commit of the state: the retry starts from the state before."""
+    sink = make_sink(keyed=False)
+    reports = Reports(spark)
+    spec = replace(sink.spec, sinks={1: sink.of})
+    level = alone(
+        "distinct", Distinct(), labels=(0, 1), write=_FailsOnce(TaskWriter(spec, reports), tmp_path / "failed")
+    )
+    query = Query(spark, tmp_path, level, shards=2)
+    query.add({0: [Block(changes(("+I", "a"), ("+I", "b")))]}, {0: [Block(changes(("-D", "a"), start=2))]})
+    query.run()
+    assert (tmp_path / "failed").exists()
+    written = Counter((message.headers()[0][1], message.value()[-1:]) for message in committed(spec.kafka, sink.topic))
+    assert written == {(b"+I", b"a"): 1, (b"+I", b"b"): 1, (b"-D", b"a"): 1}
+    outcomes: Counter[str] = Counter()
+    for report in reports.take():
+        for counter, count in report.counted.written.items():
+            name, labels = parse(counter)
+            if name == "rowkind_transactions_total":
+                outcomes[labels["outcome"]] += int(count)
+    assert outcomes == {"skipped": 1, "committed": 1}
+
+
+@dataclass(frozen=True)
+class _FailsOnce:
+    """Writes, and fails the first time, of which it leaves a mark."""
+
+    write: TaskWriter
+    mark: Path
+
+    def __call__(self, blocks: Sequence[pa.Buffer]) -> None:
+        self.write(blocks)
+        if not self.mark.exists():
+            self.mark.touch()
+            raise RuntimeError("the task ends here")
 
 
 def test_a_query_that_speaks_of_empty_topics_has_one_batch_of_them(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
 from rowkind.service.kafka.writing import Counted
 from rowkind.service.row_kind import PRESETS, RowKindHeader
-from rowkind.service.run.data_sources import KafkaStreamWriter, Written
 from tests.kafka.murmur2 import murmur2, partition
 from tests.kafka.sinks import MakeSink, changes, committed, symbols
 from tests.kafka.tables import order, settings
@@ -167,42 +164,6 @@ def test_a_batch_that_changes_nothing_opens_no_transaction(make_sink: MakeSink) 
     assert sink.messages() == []
     assert committed(sink.spec.kafka, sink.spec.progress_topic) == []
     assert not [name for name in task.written if "transactions" in name]
-
-
-def test_counters_that_rode_along_and_the_tasks_own_are_reported_per_batch(make_sink: MakeSink) -> None:
-    """The driver leaves one file per batch: totals are summed over tasks, gauges kept."""
-    sink = make_sink()
-    rode = {'rowkind_rows_in_total{table="orders",kind="+I"}': 5.0, 'rowkind_state_rows{operator="j",shard="0"}': 9.0}
-    tasks = [
-        sink.write(changes(("+I", order(1))), changes(("+I", order(2))), counters=rode),
-        sink.write(
-            changes(("+I", order(3))), partition=1, counters={'rowkind_rows_in_total{table="orders",kind="+I"}': 2.0}
-        ),
-    ]
-    KafkaStreamWriter(sink.spec).commit([*map(Written, tasks), None], 7)
-    (path,) = Path(sink.spec.report_folder).iterdir()
-    report = json.loads(path.read_text())
-    assert (path.name, report["batch"], report["committed"]) == ("7.json", 7, True)
-    wanted = {
-        'rowkind_rows_in_total{table="orders",kind="+I"}': 7,
-        'rowkind_state_rows{operator="j",shard="0"}': 9,
-        f'rowkind_rows_out_total{{sink="{sink.of.sink}",kind="+I"}}': 3,
-        f'rowkind_transactions_total{{query="{sink.spec.query}",outcome="committed"}}': 2,
-    }
-    assert {counter: report["counters"][counter] for counter in wanted} == wanted
-
-
-def test_an_aborted_batch_reports_what_was_written_and_not_what_rode_along(make_sink: MakeSink) -> None:
-    """What rode along will ride along again when the batch is done again."""
-    sink = make_sink()
-    task = sink.write(changes(("+I", order(1))), counters={'rowkind_rows_in_total{table="orders",kind="+I"}': 1.0})
-    writer = KafkaStreamWriter(sink.spec)
-    writer.abort([Written(task), None], 3)
-    writer.abort([None], 4)
-    (path,) = Path(sink.spec.report_folder).iterdir()
-    counters = json.loads(path.read_text())["counters"]
-    assert counters[f'rowkind_rows_out_total{{sink="{sink.of.sink}",kind="+I"}}'] == 1
-    assert not [name for name in counters if "rows_in" in name]
 
 
 def test_a_sink_without_transactions_writes_at_least_once(make_sink: MakeSink) -> None:

@@ -126,7 +126,9 @@ def test_all_is_imported_by_one_name() -> None:
 
 def test_workers_load_no_parser_of_sql() -> None:
     """What Spark's workers import to run a plan imports neither sqlglot nor pydantic, which take their time."""
-    reached = set(_reached(["rowkind.service.run.data_sources", "rowkind.service.spark.processor"]))
+    reached = set(
+        _reached(["rowkind.service.run.source", "rowkind.service.run.writer", "rowkind.service.spark.processor"])
+    )
 
     assert not reached & {"sqlglot", "pydantic", "click", "ruamel"}
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.writing import Counted
 from rowkind.service.run.monitor import Monitor
+from rowkind.service.run.writer import Report
 
 PROGRESS = {
     "batchId": 55,
@@ -25,14 +28,61 @@ PROGRESS = {
 """Of a batch of a join of which there are two levels."""
 
 
-def test_the_stages_of_a_batch_are_all_of_it(tmp_path: Path) -> None:
+READ = 'rowkind_rows_in_total{table="orders",kind="+I"}'
+KEPT = 'rowkind_state_rows{sink="s",operator="j",shard="0"}'
+WRITTEN = 'rowkind_rows_out_total{sink="s",kind="+I"}'
+
+
+def test_the_stages_of_a_batch_are_all_of_it() -> None:
     """What Spark times of a batch, and what is left of it, add up to how long it took; commits are told besides."""
-    monitor = Monitor("job", "1", "4")
-    monitor.add("main", ["sink"], "plan", tmp_path)
+    monitor = watched()
     monitor.progress("main", PROGRESS)
-    families = text_string_to_metric_families(monitor.exposition().decode())
-    samples = [sample for family in families for sample in family.samples]
-    stages = {each.labels["stage"]: each.value for each in samples if each.name == "rowkind_batch_seconds_total"}
+    found = samples(monitor)
+    stages = {each.labels["stage"]: each.value for each in found if each.name == "rowkind_batch_seconds_total"}
     assert stages == {"source": 0.006, "planning": 0.034, "log": 0.015, "tasks": 0.245, "other": 0.003, "commit": 0.005}
-    (duration,) = (each.value for each in samples if each.name == "rowkind_batch_duration_seconds_sum")
+    (duration,) = (each.value for each in found if each.name == "rowkind_batch_duration_seconds_sum")
     assert sum(stages.values()) - stages["commit"] == duration
+
+
+def test_counters_of_tasks_are_added_and_gauges_kept() -> None:
+    """What rode along counts with the progress of its batch."""
+    monitor = watched()
+    monitor.progress("main", PROGRESS)
+    reports = [report(0, {READ: 5, KEPT: 9}, {WRITTEN: 2}), report(1, {READ: 2}, {WRITTEN: 1}), report(0, {}, {}, 56)]
+    monitor.collect("main", reports)
+    found = {each.name: each.value for each in samples(monitor)}
+    assert found["rowkind_rows_in_total"] == 7
+    assert found["rowkind_state_rows"] == 9
+    assert found["rowkind_rows_out_total"] == 3
+
+
+def test_what_rode_along_in_a_batch_that_is_done_again_counts_once() -> None:
+    """What was written is told at once; of the counters that rode along those of the last attempt count."""
+    monitor = watched()
+    monitor.collect("main", [report(0, {READ: 5}, {WRITTEN: 2})])
+    before = {each.name: each.value for each in samples(monitor)}
+    assert before["rowkind_rows_out_total"] == 2
+    assert "rowkind_rows_in_total" not in before
+    monitor.progress("main", PROGRESS)
+    monitor.collect("main", [report(0, {READ: 5}, {})])
+    found = {each.name: each.value for each in samples(monitor)}
+    assert found["rowkind_rows_out_total"] == 2
+    assert found["rowkind_rows_in_total"] == 5
+
+
+def watched() -> Monitor:
+    """The monitor of a job with a query."""
+    monitor = Monitor("job", "1", "4")
+    monitor.add("main", ["s"], "plan")
+    return monitor
+
+
+def report(partition: int, carried: dict[str, float], written: dict[str, float], batch: int = 55) -> Report:
+    """What a task of the batch counted."""
+    return Report(BatchPartition("c", batch, partition), Counted(carried, written))
+
+
+def samples(monitor: Monitor) -> list[Any]:
+    """All that Prometheus would be told."""
+    families = text_string_to_metric_families(monitor.exposition().decode())
+    return [sample for family in families for sample in family.samples]

@@ -1,0 +1,118 @@
+# ruff: noqa: N802 - the methods' names are Spark's
+"""Spark's view of the topics that a query reads: a streaming Python Data Source whose rows are blocks.
+
+It reads by what `service.kafka` says. Spark makes it anew in one short-lived process after the other that asks it next
+to nothing, each on the way to the first row. So a method itself loads what takes its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from rowkind.service.kafka.offsets import Offset, Range
+from rowkind.service.kafka.spec import OPTION, SourceSpec, from_option
+from rowkind.service.spark.collector import freeze_what_stays, give_back
+from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rowkind.service.kafka.planning import Planner
+
+SOURCE = "rowkind-kafka"
+"""The format's name for `spark.readStream`."""
+
+
+class KafkaSource(DataSource):
+    """Topics as blocks. Its one option is `spec.OPTION`, a `SourceSpec`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return SOURCE
+
+    def schema(self) -> str:
+        """The columns of every edge."""
+        return EDGE_SCHEMA
+
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: ARG002 - Spark's interface
+        """The reader."""
+        return KafkaStreamReader(self.options[OPTION])
+
+
+@dataclass
+class ReadTask(InputPartition):
+    """The ranges that one task reads; `opens` says that it lets operators begin that need no rows."""
+
+    ranges: tuple[Range, ...]
+    opens: bool
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on the driver and reads ranges in the workers, where it arrives pickled."""
+
+    def __init__(self, option: str) -> None:
+        self._option = option
+        self._start: Offset | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins."""
+        return self._planner.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The job's rows per batch."""
+        return ReadMaxRows(self._spec.rows_per_batch)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch, or `start` where there is nothing new."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        self._start = Offset.from_json(start)
+        end = self._planner.end(self._start, rows)
+        return start if end is self._start else end.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to the present ends and no further."""
+        self._planner.stop_at_now()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends as last seen, from which the lag follows."""
+        latest = self._planner.latest(self._start)
+        return latest.to_json() if latest is not None else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The read tasks of a batch."""
+        begin = Offset.from_json(start)
+        tasks = self._planner.tasks(begin, Offset.from_json(end))
+        opens = self._planner.opens_with(begin)
+        return [ReadTask(ranges, opens and number == 0) for number, ranges in enumerate(tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The blocks of one task, as they are made."""
+        from rowkind.service.kafka.reading import worker_reading  # noqa: PLC0415 -- see the module's docstring
+
+        assert isinstance(partition, ReadTask), "partitions are this reader's own"
+        freeze_what_stays("read")
+        for label, level, block in worker_reading(self._option).blocks(partition.ranges, opens=partition.opens):
+            yield edge_rows([(label, level, block.to_bytes())])
+        give_back()
+
+    @cached_property
+    def _spec(self) -> SourceSpec:
+        return from_option(self._option)
+
+    @cached_property
+    def _planner(self) -> Planner:
+        from rowkind.service.kafka.cluster import Cluster  # noqa: PLC0415 -- see the module's docstring
+        from rowkind.service.kafka.planning import Planner  # noqa: PLC0415 -- as above
+
+        return Planner(self._spec, Cluster(self._spec.kafka))
+
+    def __reduce__(self) -> tuple[type[KafkaStreamReader], tuple[str]]:
+        return type(self), (self._option,)
