@@ -211,8 +211,16 @@ def _warn(message: str) -> None:
 @click.option(
     "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Status and metrics; 0: any."
 )
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    envvar="ROWKIND_HOST",
+    show_default=True,
+    show_envvar=True,
+    help="The address of that port; 0.0.0.0: all there are.",
+)
 @click.option("--reset-state", is_flag=True, help="Forget the checkpoint and start over from the topics.")
-def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> None:
+def run(job_file: Path, master: str | None, port: int, host: str, *, reset_state: bool) -> None:
     """Run the job until SIGTERM or SIGINT; the batch in progress is finished."""
     job = _load(job_file)
     job.check_runnable()
@@ -232,7 +240,7 @@ def run(job_file: Path, master: str | None, port: int, *, reset_state: bool) -> 
     # The libraries' own messages only from warnings on.
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("rowkind").setLevel(logging.INFO)
-    live(job, fresh, master=master, port=port, reset=reset_state)
+    live(job, fresh, master=master, host=host, port=port, reset=reset_state)
 
 
 @main.group()

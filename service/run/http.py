@@ -47,9 +47,9 @@ class Status(Protocol):
 class StatusServer:
     """Serves `status` on a port of its own until it is closed. Port 0 takes any free one; `port` is the real one."""
 
-    def __init__(self, job: str, status: Status, port: int) -> None:
+    def __init__(self, job: str, status: Status, host: str, port: int) -> None:
         handler = type("Handler", (_Handler,), {"job": job, "status": status})
-        self._server = ThreadingHTTPServer(("", port), handler)
+        self._server = ThreadingHTTPServer((host, port), handler)
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="status", daemon=True)

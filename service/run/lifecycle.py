@@ -82,7 +82,7 @@ class _Running:
     restarts: int = 0
 
 
-def run(job: Job, fresh: PlannedQueries, *, master: str | None, port: int, reset: bool) -> None:
+def run(job: Job, fresh: PlannedQueries, *, master: str | None, host: str, port: int, reset: bool) -> None:
     """Run `job`, whose queries without a checkpoint are `fresh`, until a signal ends it.
 
     Raises:
@@ -93,7 +93,7 @@ def run(job: Job, fresh: PlannedQueries, *, master: str | None, port: int, reset
     with (
         _Signals() as signals,
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
-        _serving(job.name, monitor, port) as server,
+        _serving(job.name, monitor, host, port) as server,
     ):
         connection = connect(job)
         _topics(job, fresh, connection)
@@ -118,7 +118,7 @@ def run(job: Job, fresh: PlannedQueries, *, master: str | None, port: int, reset
             chosen = fresh if reset else _going_on(job, fresh, recorded)
             if chosen != fresh:
                 _topics(job, chosen, connection)
-            log.info("status, metrics and health on port %d", server.port)
+            log.info("status, metrics and health at http://%s:%d", host, server.port)
             for name, query in chosen.items():
                 if signals.count:
                     break
@@ -157,13 +157,13 @@ def _topics(job: Job, of: PlannedQueries, connection: Connection) -> None:
 
 
 @contextmanager
-def _serving(job: str, monitor: Monitor, port: int) -> Iterator[StatusServer]:
+def _serving(job: str, monitor: Monitor, host: str, port: int) -> Iterator[StatusServer]:
     try:
-        server = StatusServer(job, monitor, port)
+        server = StatusServer(job, monitor, host, port)
     except OSError as error:
         raise StartError(
-            f"port {port} cannot be had for status and metrics: {error.strerror}. Choose another with --port (0 takes "
-            f"any free one), or end what listens there; is it another run of this job?"
+            f"port {port} of {host} cannot be had for status and metrics: {error.strerror}. Choose another with --port "
+            f"(0 takes any free one), or end what listens there; is it another run of this job?"
         ) from None
     with server:
         yield server

@@ -1,6 +1,7 @@
 """pyspark's daemon, which forks the workers of tasks, with what they need loaded once, before.
 
-A worker then starts in a tenth of a second instead of one, and shares with the others what never changes. A process may
+A worker then starts in a tenth of a second instead of one, and shares with the others what never changes. None of them,
+nor the writers that are forked from here too, hears SIGTERM: they end when Spark or their workers do. A process may
 be forked while it has one thread only, and numpy and Arrow start some as they are loaded unless they are told
 otherwise. Where they do all the same, pyspark's daemon takes its place, whose workers load everything themselves.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -30,6 +32,8 @@ _LOADED = (
 def main() -> None:
     """Load, and serve until Spark closes standard input."""
     os.environ |= _ONE_THREAD
+    # Blocked and not ignored, because pyspark's daemon installs handlers for itself and for its workers.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     for name in _LOADED:
         import_module(name)
     if _threads() != 1:

@@ -55,6 +55,10 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
 )
 
+_DEAF = ("/bin/sh", "-c", "trap '' TERM; exec \"$@\"", "sh")
+"""What lets a program ignore SIGTERM. Who stops a service may send it to all of its processes, as systemd does, and
+what a batch needs must be there until our process has let it finish. What Java starts inherits it."""
+
 _OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -96,7 +100,7 @@ def launch(options: Sequence[str]) -> None:
     configuration = [os.environ[name] for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if os.environ.get(name)]
     # Classes cannot be archived where folders come first.
     archived = [] if configuration else class_archive(program, jars, options)
-    command = [program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
+    command = [*_DEAF, program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
     command += [*MODULE_OPTIONS, *options, *archived, _MAIN]
     # Spark starts `python3` from the path unless told otherwise, which has other packages or none. Where the driver has
     # no Python it does not look for data sources in modules called `pyspark_…`, two processes on the way to our own.

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
@@ -74,7 +75,8 @@ class Rowkind:
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self._arguments = arguments
-        self._environment: Mapping[str, str] = os.environ | environment
+        self._mark = f"ROWKIND_TEST={uuid4().hex}"
+        self._environment: Mapping[str, str] = os.environ | environment | dict([self._mark.split("=")])
         folder.mkdir(parents=True, exist_ok=True)
         number = len(list(folder.glob("*.err")))
         self._output, self._error = folder / f"{number:02}.out", folder / f"{number:02}.err"
@@ -119,7 +121,7 @@ class Rowkind:
 
         def told() -> bool:
             nonlocal found
-            found = re.search(r"status, metrics and health on port (\d+)", self.error)
+            found = re.search(r"status, metrics and health at http://[^:]+:(\d+)", self.error)
             assert found or self.running, f"rowkind ended with {self._main.returncode}:\n{self.error}"
             return found is not None
 
@@ -130,6 +132,14 @@ class Rowkind:
     def terminate(self) -> None:
         """SIGTERM to the command, as from a cluster's manager."""
         self._main.send_signal(signal.SIGTERM)
+
+    def terminate_all(self) -> None:
+        """SIGTERM to every process there is of it, whatever session it is in, as from systemd."""
+        mark = self._mark.encode()
+        for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+            if mark in _read(pid, "environ").split(b"\0"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
 
     def ended(self, seconds: float = PATIENCE) -> Ended:
         """How the command ended; waits for it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import socket
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -233,9 +234,15 @@ def test_the_status_page_has_the_plan_of_every_sink(story: Story) -> None:
     assert text.count("still to read") == 1
 
 
+def test_the_port_is_for_this_machine_only(story: Story) -> None:
+    """Without `--host` another address of the same machine gets no answer."""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", story.port), timeout=10)
+
+
 def test_a_clean_run_says_nothing_but_its_own(story: Story) -> None:
-    """Every line on standard error is ours: nothing of Spark, Py4J or librdkafka, bad records or not."""
-    story.job.terminate()
+    """Every line on standard error is ours: nothing of Spark, Py4J or librdkafka, though all get a SIGTERM."""
+    story.job.terminate_all()
     ended = story.job.ended()
     assert ended.code == 0
     assert not ended.output

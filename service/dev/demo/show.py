@@ -81,8 +81,8 @@ def _running(path: Path, settings: dict[str, str]) -> Iterator[int]:
     try:
         for line in process.stderr:
             sys.stderr.write(line)
-            if "status, metrics and health on port" in line:
-                port = int(line.split()[-1])
+            if "status, metrics and health at" in line:
+                port = int(line.rpartition(":")[2])
                 threading.Thread(target=_copy, args=(process.stderr,), daemon=True).start()
                 break
         else:

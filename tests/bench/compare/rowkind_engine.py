@@ -107,11 +107,11 @@ class RunningRowkind:
         log: list[str] = []
         for line in process.stderr:
             log.append(line)
-            if "metrics and health on port" in line:
+            if "metrics and health at" in line:
                 break
         else:
             raise EngineError("the job did not start:\n" + "".join(log[-12:]))
-        self._port = int(line.split()[-1])
+        self._port = int(line.rpartition(":")[2])
         self._log = log
         threading.Thread(target=self._listen, daemon=True).start()
 
