@@ -1,6 +1,6 @@
 """The JVM of a session whose master is local, in a third of the time that Spark's own scripts take.
 
-    our process ──stdin──▶ java … PythonGatewayServer ──▶ a file with the port and the secret ──▶ pyspark's py4j client
+    our process ──stdin──▶ sh ──▶ java … PythonGatewayServer ──▶ a file with port and secret ──▶ pyspark's py4j client
 
 `bin/spark-submit` runs a shell and a JVM that finds out how to start the JVM. It also sets SPARK_HOME, by which every
 Python worker imports pyspark from a zip file, where modules have no compiled form: 1.2 s of CPU instead of 0.3. So
@@ -55,9 +55,14 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
 )
 
-_DEAF = ("/bin/sh", "-c", "trap '' TERM; exec \"$@\"", "sh")
-"""What lets a program ignore SIGTERM. Who stops a service may send it to all of its processes, as systemd does, and
-what a batch needs must be there until our process has let it finish. What Java starts inherits it."""
+_SHELL = ("/bin/sh", "-c", """trap '' TERM; "$@"; rm -rf -- "$0" """)
+"""What Java runs under, with the folder of its temporary files, which are gone when it is, however it ended.
+
+It ignores SIGTERM, and so does what Java starts. Who stops a service may send it to all of its processes, as systemd
+does, and what a batch needs must be there until our process has let it finish."""
+
+_LONGEST = 40
+"""How long the path of the system's folder for temporary files may be for a socket in a folder there to have a name."""
 
 _OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
 
@@ -100,22 +105,24 @@ def launch(options: Sequence[str]) -> None:
     configuration = [os.environ[name] for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if os.environ.get(name)]
     # Classes cannot be archived where folders come first.
     archived = [] if configuration else class_archive(program, jars, options)
-    command = [*_DEAF, program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
-    command += [*MODULE_OPTIONS, *options, *archived, _MAIN]
+    short = len(tempfile.gettempdir()) <= _LONGEST
+    folder = tempfile.mkdtemp(prefix="rowkind-", dir=None if short else "/tmp")  # noqa: S108 - it makes one of our own
+    command = [*_SHELL, folder, program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
+    command += [*MODULE_OPTIONS, *options, f"-Djava.io.tmpdir={folder}", *archived, _MAIN]
     # Spark starts `python3` from the path unless told otherwise, which has other packages or none. Where the driver has
     # no Python it does not look for data sources in modules called `pyspark_…`, two processes on the way to our own.
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": "none"}
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | python
     # The C library keeps what was freed in as many places as there are threads, 100 MB of it.
     environment.setdefault("MALLOC_ARENA_MAX", "2")
-    folder = tempfile.TemporaryDirectory(prefix="rowkind-")
-    told = Path(folder.name, "gateway")
+    told = Path(folder, "gateway")
+    environment |= {_FILE: str(told), "TMPDIR": folder}
     # A group of its own: Ctrl-C at a terminal is for our process, which lets the batch finish. What it prints is no
     # output of ours, and whoever reads that need not wait for its end.
     process = subprocess.Popen(  # noqa: S603 - our own command line
-        command, stdin=subprocess.PIPE, stdout=2, env=environment | {_FILE: str(told)}, process_group=0
+        command, stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0
     )
-    _running.append(_Jvm(process, program, told, folder))
+    _running.append(_Jvm(process, program, told))
 
 
 @contextmanager
@@ -152,7 +159,6 @@ class _Jvm:
     process: subprocess.Popen[bytes]
     program: str
     told: Path
-    folder: tempfile.TemporaryDirectory[str]
 
     def address(self) -> tuple[int, str]:
         """The port and the secret of its gateway, once it has begun. Raises SparkStartError if it ends before."""

@@ -9,10 +9,12 @@ import html
 import json
 import os
 import socket
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,9 @@ class Story:
     shop: Shop
     job: Rowkind
     port: int
+    temporary: Path
+    """What it has for temporary files."""
+
     early: dict[str, int]
     """What `/healthz` and `/readyz` said when they answered first, and later `/readyz` when the job had caught up."""
 
@@ -76,10 +81,13 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shop = Shop(broker.bootstrap_servers, tmp_path_factory.mktemp("shop"), f"bad-{os.getpid()}")
     job = shop.job(SINKS, unmatched="dead_letter", batch={"max_rows": 10})
     port = free_port()
-    with Rowkind(shop.folder / "output", "run", str(job), "--port", str(port)) as running:
+    with (
+        tempfile.TemporaryDirectory(prefix="bad-") as temporary,
+        Rowkind(shop.folder / "output", "run", str(job), "--port", str(port), TMPDIR=temporary) as running,
+    ):
         until(lambda: get(port, "/healthz")[0] != 0, "the first answer", lambda: running.error)
         early = {"healthz": get(port, "/healthz")[0], "readyz": get(port, "/readyz")[0]}
-        told = Story(shop, running, port, early)
+        told = Story(shop, running, port, Path(temporary), early)
         _happens(told)
         results = {name: Results(shop, name) for name in SINKS}
 
@@ -249,6 +257,7 @@ def test_a_clean_run_says_nothing_but_its_own(story: Story) -> None:
     lines = ended.error.splitlines()
     assert all(" INFO " in line for line in lines), ended.error
     assert [line.partition(" INFO ")[2] for line in lines[-2:]] == ["finishing the batch", "stopped"]
+    until(lambda: not list(story.temporary.iterdir()), "the end of its temporary files")
 
 
 def _text(letter: Any) -> dict[str, str]:
