@@ -21,6 +21,8 @@ MetricKind = Literal["counter", "gauge", "histogram"]
 MetricName = Literal[
     "rowkind_info",
     "rowkind_up",
+    "rowkind_restarts_total",
+    "rowkind_outages_total",
     "rowkind_rows_in_total",
     "rowkind_bytes_in_total",
     "rowkind_rows_out_total",
@@ -68,6 +70,8 @@ class Metric:
 METRICS: tuple[Metric, ...] = (
     Metric("rowkind_info", "gauge", "Constant 1, with the job's name and the versions.", ("name", "version", "spark")),
     Metric("rowkind_up", "gauge", "1 while the query runs, 0 once it has failed.", ("query",)),
+    Metric("rowkind_restarts_total", "counter", "Starts of a query after a failure that passes.", ("query",)),
+    Metric("rowkind_outages_total", "counter", "Times that Kafka stopped answering."),
     Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic.", ("query", "table", "kind")),
     Metric("rowkind_bytes_in_total", "counter", "Bytes of record values read from a topic.", ("query", "table")),
     Metric("rowkind_rows_out_total", "counter", "Changes written to a sink's topic, by row kind.", ("sink", "kind")),

@@ -254,6 +254,10 @@ class DeadLetterSettings(_Part):
         return self
 
 
+_OUTAGE = "outage"
+"""The one entry of `kafka` that is ours and not librdkafka's."""
+
+
 class Job(_Part):
     """One job file. `checkpoint` and `kafka` may be missing for `check`, `explain` and `try`.
 
@@ -284,6 +288,11 @@ class Job(_Part):
     def _servers(cls, value: Settings | None) -> Settings | None:
         if value is not None and "bootstrap.servers" not in value:
             raise ValueError("`bootstrap.servers` is missing: where Kafka is, such as localhost:9092")
+        if value is not None and _OUTAGE in value:
+            try:
+                duration.parse(value[_OUTAGE])
+            except ValueError as error:
+                raise ValueError(f"`{_OUTAGE}`: {error}") from None
         return value
 
     @field_validator("registry")
@@ -331,6 +340,17 @@ class Job(_Part):
                 raise ValueError(f"the sinks {topics[sink.topic]!r} and {name!r} both write to topic {sink.topic!r}")
             topics[sink.topic] = name
         return self
+
+    @property
+    def brokers(self) -> dict[str, str]:
+        """The settings of `kafka` that are for its clients."""
+        return {name: value for name, value in (self.kafka or {}).items() if name != _OUTAGE}
+
+    @property
+    def outage(self) -> int | None:
+        """For how many ms brokers that went away are waited for; None for as long as it takes."""
+        written = (self.kafka or {}).get(_OUTAGE)
+        return None if written is None else duration.parse(written)
 
     @property
     def budget(self) -> Budget:

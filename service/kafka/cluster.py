@@ -5,8 +5,7 @@ The end of a partition is its last stable offset: what lies behind it belongs to
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # it is exported by a name
 
-from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, Reply, patiently, reach, servers
-from rowkind.service.kafka.errors import MissingTopicError, UnreachableError, translate
+from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, patiently, reach, servers
+from rowkind.service.kafka.errors import MissingTopicError, translate
 from rowkind.service.kafka.offsets import At, Range
 
 
@@ -29,21 +28,15 @@ class Topics:
 
 
 class Cluster:
-    """Questions to the brokers. Each may raise a ChangelogError.
+    """Questions to the brokers. Each may raise a ChangelogError within seconds; whoever runs the query may wait."""
 
-    As long as no broker ever answered, the first question says so within seconds; later on an outage of
-    `outage_seconds` is waited for, since it is Kafka that went away then and not the job that is wrong.
-    """
-
-    def __init__(self, kafka: KafkaSettings, outage_seconds: float = 120.0) -> None:
+    def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
-        self._outage_seconds = outage_seconds
         self._client: AdminClient | None = None
-        self._answered = False
 
     def topics(self, names: Iterable[str]) -> Topics:
         """The topics of these names with their partitions of now. Raises MissingTopicError."""
-        return self._waiting_for_outages(lambda: self._describe(sorted(names)))
+        return self._describe(sorted(names))
 
     def _describe(self, names: list[str]) -> Topics:
         ids: dict[str, str] = {}
@@ -83,17 +76,14 @@ class Cluster:
 
         few = {**self._kafka, **_FEW_BYTES}
 
-        def ask() -> float:
-            try:
-                with closing(Fetcher(few)) as fetcher:
-                    part = Range(topic, partition, begin, min(end, begin + _FEW_RECORDS))
-                    chunks = list(fetcher.fetch([part], {topic: "earliest"}))
-            except KafkaException as error:
-                raise translate(error, servers(self._kafka), f"reading topic {topic}") from None
-            found = [records for chunk in chunks for records in chunk]
-            return float(sum(each.value.nbytes for each in found) / max(1, sum(map(len, found))))
-
-        return self._waiting_for_outages(ask)
+        try:
+            with closing(Fetcher(few)) as fetcher:
+                part = Range(topic, partition, begin, min(end, begin + _FEW_RECORDS))
+                chunks = list(fetcher.fetch([part], {topic: "earliest"}))
+        except KafkaException as error:
+            raise translate(error, servers(self._kafka), f"reading topic {topic}") from None
+        found = [records for chunk in chunks for records in chunk]
+        return float(sum(each.value.nbytes for each in found) / max(1, sum(map(len, found))))
 
     def _offsets(self, partitions: Iterable[At], wanted: OffsetSpec) -> dict[At, int]:
         question = {TopicPartition(*at): wanted for at in partitions}
@@ -105,25 +95,10 @@ class Cluster:
             answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
             return {(at.topic, at.partition): _result(answer).offset for at, answer in answers.items()}
 
-        def ask_patiently() -> dict[At, int]:
-            try:
-                return patiently(ask)
-            except KafkaException as error:
-                raise translate(error, servers(self._kafka), f"asking for the offsets of topic {names}") from None
-
-        return self._waiting_for_outages(ask_patiently)
-
-    def _waiting_for_outages(self, ask: Callable[[], Reply]) -> Reply:
-        deadline = time.monotonic() + (self._outage_seconds if self._answered else 0)
-        while True:
-            try:
-                answer = ask()
-            except UnreachableError:
-                if time.monotonic() > deadline:
-                    raise
-            else:
-                self._answered = True
-                return answer
+        try:
+            return patiently(ask)
+        except KafkaException as error:
+            raise translate(error, servers(self._kafka), f"asking for the offsets of topic {names}") from None
 
     @property
     def _admin(self) -> AdminClient:

@@ -78,6 +78,8 @@ class QueryFailedError(RunError):
         self.query = query
         self.reason = reason
         self.error = error
+        self.passes = error is not None and error.retryable
+        """Whether the same batch may go well when it is done again."""
         again = "" if error is None or error.retryable else ", and would fail likewise: mend the cause first"
         super().__init__(
             f"query {query} failed: {reason}\n"

@@ -1,7 +1,8 @@
 """The job's one port: `/metrics`, `/healthz`, `/readyz` and a status page for people.
 
 - `/healthz` is 200 while the process serves the job, and 503 once a query has failed.
-- `/readyz` is 200 when every query has finished a batch, or found nothing to do, since the start.
+- `/readyz` is 200 when every query has finished a batch, or found nothing to do, since it was started; else it is 503
+  and says why.
 - `/metrics` is the Prometheus exposition.
 - `/` shows the plan of every query with its progress.
 """
@@ -36,6 +37,9 @@ class Status(Protocol):
 
     def ready(self) -> bool:
         """Whether every query has caught its first batch."""
+
+    def reason(self) -> str:
+        """Why it is not ready, or not healthy."""
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus text format."""
@@ -82,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(404, "text/plain", b"try /, /metrics, /healthz or /readyz\n")
 
     def _verdict(self, good: bool) -> None:
-        self._answer(200 if good else 503, "text/plain", b"ok\n" if good else b"not yet\n")
+        self._answer(200 if good else 503, "text/plain", b"ok\n" if good else f"{self.status.reason()}\n".encode())
 
     def _answer(self, code: int, content_type: str, body: bytes) -> None:
         self.send_response(code)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -62,9 +63,10 @@ _PASSING = {
     # Spark gives it ten seconds.
     "Python worker failed to connect back": "the machine was too busy to start a worker in time",
 }
-"""Failures that are no reason to end, by words of theirs."""
+"""Failures of Spark's that are no reason to end even of a query that never ran, by words of theirs."""
 
-_MOST_RESTARTS = 3
+_MOST_RESTARTS = 5
+"""How often in a row a query is started again though Kafka answers: a second after it failed, then two, four, eight."""
 
 log = logging.getLogger("rowkind")
 
@@ -79,7 +81,10 @@ class _Running:
     start: Callable[[], StreamingQuery]
     query: StreamingQuery
     idle: int = 0
+    ran: bool = False
     restarts: int = 0
+    again: float | None = None
+    """When it is to be started again, having failed; None while it runs."""
 
 
 def run(job: Job, fresh: PlannedQueries, *, master: str | None, host: str, port: int, reset: bool) -> None:
@@ -128,7 +133,8 @@ def run(job: Job, fresh: PlannedQueries, *, master: str | None, host: str, port:
                 _until_it_runs(running[-1].query, signals)
                 for sink in query.sinks:
                     log.info("sink %s: writing to topic %s", sink.name, sink.topic)
-            watch = _Watch(job.name, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
+            limit = inf if job.outage is None else job.outage / 1000
+            watch = _Watch(job.name, monitor, Outage(connection.kafka), limit, signals, Path(scratch, "drain"))
             watch.over(running)
         finally:
             for each in running:
@@ -208,11 +214,16 @@ def _last_run(sinks: Sequence[PhysicalSink], at: Deployment) -> str:
 
 @dataclass(frozen=True)
 class _Watch:
-    """What is looked at while the queries run. `drain` is the file that tells the sources to offer nothing new."""
+    """What is looked at while the queries run.
+
+    - `limit`: for how many seconds Kafka may be away.
+    - `drain`: the file that tells the sources to offer nothing new.
+    """
 
     job: str
     monitor: Monitor
     outage: Outage
+    limit: float
     signals: _Signals
     drain: Path
 
@@ -226,7 +237,7 @@ class _Watch:
                 looked = time.monotonic()
                 if lost := next((each for each in running if not each.checkpoint.held()), None):
                     raise SupersededError(self.job, lost.name)
-            self.outage.look()
+            self._ask()
             time.sleep(_POLL_SECONDS)
         for each in running:
             each.query.stop()
@@ -237,18 +248,42 @@ class _Watch:
     def _look(self, each: _Running) -> None:
         self._note(each)
         if (error := each.query.exception()) is not None:
-            reason = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
-            if reason is None or each.restarts == _MOST_RESTARTS or not each.checkpoint.held():
+            self._failed(each, error)
+        elif each.query.lastProgress is not None:
+            each.ran, each.restarts = True, 0
+        # What waits to be started again has no batch to finish.
+        rests = each.again is not None or each.query.status["message"] == "Waiting for data to arrive"
+        each.idle = each.idle + 1 if rests else 0
+
+    def _failed(self, each: _Running, error: StreamingQueryException) -> None:
+        """Start a query again whose failure passes, once Kafka answers; raise what another one means."""
+        if each.again is None:
+            failure = _failure(self.job, each, error)
+            reason = _passing(failure, error, ran=each.ran)
+            self._ask(now=True)
+            away = self.outage.seconds > 0
+            if reason is None or (each.restarts == _MOST_RESTARTS and not away):
                 self.monitor.ended(each.name, "failed")
-                raise _failure(self.job, each, error)
-            log.warning("query %s: %s; starting again", each.name, reason)
-            each.restarts += 1
+                raise failure
+            each.again = time.monotonic() + (0 if away else 2**each.restarts)
+            each.restarts += not away
+            log.warning("query %s: %s; it is started again", each.name, reason.partition("\n")[0])
+            self.monitor.waits(each.name, reason)
+        if self.outage.seconds > self.limit:
+            self.monitor.ended(each.name, "failed")
+            raise _failure(self.job, each, error)
+        if not self.outage.seconds and time.monotonic() >= each.again:
+            each.again = None
             each.query = each.start()
-        each.idle = each.idle + 1 if each.query.status["message"] == "Waiting for data to arrive" else 0
+
+    def _ask(self, *, now: bool = False) -> None:
+        if self.outage.look(now=now):
+            self.monitor.outage()
 
     def _note(self, each: _Running) -> None:
         """What has become known of a query since."""
-        if (progress := each.query.lastProgress) is not None:
+        # What a query that has failed told last is from before.
+        if each.again is None and (progress := each.query.lastProgress) is not None:
             self.monitor.progress(each.name, progress)
         self.monitor.collect(each.name, each.reports.take())
 
@@ -268,9 +303,24 @@ def _failure(job: str, each: _Running, error: StreamingQueryException) -> RunErr
         return SupersededError(job, each.name)
     found = surfaced(error)
     if found is None:
-        return QueryFailedError(each.name, str(error).partition("\n")[0], None)
+        said = str(error).partition("\n")[0]
+        return QueryFailedError(each.name, "Spark does not say why" if "(no cause message)" in said else said, None)
     unreachable = found.error is not None and found.error.exit_code == UNREACHABLE
     return (QueryUnreachableError if unreachable else QueryFailedError)(each.name, found.message, found.error)
+
+
+def _passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> str | None:
+    """Why a query has failed, if the same may go well when it is started again.
+
+    Our own errors say whether it may. What else ends a query that `ran` is taken for a loss of Spark's, such as of one
+    of its processes, of which it tells nothing but that a pipe is broken.
+    """
+    if not isinstance(failure, QueryFailedError):
+        return None
+    if failure.error is not None:
+        return failure.reason if failure.passes else None
+    known = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
+    return known or (f"Spark's part of it was lost ({failure.reason})" if ran else None)
 
 
 class _Signals:

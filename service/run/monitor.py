@@ -29,7 +29,7 @@ _STAGES = {
 }
 """What Spark times of a batch, one after the other, by what it is spent on."""
 
-QueryState = Literal["starting", "running", "idle", "failed", "stopped"]
+QueryState = Literal["starting", "running", "idle", "waiting", "failed", "stopped"]
 
 
 @dataclass
@@ -38,6 +38,7 @@ class _Query:
     sinks: tuple[str, ...]
     plan: str
     state: QueryState = "starting"
+    reason: str = ""
     batch: int = -1
     seconds: float = 0.0
     lag: dict[At, int] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Monitor:
         with self._lock:
             self._queries[query] = _Query(query, tuple(sinks), plan)
             self._metrics.set("rowkind_up", 1, query=query)
+            self._metrics.set("rowkind_restarts_total", 0, query=query)
 
     def collect(self, name: str, reports: Iterable[Report]) -> None:
         """Take in what tasks of a query have counted.
@@ -82,7 +84,7 @@ class Monitor:
         with self._lock:
             query = self._queries[name]
             ran = "addBatch" in progress["durationMs"]
-            query.state = "running" if ran else "idle"
+            query.state, query.reason = "running" if ran else "idle", ""
             self._offsets(query, progress["sources"])
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
@@ -92,6 +94,17 @@ class Monitor:
                 self._metrics.set("rowkind_batch_id", query.batch, query=name)
                 self._metrics.set("rowkind_batch_duration_seconds", query.seconds, query=name)
                 self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), query=name)
+
+    def waits(self, name: str, reason: str) -> None:
+        """A query has failed for this reason and will be started again."""
+        with self._lock:
+            self._queries[name].state, self._queries[name].reason = "waiting", reason
+            self._metrics.set("rowkind_restarts_total", 1, query=name)
+
+    def outage(self) -> None:
+        """Kafka has stopped answering."""
+        with self._lock:
+            self._metrics.set("rowkind_outages_total", 1)
 
     def ended(self, name: str, state: Literal["failed", "stopped"]) -> None:
         """A query runs no more."""
@@ -108,6 +121,12 @@ class Monitor:
         """Whether every query has finished a batch, or found nothing to do."""
         with self._lock:
             return bool(self._queries) and all(query.state in {"running", "idle"} for query in self._queries.values())
+
+    def reason(self) -> str:
+        """Why it is not ready."""
+        with self._lock:
+            waiting = [f"query {each.name} waits: {each.reason}" for each in self._queries.values() if each.reason]
+            return "\n".join(waiting) or "not yet"
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus text format."""

@@ -28,7 +28,7 @@ class Connection:
 def connect(job: Job) -> Connection:
     """The connection of a job that has a `kafka` section."""
     assert job.kafka is not None, "the command line checks that a job to be run has a kafka section"
-    return Connection(dict(job.kafka), open_registry(job))
+    return Connection(job.brokers, open_registry(job))
 
 
 def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool = False) -> list[str]:

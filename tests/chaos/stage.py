@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from rowkind.service.dev.demo.data import order_book
 from tests.chaos.checks import Check
@@ -46,6 +48,10 @@ class Stage:
     def job(self, *arguments: str) -> Rowkind:
         """The job, to be started with `with`."""
         return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments)
+
+    def change(self, **changed: Any) -> None:
+        """The job file says something else from the next start on."""
+        self._job.write_text(json.dumps(json.loads(self._job.read_text()) | changed))
 
     def validate(self) -> None:
         """Every check."""

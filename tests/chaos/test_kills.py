@@ -33,8 +33,8 @@ def test_killed_inside_batches(set_stage: SetStage) -> None:
     stage.validate()
 
 
-def test_killed_between_batches_then_robbed_of_a_worker_then_drained(set_stage: SetStage) -> None:
-    """SIGKILL at rest loses nothing; a task whose worker dies is done again; SIGTERM to all lets the batch finish."""
+def test_killed_between_batches_then_robbed_of_processes_then_drained(set_stage: SetStage) -> None:
+    """SIGKILL at rest loses nothing; a job gets over the loss of a worker or its planner; SIGTERM to all is a drain."""
     stage = set_stage(RETRACT_BY_KEY)
     stage.manipulate(0.2)
     with stage.job() as job:
@@ -46,7 +46,10 @@ def test_killed_between_batches_then_robbed_of_a_worker_then_drained(set_stage: 
         stage.inside_a_batch(job)
         os.kill(job.busy_worker(), signal.SIGKILL)
         stage.catch_up(job)
-        stage.manipulate(0.5)
+        os.kill(job.planner(), signal.SIGKILL)
+        stage.manipulate(0.2)
+        stage.catch_up(job)
+        stage.manipulate(0.3)
         stage.inside_a_batch(job)
         job.terminate_all()
         ended = job.ended(SLOW)

@@ -10,37 +10,48 @@ import pytest
 from rowkind.service.dev.broker import Broker
 from tests.chaos.checks import RETRACT_WITHOUT_KEY
 from tests.chaos.stage import SLOW, Stage
-from tests.run.process import until
+from tests.run.process import get, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def test_a_broker_that_is_restarted_inside_a_batch(tmp_path: Path, seed: int) -> None:
-    """The job waits for the broker, or ends with a message and goes on at its next start; nothing is lost or twice."""
+def test_a_broker_that_goes_away_inside_a_batch(tmp_path: Path, seed: int) -> None:
+    """The job says so, waits for it, for as long as it may, and goes on by itself; nothing is lost or twice."""
     broker = Broker(tmp_path / "kafka")
     broker.start()
     try:
         with closing(Stage(broker.bootstrap_servers, tmp_path / "shop", seed, [RETRACT_WITHOUT_KEY])) as stage:
             stage.manipulate(0.5)
             with stage.job() as job:
+                port = job.port
                 stage.inside_a_batch(job)
                 broker.stop()
-                until(lambda: "does not answer" in job.error or not job.running, "a word of it", seconds=SLOW)
+                # By then every client has given up.
+                until(lambda: "waits: " in get(port, "/readyz")[1], "a word of it", lambda: job.error, SLOW)
+                assert get(port, "/readyz")[0] == 503
+                assert get(port, "/healthz")[0] == 200
                 broker = Broker(tmp_path / "kafka", broker.port)
                 broker.start()
                 stage.manipulate(0.5)
-                stage.catch_up(job, may_end=True)
-                if job.running:
-                    assert "answers again" in job.error
-                    assert stage.drain(job).code == 0, job.error
-                assert "Traceback" not in job.error
-                assert len(job.error.splitlines()) < 25, job.error
-                code = job.ended().code
-            if code:
-                assert code in (1, 3)
-                with stage.job() as job:
-                    stage.catch_up(job)
-                    assert stage.drain(job).code == 0, job.error
+                stage.catch_up(job)
+                assert get(port, "/readyz")[0] == 200
+                metrics = get(port, "/metrics")[1]
+                assert "rowkind_outages_total 1.0" in metrics
+                assert 'rowkind_restarts_total{query="main"} 1.0' in metrics
+                ended = stage.drain(job)
+            assert ended.code == 0, ended.error
+            said = [line.partition("Kafka ")[2] for line in ended.error.splitlines() if " Kafka " in line]
+            assert "does not answer; waiting for it" in said[0], ended.error
+            assert any(line.startswith("answers again, after") for line in said), ended.error
+            assert "Traceback" not in ended.error
+            assert len(ended.error.splitlines()) < 25, ended.error
             stage.validate()
+            stage.change(kafka={"bootstrap.servers": broker.bootstrap_servers, "outage": "1s"})
+            with stage.job() as job:
+                stage.catch_up(job)
+                broker.stop()
+                ended = job.ended(SLOW)
+            assert ended.code == 3, ended.error
+            assert "Traceback" not in ended.error
     finally:
         broker.stop()

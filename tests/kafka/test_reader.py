@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -17,7 +15,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import SIDES
 from rowkind.service.graph import GraphScan
-from rowkind.service.kafka import fetch, topics
+from rowkind.service.kafka import fetch
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import (
     LostOffsetsError,
@@ -388,20 +386,3 @@ def test_announced_records_that_do_not_come_are_an_error_with_the_place(
     monkeypatch.setattr(fetch, "_STALL_SECONDS", 1.0)
     with pytest.raises(StalledReadError, match=f"{orders.name}, partition 0: nothing came .* at offset 1, .* offset 9"):
         read(orders.spec(), [[Range(orders.name, 0, 0, 9)]])
-
-
-def test_an_outage_of_the_broker_is_waited_for(tmp_path: Path) -> None:
-    """A source that was reading goes on when the broker is back, with the same records."""
-    with Broker(tmp_path / "data") as first:
-        topic = Topic("orders", first, FolderRegistry(tmp_path / "schemas"))
-        topics.create(settings(first), [topics.Topic("orders")])
-        topic.send(*((b"+I", order(number)) for number in range(5)))
-        spec = topic.spec()
-        plan = planner(spec)
-        start = plan.initial()
-    ends: list[Offset] = []
-    waiting = threading.Thread(target=lambda: ends.append(plan.end(start, None)))
-    waiting.start()
-    with Broker(tmp_path / "data", port=first.port):
-        waiting.join(60)
-        assert read(spec, plan.tasks(start, ends[0])).ids() == [0, 1, 2, 3, 4]

@@ -179,6 +179,11 @@ class Rowkind:
                 return max(spent, key=lambda pid: spent[pid])
         raise AssertionError(f"no worker of a task was at work in {PATIENCE:.0f} s\n{self.error}")
 
+    def planner(self) -> int:
+        """The Python process that says how far each batch goes."""
+        (found,) = (pid for pid, _ in self._members() if b"python_streaming_source_runner" in _read(pid, "cmdline"))
+        return found
+
     def _workers(self) -> list[int]:
         parents = dict(self._members())
         daemons = {pid for pid in parents if b"worker_daemon\0pyspark.worker\0" in _read(pid, "cmdline")}

@@ -39,7 +39,7 @@ class Shop:
             record = Record.of(table.columns, name=name)
             prefix = b"\0" + registry.register(f"{topic}-value", record).to_bytes(4, "big")
             self._schemas[name] = prefix, parse_schema(json.loads(record.to_json())), table.primary_key
-        settings: dict[str, str | int | float | bool] = {**(job.kafka or {}), "log_level": 0}
+        settings: dict[str, str | int | float | bool] = {**job.brokers, "log_level": 0}
         self._make_topics(AdminClient(settings))
         self._producer = Producer({**settings, "linger.ms": 5, "enable.idempotence": True})
 

@@ -62,6 +62,11 @@ TYPES = (
         ),
         ('{bootstrap.servers: "localhost:9092"}', "[localhost]", "2: kafka: expected a mapping"),
         (
+            '{bootstrap.servers: "localhost:9092"}',
+            '{bootstrap.servers: "localhost:9092", outage: long}',
+            "2: kafka: `outage`: 'long' is not a length of time such as 30d, 12h, 15m, 90s or 1500ms",
+        ),
+        (
             "{folder: schemas}",
             "{folder: schemas, url: http://localhost}",
             "3: registry: expected either `url`, a registry with Confluent's API, or `folder`, a folder of .avsc files",

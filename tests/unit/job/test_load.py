@@ -99,6 +99,14 @@ def test_numbers_and_booleans_in_settings_become_text(tmp_path: Path) -> None:
     }
 
 
+def test_how_long_an_outage_may_take_is_no_setting_of_the_client(tmp_path: Path) -> None:
+    """It stands among them, because that is where it is looked for."""
+    found = job(tmp_path, "kafka: {bootstrap.servers: a, outage: 10m}\n")
+
+    assert found.outage == 600_000
+    assert found.brokers == {"bootstrap.servers": "a"}
+
+
 def test_defaults(tmp_path: Path) -> None:
     """What a short job leaves out."""
     found = job(tmp_path, "")
