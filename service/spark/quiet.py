@@ -23,6 +23,9 @@ _NOISE = (
     b"Streaming TransformWithState",
 )
 
+_LOST = (b"BrokenPipeError:", b"ConnectionResetError:", b"EOFError")
+_SPARKS = (b"pyspark/daemon.py", b"pyspark/sql/streaming/python_streaming_source_runner.py")
+
 
 @contextmanager
 def quiet_stderr() -> Iterator[None]:
@@ -51,19 +54,25 @@ def _relay(source: int, screen: int) -> None:
 
 
 def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines but for tracebacks of pyspark's daemon whose task was called off while it worked.
+    """The lines but for tracebacks of pyspark's daemon, or of a source's process, from which Spark has turned away.
 
-    Every failed batch has some, beside the failure itself. Only a traceback's last line is not indented.
+    Every failed batch has some, beside the failure itself. Only a traceback's last line is not indented. Where one came
+    of another, what stands between them goes with the first.
     """
     traceback: list[bytes] = []
+    gone = False
     for line in lines:
+        if gone and (not line.strip() or line.startswith(b"During handling of the above exception")):
+            continue
         if traceback or line.startswith(b"Traceback (most recent call last):"):
             traceback.append(line)
             if len(traceback) == 1 or line.startswith(b" "):
                 continue
-            if not (line.startswith(b"BrokenPipeError:") and b"pyspark/daemon.py" in traceback[1]):
+            gone = line.startswith(_LOST) and any(place in each for each in traceback for place in _SPARKS)
+            if not gone:
                 yield from traceback
             traceback = []
         else:
+            gone = False
             yield line
     yield from traceback

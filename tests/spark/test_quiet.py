@@ -15,6 +15,18 @@ LOST = """Traceback (most recent call last):
   File "/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker
 BrokenPipeError: [Errno 32] Broken pipe
 """
+TURNED_AWAY = """Traceback (most recent call last):
+  File "/lib/pyspark/sql/streaming/python_streaming_source_runner.py", line 265, in main
+    func_id = read_int(infile)
+EOFError
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+  File "/lib/pyspark/sql/streaming/python_streaming_source_runner.py", line 300, in main
+BrokenPipeError: [Errno 32] Broken pipe
+"""
 OTHERS = """Traceback (most recent call last):
   File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
 MemoryError
@@ -30,6 +42,8 @@ BrokenPipeError: [Errno 32] Broken pipe
         ("one\nPicked up JDK_JAVA_OPTIONS: -X\ntwo\n", "one\ntwo\n"),
         (f"one\n{LOST}{LOST}two\n", "one\ntwo\n"),
         (f"{LOST}{OTHERS}", OTHERS),
+        (f"one\n{TURNED_AWAY}two\n", "one\ntwo\n"),
+        (f"{TURNED_AWAY}{OTHERS}", OTHERS),
         ("Traceback (most recent call last):\n  cut", "Traceback (most recent call last):\n  cut"),
     ],
 )
