@@ -36,12 +36,9 @@ class Cluster:
 
     def topics(self, names: Iterable[str]) -> Topics:
         """The topics of these names with their partitions of now. Raises MissingTopicError."""
-        return self._describe(sorted(names))
-
-    def _describe(self, names: list[str]) -> Topics:
         ids: dict[str, str] = {}
         partitions: list[At] = []
-        for name, answer in self._admin.describe_topics(TopicCollection(names), **_PATIENCE).items():
+        for name, answer in self._admin.describe_topics(TopicCollection(sorted(names)), **_PATIENCE).items():
             try:
                 topic = _result(answer)
             except KafkaException as error:

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from rowkind.operators.columns.changes import Indices, Int64s
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, consumer_settings, patiently, servers
-from rowkind.service.kafka.errors import LostOffsetsError, StalledReadError, translate
+from rowkind.service.kafka.errors import ChangelogError, LostOffsetsError, StalledReadError, translate
 from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.positions import Positions
 from rowkind.service.kafka.record import Records
@@ -51,8 +51,12 @@ class Fetcher:
         self._clock = clock
         self._whole = whole
         self._complaint = ""
-        self._consumer = Consumer({**consumer_settings(kafka), "error_cb": self._complain})
+        self._consumer = self._connect()
         self._rows = _PIECE_ROWS
+
+    def _connect(self) -> Consumer:
+        """A consumer that knows nothing of the brokers yet: one that met an outage may hold on to what it knew."""
+        return Consumer({**consumer_settings(self._kafka), "error_cb": self._complain})
 
     def close(self) -> None:
         """Let go of the brokers."""
@@ -61,7 +65,11 @@ class Fetcher:
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         """The earliest offset of a partition and its end. Raises KafkaException."""
         at = TopicPartition(topic, partition)
-        low, high = patiently(lambda: self._consumer.get_watermark_offsets(at, ANSWER_SECONDS, cached=False))
+        try:
+            low, high = patiently(lambda: self._consumer.get_watermark_offsets(at, ANSWER_SECONDS, cached=False))
+        except KafkaException:
+            self._consumer = self._connect()
+            raise
         return int(low), int(high)
 
     def fetch(self, ranges: Sequence[Range], on_lost: OnLost) -> Generator[list[Records], None, None]:
@@ -101,6 +109,9 @@ class Fetcher:
                 elif self._clock() - heard > _STALL_SECONDS:
                     raise self._stalled(positions)
                 yield from records
+        except ChangelogError:
+            self._consumer = self._connect()
+            raise
         finally:
             self._consumer.unassign()
 

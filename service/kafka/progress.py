@@ -87,8 +87,6 @@ def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
     try:
         earliest, end = fetcher.watermarks(topic, partition)
     except KafkaException as error:
-        # The next one to ask begins with a client that knows nothing of the brokers yet.
-        _fetcher.cache_clear()
         raise _unfit(topic, partition, error, kafka) from None
     step = _FIRST_STEP
     while True:

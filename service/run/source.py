@@ -16,7 +16,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from rowkind.service.kafka.errors import ChangelogError
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.spec import OPTION, SourceSpec, from_option
 from rowkind.service.spark.collector import freeze_what_stays, give_back
@@ -100,13 +99,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         assert isinstance(partition, ReadTask), "partitions are this reader's own"
         freeze_what_stays("read")
-        try:
-            for label, level, block in worker_reading(self._option).blocks(partition.ranges, opens=partition.opens):
-                yield edge_rows([(label, level, block.to_bytes())])
-        except ChangelogError:
-            # Whoever tries again begins with a client that knows nothing of the brokers yet.
-            worker_reading.cache_clear()
-            raise
+        for label, level, block in worker_reading(self._option).blocks(partition.ranges, opens=partition.opens):
+            yield edge_rows([(label, level, block.to_bytes())])
         give_back()
 
     @cached_property
