@@ -52,14 +52,16 @@ class Latency:
 def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: float, seconds: float) -> Latency:
     """Send `rate` changes a second for both periods together; measure over the second one."""
     count = round(rate * (warm_up + seconds) / 2)
-    orders, payments = _trailing(count)
+    orders, payments = trailing(count)
     topics = bench.topics("latency")
     sent_at = np.full(count, np.nan)
     seen_at = np.full(count, np.nan)
     ended = threading.Event()
     with bench.running(engine, query, "append", topics, quick=True) as (setting, running):
         running.progress()  # raises if it could not start
-        watcher = threading.Thread(target=_watch, args=(setting.servers, setting.sink, engine.framed, seen_at, ended))
+        watcher = threading.Thread(
+            target=note_results, args=(setting.servers, setting.sink, engine.framed, seen_at, ended)
+        )
         watcher.start()
         try:
             queues = (
@@ -67,12 +69,12 @@ def latency(bench: Bench, engine: Engine, query: Query, rate: int, *, warm_up: f
                 (topics["payments"], records(bench.registry, topics["payments"], "append", payments)),
             )
             producer = Producer({"bootstrap.servers": setting.servers, "linger.ms": 5})
-            _send(producer, queues, rate / 2, sent_at[:1])
-            _await_first(seen_at)
+            send(producer, queues, rate / 2, sent_at[:1])
+            await_first(seen_at)
             before = running.progress()
-            took = _send(producer, queues, rate / 2, sent_at[1:])
+            took = send(producer, queues, rate / 2, sent_at[1:])
             after = running.progress()
-            _drain(seen_at)
+            drain(seen_at)
         finally:
             ended.set()
             watcher.join()
@@ -102,7 +104,7 @@ def _by_stage(before: Progress, after: Progress) -> dict[str, float]:
     return {stage: 1000 * seconds / count for stage, seconds in (whole | spent).items()}
 
 
-def _trailing(count: int) -> tuple[Changes, Changes]:
+def trailing(count: int) -> tuple[Changes, Changes]:
     """Orders 0, 1, 2 … and for the n-th of them a payment of one of the orders up to it."""
     orders, payments = generate("append", count, count)
     rng = np.random.default_rng(7)
@@ -112,7 +114,7 @@ def _trailing(count: int) -> tuple[Changes, Changes]:
     return orders, payments
 
 
-def _send(
+def send(
     producer: Producer,
     queues: tuple[tuple[str, Iterator[Sent]], tuple[str, Iterator[Sent]]],
     rate: float,
@@ -140,7 +142,9 @@ def _send(
     return took
 
 
-def _watch(servers: str, topic: str, framed: bool, seen_at: npt.NDArray[np.float64], ended: threading.Event) -> None:
+def note_results(
+    servers: str, topic: str, framed: bool, seen_at: npt.NDArray[np.float64], ended: threading.Event
+) -> None:
     """Note when the first row of each payment came."""
     consumer = Consumer(
         {
@@ -177,7 +181,7 @@ def _long(data: bytes, at: int) -> int:
         at += 1
 
 
-def _await_first(seen_at: npt.NDArray[np.float64]) -> None:
+def await_first(seen_at: npt.NDArray[np.float64]) -> None:
     """Wait until the query runs."""
     deadline = time.monotonic() + _START_SECONDS
     while np.isnan(seen_at[0]):
@@ -186,7 +190,7 @@ def _await_first(seen_at: npt.NDArray[np.float64]) -> None:
         time.sleep(0.1)
 
 
-def _drain(seen_at: npt.NDArray[np.float64]) -> None:
+def drain(seen_at: npt.NDArray[np.float64]) -> None:
     """Wait until no further rows come."""
     deadline = time.monotonic() + _DRAIN_SECONDS
     seen, changed = -1, time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 _KINDS = {
@@ -38,8 +39,22 @@ def by_kind(root: int) -> Iterator[tuple[str, int]]:
             command = Path(f"/proc/{pid}/comm").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        kind = next((name for name, mark in _KINDS.items() if mark in command), "main")
-        yield kind, sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        yield _kind(command), sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def of_kind(root: int, kind: str) -> list[int]:
+    """The processes of a kind among a process and its descendants."""
+    found = []
+    for pid in _family(root, _stats()):
+        with suppress(OSError):
+            command = Path(f"/proc/{pid}/comm").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+            if _kind(command) == kind:
+                found.append(pid)
+    return found
+
+
+def _kind(command: bytes) -> str:
+    return next((name for name, mark in _KINDS.items() if mark in command), "main")
 
 
 def _stats() -> Mapping[int, tuple[int, int]]:
