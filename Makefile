@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test soak fuzz lint format bench bench-compare lock clean
+.PHONY: help setup demo quick test soak chaos fuzz lint format bench bench-compare lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -58,6 +58,10 @@ lint: $(READY) ## ruff and mypy, as in CI
 format: $(READY) ## let ruff format and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+FAULTS ?= 30
+chaos: $(VENV)/.warm ## faults against running jobs, FAULTS=30 of them; ARGS="--seed 7 --only kill_java" and more, see --help
+	$(BIN)/python -m tests.chaos --faults $(FAULTS) $(ARGS)
 
 SEEDS ?= 500
 fuzz: $(READY) ## random jobs against DuckDB; SEEDS=2000 or SEEDS=5000-7000, ARGS="--help" tells of engines and more

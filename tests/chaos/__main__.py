@@ -1,0 +1,152 @@
+"""`python -m tests.chaos`: a campaign of faults against running jobs; `make chaos` calls it.
+
+Each episode has a broker and a job of its own, which writes three topics of one order book: a retract topic with a key,
+one without, and an upsert topic. Faults are drawn by the episode's seed, one after the other. After each of them the
+job has to come to the right result by itself; until then every change of every topic is held against all that came
+before it: what it takes back must be there, what it adds must not (`tests.run.results`). The time from the end of the
+harm to the right result, of what happened meanwhile too, is how long the recovery took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rowkind.service.dev.broker import Broker
+from tests.bench.compare.page import machine
+from tests.chaos.checks import CHECKS
+from tests.chaos.faults import FAULTS, Scene
+from tests.chaos.stage import Stage
+
+_FAULTS_OF_AN_EPISODE = 10
+_FOUND = Path(".rowkind/chaos.jsonl")
+_PAGE = Path("docs/reliability.md")
+_BEGIN, _END = "<!-- faults -->", "<!-- end of faults -->"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a fault.
+
+    - `seconds`: until the result was right again; `changes`: how many had been checked by then.
+    - `wrong`: what was wrong, nothing if all was well.
+    """
+
+    seed: int
+    number: int
+    fault: str
+    seconds: float
+    changes: int
+    wrong: str = ""
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Faults against running jobs.")
+    parser.add_argument("--faults", type=int, default=30, help="how many")
+    parser.add_argument("--seed", type=int, default=0, help="of the first episode; the next ones count on")
+    parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS), help="kinds of faults")
+    parser.add_argument("--found", type=Path, default=_FOUND, help="where outcomes are added, one JSON object a line")
+    parser.add_argument("--write", action="store_true", help=f"put the table of all outcomes found so far into {_PAGE}")
+    given = parser.parse_args()
+    given.found.parent.mkdir(parents=True, exist_ok=True)
+    outcomes: list[Outcome] = []
+    for seed in range(given.seed, given.seed + -(-given.faults // _FAULTS_OF_AN_EPISODE)):
+        count = min(_FAULTS_OF_AN_EPISODE, given.faults - len(outcomes))
+        for outcome in episode(seed, given.only, count):
+            outcomes.append(outcome)
+            with given.found.open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+            print(
+                f"seed {seed}, fault {outcome.number}: {outcome.fault}: {outcome.wrong or f'{outcome.seconds:.1f} s'}",
+                file=sys.stderr,
+                flush=True,
+            )
+    print(table(outcomes))
+    if given.write:
+        write([Outcome(**json.loads(line)) for line in given.found.read_text().splitlines()])
+    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+
+
+def episode(seed: int, kinds: Sequence[str], count: int) -> Iterator[Outcome]:
+    """So many faults against one job; it ends with the first one that the job does not get over."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="rowkind-chaos-") as folder, Broker(Path(folder, "kafka")) as broker:
+        stage = Stage(broker.bootstrap_servers, Path(folder), seed, CHECKS, events=1_000_000)
+        with closing(stage):
+            stage.happens(300)
+            scene = Scene(stage, broker, chance)
+            scene.start()
+            try:
+                stage.catch_up(scene.job)
+                for number in range(count):
+                    outcome = _one(scene, seed, number, chance.choice(kinds))
+                    yield outcome
+                    if outcome.wrong:
+                        return
+                ended = stage.drain(scene.job)
+                assert ended.code == 0, ended.error
+                stage.validate()
+            finally:
+                scene.end()
+
+
+def _one(scene: Scene, seed: int, number: int, fault: str) -> Outcome:
+    stage = scene.stage
+    began = time.monotonic()
+    wrong = ""
+    try:
+        FAULTS[fault](scene)
+        began = time.monotonic()
+        stage.happens(scene.random.randrange(1, 300))
+        stage.catch_up(scene.job)
+    except Exception:  # noqa: BLE001 - whatever it is, it is to be told and the campaign to go on
+        wrong = traceback.format_exc()
+    changes = sum(results.kinds.total() for results in stage.results.values())
+    return Outcome(seed, number, fault, time.monotonic() - began, changes, wrong)
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Recoveries by kind of fault, as Markdown."""
+    by_fault: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_fault[outcome.fault].append(outcome)
+    lines = ["| fault | times | wrong | median s | worst s | its seed |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for fault, found in sorted(by_fault.items()):
+        worst = max(found, key=lambda outcome: outcome.seconds)
+        wrong = sum(bool(outcome.wrong) for outcome in found)
+        median = statistics.median(outcome.seconds for outcome in found)
+        lines.append(
+            f"| {fault} | {len(found)} | {wrong} | {median:.1f} | {worst.seconds:.1f} | {worst.seed}:{worst.number} |"
+        )
+    return "\n".join(lines)
+
+
+def write(outcomes: Sequence[Outcome]) -> None:
+    """Put the table of these outcomes, one of each fault of each seed, into the page."""
+    last = list({(outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
+    checked = {outcome.seed: outcome.changes for outcome in last}
+    wrong = sum(bool(outcome.wrong) for outcome in last)
+    head, _, rest = _PAGE.read_text().partition(_BEGIN)
+    _, _, tail = rest.partition(_END)
+    said = (
+        f"{len(last):,} faults in {len(checked)} jobs, {sum(checked.values()):,} changes of topics checked; after "
+        f"{wrong} of the faults a result was wrong or did not come. Seconds are from the end of the harm to the right "
+        f"result. `python -m tests.chaos --seed S` repeats an episode of ten; {machine()}."
+    )
+    _PAGE.write_text(f"{head}{_BEGIN}\n\n{said}\n\n{table(last)}\n\n{_END}{tail}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

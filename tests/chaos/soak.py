@@ -1,0 +1,200 @@
+"""`python -m tests.chaos.soak`: a join at a steady rate for an hour, robbed of a process every now and then.
+
+The same changes as in the benchmark of latency. Every ten seconds the memory of the job is taken, and every 90 seconds,
+give or take half of that, a process is killed: Java, a worker, a writer or the planner. In the end the result is held
+against DuckDB's. A job that keeps what it should not shows a memory or a latency that grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import Producer
+
+from rowkind.service.dev.broker import Broker
+from tests.bench.compare.bench import Bench
+from tests.bench.compare.latency import await_first, drain, note_results, send, trailing
+from tests.bench.compare.page import machine
+from tests.bench.compare.process import memory_bytes, of_kind
+from tests.bench.compare.queries import QUERIES
+from tests.bench.compare.rowkind_engine import Rowkind
+from tests.bench.compare.workload import records
+
+_KINDS = ("JVM", "workers of tasks", "writers", "source runners")
+_WINDOW_SECONDS = 10.0
+_PAGE = Path("docs/reliability.md")
+_PLOT = Path("docs/soak.svg")
+_BEGIN, _END = "<!-- soak -->", "<!-- end of soak -->"
+Times = npt.NDArray[np.float64]
+
+
+@dataclass
+class Course:
+    """What was seen, by seconds since the beginning.
+
+    - `memory`: bytes. `kills`: of what. `p50`, `p99`: milliseconds of the payments that were sent in a window.
+    """
+
+    memory: list[tuple[float, float]] = field(default_factory=list)
+    kills: list[tuple[float, str]] = field(default_factory=list)
+    p50: list[tuple[float, float]] = field(default_factory=list)
+    p99: list[tuple[float, float]] = field(default_factory=list)
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description="A steady load with kills.")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--rate", type=int, default=5_000, help="changes a second")
+    parser.add_argument("--every", type=float, default=90.0, help="seconds between kills; 0 for none")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help=f"put the outcome into {_PAGE}, and the plot into {_PLOT}")
+    given = parser.parse_args()
+    course, wrong = soak(given.minutes * 60, given.rate, given.every, random.Random(given.seed))
+    text = said(course, wrong, given.minutes, given.rate)
+    print(text)
+    if given.write:
+        _PLOT.write_text(plot(course))
+        head, _, rest = _PAGE.read_text().partition(_BEGIN)
+        _PAGE.write_text(
+            f"{head}{_BEGIN}\n\n{text}\n\n![memory and latency]({_PLOT.name})\n\n{_END}{rest.partition(_END)[2]}"
+        )
+    return 1 if wrong else 0
+
+
+def soak(seconds: float, rate: int, every: float, chance: random.Random) -> tuple[Course, str]:
+    """What was seen, and what is wrong with the result, nothing if it is right."""
+    count = round(rate * seconds / 2)
+    orders, payments = trailing(count)
+    query = next(query for query in QUERIES if query.name == "inner join")
+    course, ended = Course(), threading.Event()
+    sent_at, seen_at = np.full(count, np.nan), np.full(count, np.nan)
+    with Broker() as broker, tempfile.TemporaryDirectory(prefix="rowkind-soak-") as folder:
+        bench = Bench(broker.bootstrap_servers, Path(folder), {})
+        topics = bench.topics("soak")
+        with bench.running(Rowkind(), query, "append", topics, quick=True) as (setting, running):
+            queues = (
+                (topics["orders"], records(bench.registry, topics["orders"], "append", orders)),
+                (topics["payments"], records(bench.registry, topics["payments"], "append", payments)),
+            )
+            watcher = threading.Thread(target=note_results, args=(setting.servers, setting.sink, True, seen_at, ended))
+            watcher.start()
+            producer = Producer({"bootstrap.servers": setting.servers, "linger.ms": 5})
+            send(producer, queues, rate / 2, sent_at[:1])
+            await_first(seen_at)
+            began = time.time()
+            harm = threading.Thread(
+                target=_harm, args=(running.pid, course, began, ended), kwargs={"every": every, "chance": chance}
+            )
+            harm.start()
+            try:
+                send(producer, queues, rate / 2, sent_at[1:])
+                drain(seen_at)
+            finally:
+                ended.set()
+                watcher.join()
+                harm.join()
+            wrong = bench.wrong(Rowkind(), setting, (orders, payments))
+    _windows(course, sent_at - began, seen_at - began)
+    return course, wrong
+
+
+def _harm(
+    root: int, course: Course, began: float, ended: threading.Event, *, every: float, chance: random.Random
+) -> None:
+    """Take the memory, and kill."""
+    due = began + every * chance.uniform(0.5, 1.5)
+    while not ended.wait(_WINDOW_SECONDS):
+        course.memory.append((time.time() - began, memory_bytes(root)))
+        if every and time.time() >= due:
+            kind = chance.choice(_KINDS)
+            found = of_kind(root, kind)
+            if found:
+                with suppress(ProcessLookupError):
+                    os.kill(chance.choice(found), signal.SIGKILL)
+                course.kills.append((time.time() - began, kind))
+            due = time.time() + every * chance.uniform(0.5, 1.5)
+
+
+def _windows(course: Course, sent: Times, seen: Times) -> None:
+    """Latencies of the payments of every window for which a result was seen."""
+    known = ~np.isnan(seen) & ~np.isnan(sent)
+    sent, took = sent[known], 1000 * (seen - sent)[known]
+    for begin in np.arange(0, sent.max(initial=0.0), _WINDOW_SECONDS):
+        of = took[(sent >= begin) & (sent < begin + _WINDOW_SECONDS)]
+        if len(of):
+            p50, p99 = np.percentile(of, [50, 99])
+            course.p50.append((float(begin), float(p50)))
+            course.p99.append((float(begin), float(p99)))
+
+
+def said(course: Course, wrong: str, minutes: float, rate: int) -> str:
+    """A sentence, and the course by quarters, as Markdown."""
+    end = max((at for at, _ in course.memory), default=1.0)
+    lines = ["| quarter | kills | memory MB, median | p50 ms, median | p99 ms, median |"]
+    lines.append("| ---: | ---: | ---: | ---: | ---: |")
+    for quarter in range(4):
+        span = (end * quarter / 4, end * (quarter + 1) / 4)
+        memory, p50, p99 = (_median(each, span) for each in (course.memory, course.p50, course.p99))
+        kills = sum(span[0] <= at < span[1] for at, _ in course.kills)
+        lines.append(f"| {quarter + 1} | {kills} | {memory / 1e6:,.0f} | {p50:,.0f} | {p99:,.0f} |")
+    outcome = f"wrong: {wrong}" if wrong else "right"
+    return (
+        f"{minutes:.0f} minutes at {rate:,} changes a second, {len(course.kills)} processes killed; the result is "
+        f"{outcome}. {machine()}.\n\n" + "\n".join(lines)
+    )
+
+
+def _median(values: Sequence[tuple[float, float]], span: tuple[float, float]) -> float:
+    found = [value for at, value in values if span[0] <= at < span[1]]
+    return float(np.median(found)) if found else 0.0
+
+
+def plot(course: Course) -> str:
+    """Memory above, latencies below, a line down for every kill, as SVG."""
+    width, height, left = 900, 160, 60
+    end = max(at for at, _ in course.memory)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{2 * height + 70}" font-family="sans-serif"'
+    ]
+    parts.append(' font-size="12"><rect width="100%" height="100%" fill="white"/>')
+    panels = (
+        ("memory, MB", ((course.memory, 1e-6, "#1f6feb"),)),
+        ("latency, ms: p50, p99", ((course.p50, 1.0, "#2da44e"), (course.p99, 1.0, "#bf8700"))),
+    )
+    for number, (title, lines) in enumerate(panels):
+        top = 25 + number * (height + 30)
+        most = max(value * scale for values, scale, _ in lines for _, value in values) * 1.05
+        parts.append(f'<text x="{left}" y="{top - 6}">{title}</text>')
+        for share in (0.0, 0.5, 1.0):
+            y = top + height * (1 - share)
+            parts.append(f'<line x1="{left}" x2="{width - 10}" y1="{y}" y2="{y}" stroke="#ddd"/>')
+            parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{most * share:,.0f}</text>')
+        for at, _ in course.kills:
+            x = left + (width - left - 10) * at / end
+            parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{top + height}" stroke="#f3b0b0"/>')
+        for values, scale, colour in lines:
+            points = " ".join(
+                f"{left + (width - left - 10) * at / end:.1f},{top + height * (1 - value * scale / most):.1f}"
+                for at, value in values
+            )
+            parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+    parts.append(f'<text x="{width - 10}" y="{2 * height + 66}" text-anchor="end">{end / 60:.0f} minutes</text></svg>')
+    return "".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
