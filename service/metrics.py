@@ -46,6 +46,7 @@ MetricName = Literal[
     "rowkind_batch_seconds_total",
     "rowkind_last_batch_timestamp_seconds",
     "rowkind_lag_rows",
+    "rowkind_lag_seconds",
     "rowkind_committed_offset",
 ]
 """The name of a metric; `METRICS` has one entry for each."""
@@ -131,6 +132,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("rowkind_last_batch_timestamp_seconds", "gauge", "When the last batch ended, Unix time.", ("query",)),
     Metric("rowkind_lag_rows", "gauge", "Offsets still to be read.", ("query", "topic", "partition")),
+    Metric(
+        "rowkind_lag_seconds",
+        "gauge",
+        "Age of the first record that is still to be read, by its timestamp; 0 if there is none. While Kafka does not "
+        "answer, at least the time since then.",
+        ("query", "topic", "partition"),
+    ),
     Metric("rowkind_committed_offset", "gauge", "The next offset to be read.", ("query", "topic", "partition")),
 )
 

@@ -158,12 +158,17 @@ class Traits:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a topic is read from without a checkpoint, and when retention has eaten the checkpoint's offset."""
+    """Where a topic is read from without a checkpoint.
+
+    - `on_lost`: where it is read from when retention has eaten the checkpoint's offset.
+    - `on_recreated`: what becomes of the query when the topic was deleted and made anew: it starts from nothing, too.
+    """
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
     timestamp_ms: int | None = None
     offsets: Mapping[int, int] = field(default_factory=dict)
     on_lost: Literal["fail", "earliest", "latest"] = "fail"
+    on_recreated: Literal["fail", "restart"] = "fail"
 
 
 @dataclass(frozen=True)

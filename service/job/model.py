@@ -119,6 +119,7 @@ class From(_Part):
     timestamp: datetime | None = None
     offsets: dict[int, int] = Field(default_factory=dict)
     on_lost: Literal["fail", "earliest", "latest"] = "fail"
+    on_recreated: Literal["fail", "restart"] = "fail"
 
     @model_validator(mode="before")
     @classmethod
@@ -145,7 +146,7 @@ class From(_Part):
         if moment is not None and moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         milliseconds = None if moment is None else round(moment.timestamp() * 1000)
-        return Start(self.at, milliseconds, dict(self.offsets), self.on_lost)
+        return Start(self.at, milliseconds, dict(self.offsets), self.on_lost, self.on_recreated)
 
 
 class Table(_Part):

@@ -40,7 +40,7 @@ class Cluster:
         partitions: list[At] = []
         for name, answer in self._admin.describe_topics(TopicCollection(sorted(names)), **_PATIENCE).items():
             try:
-                topic = _result(answer)
+                topic = result(answer)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise MissingTopicError(
@@ -90,7 +90,7 @@ class Cluster:
 
         def ask() -> dict[At, int]:
             answers = self._admin.list_offsets(question, isolation_level=IsolationLevel.READ_COMMITTED, **_PATIENCE)
-            return {(at.topic, at.partition): _result(answer).offset for at, answer in answers.items()}
+            return {(at.topic, at.partition): result(answer).offset for at, answer in answers.items()}
 
         try:
             return patiently(ask)
@@ -109,8 +109,11 @@ _FEW_BYTES = {"queued.max.messages.kbytes": "1024"}
 _PATIENCE = {"request_timeout": ANSWER_SECONDS}
 
 
-def _result(answer: Future[Any]) -> Any:
-    """What a future holds in the end; one that never ends counts as an answer that did not come."""
+def result(answer: Future[Any]) -> Any:
+    """What a future of an admin client holds in the end; one that never ends is an answer that did not come.
+
+    Raises KafkaException. The client has to be kept until then.
+    """
     try:
         return answer.result(ANSWER_SECONDS + 1)
     except TimeoutError:

@@ -6,6 +6,7 @@ ChangelogError
  ├── RefusedError             a broker answers and says no: credentials, TLS or rights
  ├── MissingTopicError        a topic is not there
  ├── ReplacedTopicError       a topic was deleted and made anew under a checkpoint
+ │    └── RestartedTopicError and the job starts anew then
  ├── UnfitTopicError          a topic is there with settings that do not suit it
  ├── UnfitSubjectError        the registry holds another schema for a topic than the job has
  ├── LostOffsetsError         retention has deleted records that were not read yet
@@ -49,7 +50,22 @@ class MissingTopicError(ChangelogError):
 
 
 class ReplacedTopicError(ChangelogError):
-    """A topic was deleted and made anew, so that the checkpoint's offsets mean nothing. Start with a new checkpoint."""
+    """A topic was deleted and made anew, so that the checkpoint's offsets mean nothing. Rebuild what is made of it."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(f"Topic {topic} was deleted and made anew since the checkpoint was written. {self._then}")
+
+    _then = (
+        "What was read of the old one is still in state and results: `rowkind run --reset-state` builds both from what "
+        "the topics hold now, and with `on_recreated: restart` in the table's `start` the job does so by itself."
+    )
+
+
+class RestartedTopicError(ReplacedTopicError):
+    """The same, and the job says that it is to be rebuilt then."""
+
+    _then = "As the job says, state and results are built from what the topics hold now."
 
 
 class UnfitTopicError(ChangelogError):
@@ -72,14 +88,15 @@ class AppendOnlyError(ChangelogError):
 
 
 class LostOffsetsError(ChangelogError):
-    """Records that were to be read are gone. Lengthen retention; start anew or set `start.on_lost`."""
+    """Records that were to be read are gone. Lengthen retention; rebuild, or set `start.on_lost`."""
 
     def __init__(self, topic: str, partition: int, wanted: int, earliest: int) -> None:
         self.topic, self.partition, self.wanted, self.earliest = topic, partition, wanted, earliest
         super().__init__(
             f"Topic {topic}, partition {partition}: offset {wanted} was to be read next, but the earliest record that "
             f"is left has offset {earliest}; retention has deleted what lay between. The result would lack those rows: "
-            f"start with a new checkpoint, or set on_lost to earliest or latest for this table to go on without them."
+            f"set on_lost to earliest or latest for this table to go on without them, or build the result anew of what "
+            f"is left, by `rowkind run --reset-state`."
         )
 
 

@@ -60,12 +60,6 @@ class Offset:
         return cls(at, {name: topic["id"] for name, topic in topics.items()}, begin)
 
 
-def lag(read: Mapping[str, Any], latest: Mapping[str, Any]) -> dict[At, int]:
-    """Offsets still to be read per partition, from the end and latest offsets that Spark reports for a source."""
-    at = Offset.from_json(read).at
-    return {partition: max(0, end - at.get(partition, 0)) for partition, end in Offset.from_json(latest).at.items()}
-
-
 def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At, int]:
     """How far a batch of at most `rows` rows goes: every partition in proportion to its lag, so that topics keep pace.
 

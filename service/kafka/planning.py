@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rowkind.service.kafka.cluster import Cluster, Topics
-from rowkind.service.kafka.errors import LostOffsetsError, ReplacedTopicError
+from rowkind.service.kafka.errors import LostOffsetsError, ReplacedTopicError, RestartedTopicError
 from rowkind.service.kafka.offsets import At, Offset, Range, admit, divide
 from rowkind.service.kafka.spec import SourceSpec
 from rowkind.service.physical import Start
@@ -35,6 +35,26 @@ class _View:
     until: float
 
 
+def initial(cluster: Cluster, starts: Mapping[str, Start]) -> Offset:
+    """Where a source without a checkpoint begins: in the partitions of now of these topics. Raises a ChangelogError."""
+    topics = cluster.topics(starts)
+    earliest = cluster.earliest(topics.partitions)
+    at: dict[At, int] = {}
+    for name, start in starts.items():
+        partitions = [each for each in topics.partitions if each[0] == name]
+        match start.at:
+            case "earliest":
+                at |= {each: earliest[each] for each in partitions}
+            case "latest":
+                at |= cluster.ends(partitions)
+            case "timestamp":
+                assert start.timestamp_ms is not None, "the job's model requires a time"
+                at |= cluster.at_time(partitions, start.timestamp_ms)
+            case "offsets":
+                at |= {each: start.offsets.get(each[1], earliest[each]) for each in partitions}
+    return Offset(at, topics.ids)
+
+
 class Planner:
     """Plans the batches of one source. `clock` is monotonic, in seconds."""
 
@@ -45,18 +65,11 @@ class Planner:
         self._starts = spec.starts
         self._view: _View | None = None
         self._target: Mapping[At, int] | None = None
-        self._ends: Mapping[At, int] = {}
         self._sizes: dict[str, tuple[float, float]] = {}
 
     def initial(self) -> Offset:
         """Where a source without a checkpoint begins."""
-        view = self._look(afresh=True)
-        at: dict[At, int] = {}
-        for name, start in self._starts.items():
-            at.update(
-                self._start(start, view, [partition for partition in view.topics.partitions if partition[0] == name])
-            )
-        return Offset(at, view.topics.ids)
+        return initial(self._cluster, self._starts)
 
     def end(self, start: Offset, rows: int | None) -> Offset:
         """The end of the batch that begins at `start`, of at most `rows` rows; `start` itself if there is nothing new.
@@ -67,7 +80,7 @@ class Planner:
             return start
         view = self._look()
         begin = self._begin(start, view)
-        ends = self._ends = self._cluster.ends(view.topics.partitions)
+        ends = self._cluster.ends(view.topics.partitions)
         if self._target is not None:
             ends = {at: min(end, self._target.get(at, 0)) for at, end in ends.items()}
         ends = {at: max(end, begin[at]) for at, end in ends.items()}
@@ -83,12 +96,6 @@ class Planner:
         topics = self._look(afresh=True).topics
         now = Offset(self._cluster.ends(topics.partitions), topics.ids)
         self._target = now.at
-
-    def latest(self, start: Offset | None = None) -> Offset | None:
-        """The ends as they were last seen, for the report of the lag."""
-        if self._view is None or not self._ends:
-            return start
-        return Offset(self._ends, self._view.topics.ids)
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Range, ...]]:
         """What each read task of a batch reads. Raises LostOffsetsError where a replay finds its records gone."""
@@ -120,36 +127,19 @@ class Planner:
             self._sizes[at[0]] = known
         return known[0]
 
-    def _begin(self, start: Offset, view: _View) -> dict[At, int]:
-        """The beginning of each partition after `start`: a new one at its beginning, a lost one where the user says."""
+    def _begin(self, before: Offset, view: _View) -> dict[At, int]:
+        """Where each partition begins after `before`: a new one at its beginning, a lost one where the job says."""
         begin: dict[At, int] = {}
         for at in view.topics.partitions:
-            policy = self._starts[at[0]].on_lost
-            replaced = start.ids.get(at[0], view.topics.ids[at[0]]) != view.topics.ids[at[0]]
-            if replaced and policy == "fail":
-                raise ReplacedTopicError(
-                    f"Topic {at[0]} was deleted and made anew since the checkpoint was written. Start the job with a "
-                    f"new checkpoint, or set on_lost to earliest or latest to read the new topic into the old state."
-                )
-            wanted = 0 if replaced else start.at.get(at, 0)
-            earliest = view.earliest[at]
-            if wanted < earliest and policy == "fail":
+            start = self._starts[at[0]]
+            if before.ids.get(at[0], view.topics.ids[at[0]]) != view.topics.ids[at[0]]:
+                raise (ReplacedTopicError if start.on_recreated == "fail" else RestartedTopicError)(at[0])
+            wanted, earliest = before.at.get(at, 0), view.earliest[at]
+            lost = wanted < earliest
+            if lost and start.on_lost == "fail":
                 raise LostOffsetsError(*at, wanted, earliest)
-            lost = wanted < earliest or replaced
-            begin[at] = self._cluster.ends([at])[at] if lost and policy == "latest" else max(wanted, earliest)
+            begin[at] = self._cluster.ends([at])[at] if lost and start.on_lost == "latest" else max(wanted, earliest)
         return begin
-
-    def _start(self, start: Start, view: _View, partitions: list[At]) -> dict[At, int]:
-        match start.at:
-            case "earliest":
-                return {at: view.earliest[at] for at in partitions}
-            case "latest":
-                return self._cluster.ends(partitions)
-            case "timestamp":
-                assert start.timestamp_ms is not None, "the job's model requires a time"
-                return self._cluster.at_time(partitions, start.timestamp_ms)
-            case "offsets":
-                return {at: start.offsets.get(at[1], view.earliest[at]) for at in partitions}
 
     def _look(self, *, afresh: bool = False) -> _View:
         if self._view is None or afresh or self._clock() >= self._view.until:

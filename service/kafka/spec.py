@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rowkind.avro.registry import Registry
@@ -55,7 +55,12 @@ class SourceSpec:
     @property
     def starts(self) -> Mapping[str, Start]:
         """All topics, with where each is read from."""
-        return {each.scan.source.topic: each.scan.source.start for each in self.scans}
+        return starts(self.scans)
+
+
+def starts(scans: Iterable[GraphScan]) -> dict[str, Start]:
+    """The topics of these tables, with where each is read from."""
+    return {each.scan.source.topic: each.scan.source.start for each in scans}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, option: str) -> None:
         self._option = option
-        self._start: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
@@ -73,18 +72,13 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch, or `start` where there is nothing new."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        self._start = Offset.from_json(start)
-        end = self._planner.end(self._start, rows)
-        return start if end is self._start else end.to_json()
+        begin = Offset.from_json(start)
+        end = self._planner.end(begin, rows)
+        return start if end is begin else end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to the present ends and no further."""
         self._planner.stop_at_now()
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends as last seen, from which the lag follows."""
-        latest = self._planner.latest(self._start)
-        return latest.to_json() if latest is not None else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The read tasks of a batch."""

@@ -56,6 +56,13 @@ def test_the_pod_runs_the_job_file_that_the_values_gave(tmp_path: Path) -> None:
     assert set(files) == set(data)
 
 
+def test_a_changed_job_is_rebuilt_if_the_values_say_so(tmp_path: Path) -> None:
+    """Not otherwise: whoever installs a release decides it."""
+    for wanted in (False, True):
+        (container,) = _render(tmp_path, upgrade=wanted)["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+        assert ("--upgrade" in container["args"]) == wanted
+
+
 def test_the_pod_may_write_to_its_checkpoint_and_scratch_only(tmp_path: Path) -> None:
     """No root, no capability, a read-only root file system; the checkpoint is a claim and /tmp an empty folder."""
     pod = _render(tmp_path)["StatefulSet"]["spec"]

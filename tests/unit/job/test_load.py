@@ -141,8 +141,10 @@ sinks:
         ("latest", Start("latest")),
         ("{offsets: {0: 5, 1: 7}}", Start("offsets", offsets={0: 5, 1: 7})),
         (
-            "{timestamp: 2026-01-31T12:00:00Z, on_lost: earliest}",
-            Start("timestamp", round(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1000), {}, "earliest"),
+            "{timestamp: 2026-01-31T12:00:00Z, on_lost: earliest, on_recreated: restart}",
+            Start(
+                "timestamp", round(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1000), {}, "earliest", "restart"
+            ),
         ),
         (
             "{timestamp: 2026-01-31 12:00:00}",

@@ -7,20 +7,13 @@ import random
 
 import pytest
 
-from rowkind.service.kafka.offsets import Offset, Range, admit, divide, lag
+from rowkind.service.kafka.offsets import Offset, Range, admit, divide
 
 
 def test_an_offset_survives_json_with_the_beginning_of_its_batch() -> None:
     """What Spark logs is all that a restart has."""
     offset = Offset({("a", 0): 5, ("a", 10): 0, ("b", 1): 7}, {"a": "x", "b": "y", "c": "z"}, {("a", 0): 2})
     assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
-
-
-def test_lag_is_what_is_behind_the_last_batch() -> None:
-    """A partition that was not read yet lags from its beginning."""
-    ids = {"a": "x"}
-    read, latest = Offset({("a", 0): 5}, ids), Offset({("a", 0): 9, ("a", 1): 3}, ids)
-    assert lag(read.to_json(), latest.to_json()) == {("a", 0): 4, ("a", 1): 3}
 
 
 @pytest.mark.parametrize("seed", range(30))

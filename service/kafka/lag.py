@@ -1,0 +1,113 @@
+"""How far a query is behind its topics, in rows and in seconds: asked of the brokers, whether or not a batch runs.
+
+What the query has committed is told to a consumer group too, where the tools that people have for Kafka look for it.
+Nothing is ever read from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from rowkind.service.kafka.clients import consumer_settings, servers
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.errors import ChangelogError, translate
+from rowkind.service.kafka.offsets import At
+from rowkind.service.kafka.planning import initial
+from rowkind.service.kafka.spec import SourceSpec
+
+_RECORDS_SECONDS = 2.0
+_POLL_SECONDS = 0.1
+
+_ONE_RECORD = {"max.partition.fetch.bytes": 1024, "queued.min.messages": 1, "queued.max.messages.kbytes": 1024}
+"""A broker sends what was written at once as a whole, and no more than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What is left to be read of a partition: so many offsets, the first record of which is so many seconds old."""
+
+    rows: int
+    seconds: float
+
+
+class LagMeter:
+    """Looks at the topics of one query. `group` is the consumer group that is told; `clock` is Unix time in seconds."""
+
+    def __init__(self, spec: SourceSpec, group: str, clock: Callable[[], float] = time.time) -> None:
+        self._spec = spec
+        self._clock = clock
+        self._cluster = Cluster(spec.kafka)
+        self._consumer = Consumer({**consumer_settings(spec.kafka), **_ONE_RECORD, "group.id": group})
+        self._initial: Mapping[At, int] | None = None
+        self._left: dict[At, int] = {}
+        self._since: dict[At, tuple[int, float]] = {}
+        self._answered = clock()
+        self._told: Mapping[At, int] = {}
+
+    def close(self) -> None:
+        """Let go of the brokers."""
+        self._consumer.close()
+
+    def look(self, at: Mapping[At, int] | None) -> dict[At, Lag]:
+        """The lag of every partition of a query that stands `at` these offsets, or, if None, has not begun.
+
+        While Kafka does not answer, rows stay what they were. Others may have come, and have waited since then.
+        """
+        now = self._clock()
+        try:
+            self._ask(at, now)
+        except ChangelogError:
+            waiting = {each: min(since, self._answered) for each, (_, since) in self._since.items()}
+            return {each: Lag(rows, now - waiting.get(each, self._answered)) for each, rows in self._left.items()}
+        self._answered = now
+        return {
+            each: Lag(rows, max(0.0, now - self._since[each][1]) if rows else 0.0) for each, rows in self._left.items()
+        }
+
+    def tell(self, at: Mapping[At, int]) -> None:
+        """Commit these offsets to the group, if they are news. Raises a ChangelogError."""
+        if at == self._told:
+            return
+        try:
+            self._consumer.commit(
+                offsets=[TopicPartition(*of, offset) for of, offset in at.items()], asynchronous=False
+            )
+        except KafkaException as error:
+            raise translate(error, servers(self._spec.kafka), "committing offsets to a consumer group") from None
+        self._told = at
+
+    def _ask(self, at: Mapping[At, int] | None, now: float) -> None:
+        if at is None:
+            at = self._initial = self._initial or initial(self._cluster, self._spec.starts).at
+        partitions = self._cluster.topics(self._spec.starts).partitions
+        ends = self._cluster.ends(partitions)
+        begin = {**self._cluster.earliest(each for each in partitions if each not in at), **at}
+        self._left = {each: max(0, ends[each] - begin[each]) for each in partitions}
+        known = {each: since for each, since in self._since.items() if since[0] == begin.get(each)}
+        asked = {each: begin[each] for each, rows in self._left.items() if rows and each not in known}
+        made = self._made(asked)
+        self._since = known | {each: (offset, made.get(each, now)) for each, offset in asked.items()}
+
+    def _made(self, positions: Mapping[At, int]) -> dict[At, float]:
+        """When the first record at or behind each of these offsets was made, Unix time, as far as it has one."""
+        made: dict[At, float] = {}
+        left = set(positions)
+        deadline = time.monotonic() + _RECORDS_SECONDS
+        self._consumer.assign([TopicPartition(*at, offset) for at, offset in positions.items()])
+        while left and time.monotonic() < deadline:
+            for message in self._consumer.consume(len(left), _POLL_SECONDS):
+                topic, partition = message.topic(), message.partition()
+                if topic is None or partition is None or (topic, partition) not in left:
+                    continue
+                # Other partitions have their turn then. An error, such as that nothing is there after all, is as good.
+                left.remove((topic, partition))
+                self._consumer.incremental_unassign([TopicPartition(topic, partition)])
+                kind, milliseconds = message.timestamp()
+                if message.error() is None and kind:
+                    made[topic, partition] = milliseconds / 1000
+        self._consumer.unassign()
+        return made

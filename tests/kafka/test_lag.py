@@ -1,0 +1,102 @@
+"""How far behind a query is, asked of a real broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from rowkind.avro.registry import FolderRegistry
+from rowkind.service.dev.broker import Broker
+from rowkind.service.kafka.lag import Lag, LagMeter
+from rowkind.service.physical import Start
+from tests.kafka.tables import Topic, order, scan, settings
+
+pytestmark = pytest.mark.kafka
+
+NOW = float(round(time.time()))
+"""Brokers drop records of long ago."""
+
+
+class Clock:
+    """Stands still unless it is set."""
+
+    now = NOW
+
+    def __call__(self) -> float:
+        """The time that was set."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock at NOW."""
+    return Clock()
+
+
+@pytest.fixture
+def wide(broker: Broker, new_topic: Callable[..., str], schemas: FolderRegistry) -> Topic:
+    """Orders in two partitions."""
+    return Topic(new_topic(2), broker, schemas)
+
+
+@pytest.fixture
+def meter(wide: Topic, clock: Clock) -> Iterator[LagMeter]:
+    """Of these orders."""
+    with closing(LagMeter(wide.spec(), f"{wide.name}.main", clock)) as made:
+        yield made
+
+
+def test_the_first_unread_record_says_since_when_a_partition_waits(wide: Topic, meter: LagMeter, clock: Clock) -> None:
+    """Before the first batch all is unread; a record is asked for again only where the query has moved on."""
+    assert meter.look(None) == {(wide.name, 0): Lag(0, 0.0), (wide.name, 1): Lag(0, 0.0)}
+    send(wide, 0, NOW - 100, NOW - 60, NOW - 20)
+    assert meter.look(None) == {(wide.name, 0): Lag(3, 100.0), (wide.name, 1): Lag(0, 0.0)}
+    clock.now += 5
+    send(wide, 1, NOW + 1)
+    assert meter.look(at(wide, 1, 0)) == {(wide.name, 0): Lag(2, 65.0), (wide.name, 1): Lag(1, 4.0)}
+    clock.now += 5
+    assert meter.look(at(wide, 1, 1)) == {(wide.name, 0): Lag(2, 70.0), (wide.name, 1): Lag(0, 0.0)}
+
+
+def test_many_records_of_one_partition_do_not_hide_another(wide: Topic, meter: LagMeter) -> None:
+    """A backlog in each partition: the age of each is known at the first look."""
+    for partition, age in ((0, 500), (1, 300)):
+        send(wide, partition, *(NOW - age + number / 1000 for number in range(5_000)))
+    assert meter.look(None) == {(wide.name, 0): Lag(5_000, 500.0), (wide.name, 1): Lag(5_000, 300.0)}
+
+
+def test_a_query_that_begins_at_the_end_has_nothing_behind_it(wide: Topic, clock: Clock) -> None:
+    """A table that is read from the latest offsets lags by what comes after."""
+    send(wide, 0, NOW - 100)
+    spec = wide.spec(scan(wide.name, start=Start("latest")))
+    with closing(LagMeter(spec, f"{wide.name}.main", clock)) as latest:
+        assert latest.look(None)[wide.name, 0] == Lag(0, 0.0)
+        send(wide, 0, NOW - 50)
+        assert latest.look(None)[wide.name, 0] == Lag(1, 50.0)
+
+
+def test_the_group_shows_how_far_the_query_is(wide: Topic, meter: LagMeter) -> None:
+    """What people's tools ask of Kafka is what was told last."""
+    meter.tell(at(wide, 7, 3))
+    meter.tell(at(wide, 8, 3))
+    group = {**settings(wide.broker), "group.id": f"{wide.name}.main"}
+    with closing(Consumer(group)) as consumer:
+        told = consumer.committed([TopicPartition(wide.name, partition) for partition in (0, 1)], 20)
+    assert [each.offset for each in told] == [8, 3]
+
+
+def at(topic: Topic, *offsets: int) -> dict[tuple[str, int], int]:
+    """Positions in the partitions of a topic."""
+    return {(topic.name, partition): offset for partition, offset in enumerate(offsets)}
+
+
+def send(topic: Topic, partition: int, *times: float) -> None:
+    """A record of each of these times, Unix time in seconds."""
+    producer = Producer(settings(topic.broker))
+    for number, at_time in enumerate(times):
+        producer.produce(topic.name, topic.value(order(number)), partition=partition, timestamp=round(at_time * 1000))
+    assert producer.flush(60) == 0
