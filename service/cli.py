@@ -219,9 +219,15 @@ def _warn(message: str) -> None:
     show_envvar=True,
     help="The address of that port; 0.0.0.0: all there are.",
 )
-@click.option("--reset-state", is_flag=True, help="Forget the checkpoint and start over from the topics.")
-def run(job_file: Path, master: str | None, port: int, host: str, *, reset_state: bool) -> None:
-    """Run the job until SIGTERM or SIGINT; the batch in progress is finished."""
+@click.option("--upgrade", is_flag=True, help="Rebuild what has changed since the checkpoint was written.")
+@click.option("--reset-state", is_flag=True, help="Rebuild everything.")
+def run(job_file: Path, master: str | None, port: int, host: str, *, upgrade: bool, reset_state: bool) -> None:
+    """Run the job until SIGTERM or SIGINT; the batch in progress is finished.
+
+    What is rebuilt reads its topics from where the job says, and writes nothing until it has read what there is. Then
+    its result topics are brought up to date in one transaction: what should not be there is taken back, what is missing
+    is added, everything else stays as it is. `rowkind diff` says what would be rebuilt.
+    """
     job = _load(job_file)
     job.check_runnable()
     if master is None:
@@ -235,12 +241,30 @@ def run(job_file: Path, master: str | None, port: int, host: str, *, reset_state
             REFUSED,
         )
     fresh = _planned(job)
-    from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.run.lifecycle import Rebuild  # noqa: PLC0415 -- see the module's docstring
+    from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- as above
+    from rowkind.service.spark.quiet import not_py4js  # noqa: PLC0415 -- as above
 
     # The libraries' own messages only from warnings on.
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(not_py4js)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
     logging.getLogger("rowkind").setLevel(logging.INFO)
-    live(job, fresh, master=master, host=host, port=port, reset=reset_state)
+    rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
+    live(job, fresh, master=master, host=host, port=port, rebuild=rebuild)
+
+
+@main.command()
+@_JOB
+def diff(job_file: Path) -> None:
+    """Say what `run --upgrade` would do: which sinks go on from the checkpoint, and which are rebuilt, and why."""
+    job = _load(job_file)
+    job.check_runnable()
+    _planned(job)
+    from rowkind.service.run.diff import diff as lines  # noqa: PLC0415 -- see the module's docstring
+
+    for line in lines(job):
+        click.echo(line)
 
 
 @main.group()

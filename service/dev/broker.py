@@ -51,6 +51,12 @@ class Broker:
         """The address for `bootstrap.servers`."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """The number of its process, while it runs."""
+        assert self._process is not None, "it was started"
+        return self._process.pid
+
     def __enter__(self) -> Self:
         self.start()
         return self

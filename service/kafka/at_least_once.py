@@ -17,9 +17,10 @@ from rowkind.service.kafka.spec import WriterSpec
 
 
 class _Deliveries:
-    """A producer, how many partitions its topics have, and the first of the messages' failures."""
+    """A producer, what it writes, how many partitions its topics have, and the first of the messages' failures."""
 
     def __init__(self, spec: WriterSpec) -> None:
+        self.spec = spec
         self._failure: KafkaError | None = None
         self.producer: Any = Producer({**producer_settings(spec.kafka), "on_delivery": self._report})
         topics = spec.topics(transactions=False)
@@ -45,7 +46,8 @@ def write(spec: WriterSpec, outgoing: Outgoing) -> None:
     cache = (servers(spec.kafka), spec.query)
     deliveries = _kept.pop(cache, None)
     try:
-        deliveries = deliveries or _Deliveries(spec)
+        if deliveries is None or deliveries.spec != spec:
+            deliveries = _Deliveries(spec)
         send(deliveries.producer, spec, outgoing, deliveries.partitions)
         deliveries.flush(spec.transaction_timeout_ms / 1000)
     except KafkaException as error:

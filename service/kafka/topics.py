@@ -20,6 +20,7 @@ from rowkind.avro.resolve import plan as resolution
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, reach, servers
+from rowkind.service.kafka.cluster import Cluster, result
 from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
 
 
@@ -55,6 +56,16 @@ def progress_name(job: str, query: str) -> str:
     return f"{job}.{query}.progress"
 
 
+def filling_name(job: str, query: str, sink: str, token: str) -> str:
+    """The name of the topic that has a sink's result while its query fills its state; each time it is another one."""
+    return f"{job}.{query}.{sink}.filling-{token}"
+
+
+def group_name(job: str, query: str) -> str:
+    """The name of the consumer group that shows how far a query has come."""
+    return f"{job}.{query}"
+
+
 def dead_letter_topic(name: str, replication: int | None = None) -> Topic:
     """A dead letter topic; retention is the brokers' default."""
     return Topic(name, 1, replication, {"cleanup.policy": "delete"})
@@ -70,7 +81,7 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
     answers = admin.create_topics(wanted, operation_timeout=ANSWER_SECONDS) if wanted else {}
     for name, answer in answers.items():
         try:
-            answer.result(ANSWER_SECONDS + 1)
+            result(answer)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
@@ -80,6 +91,37 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
         made.append(name)
     _await(admin, made)
     return made
+
+
+def delete(kafka: KafkaSettings, done_with: Iterable[str]) -> None:
+    """Delete these topics, as far as they are there. Raises a ChangelogError."""
+    admin, wanted = reach(kafka), list(done_with)
+    for name, answer in admin.delete_topics(wanted, operation_timeout=ANSWER_SECONDS).items() if wanted else ():
+        try:
+            result(answer)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise translate(error, servers(kafka), f"deleting topic {name}") from None
+
+
+def names(kafka: KafkaSettings) -> list[str]:
+    """Of all topics that there are. Raises a ChangelogError."""
+    return list(reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics)
+
+
+def partitions(kafka: KafkaSettings, name: str) -> int:
+    """How many partitions a topic has, 0 if it is not there. Raises a ChangelogError."""
+    present = reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics
+    return len(present[name].partitions) if name in present else 0
+
+
+def with_records(kafka: KafkaSettings, of: Iterable[str]) -> list[str]:
+    """Those of these topics that are there and hold anything. Raises a ChangelogError."""
+    present = reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics
+    cluster = Cluster(kafka)
+    all_of_them = [(name, number) for name in of if name in present for number in present[name].partitions]
+    begin, end = cluster.earliest(all_of_them), cluster.ends(all_of_them)
+    return sorted({at[0] for at in all_of_them if end[at] > begin[at]})
 
 
 def _await(admin: AdminClient, names: Sequence[str]) -> None:
@@ -117,7 +159,7 @@ def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
     advice: list[str] = []
     for topic, (_, answer) in zip(topics, answers.items(), strict=True):
         try:
-            actual = answer.result(ANSWER_SECONDS + 1)["cleanup.policy"].value
+            actual = result(answer)["cleanup.policy"].value
         except KafkaException:
             continue  # No right to look at settings is no reason not to write.
         wanted = topic.config.get("cleanup.policy", actual)

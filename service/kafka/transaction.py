@@ -7,6 +7,7 @@ still be under way, aborts a transaction left open, and then reads in the progre
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -25,6 +26,7 @@ from rowkind.service.kafka.errors import (
 from rowkind.service.kafka.outgoing import Outgoing, push, send
 from rowkind.service.kafka.progress import BatchPartition, Progress
 from rowkind.service.kafka.spec import WriterSpec
+from rowkind.service.kafka.topics import partitions
 
 Outcome = Literal["committed", "skipped"]
 
@@ -32,11 +34,11 @@ _TRIALS = 3
 
 
 class TransactionalWriter:
-    """A producer under one transactional id, and what its partition has committed so far."""
+    """A producer under one transactional id, what it writes, and what its partition has committed so far."""
 
     def __init__(self, spec: WriterSpec, partition: int) -> None:
         """Fence all earlier producers of this id, end their transaction, read the progress. Raises ChangelogError."""
-        self._spec = spec
+        self.spec = spec
         self._partition = partition
         transactional_id = spec.transactional_id(partition)
         settings = transactional_settings(spec.kafka, transactional_id, spec.transaction_timeout_ms)
@@ -61,18 +63,43 @@ class TransactionalWriter:
         """
         if self._progress is not None and self._progress.covers(batch_partition):
             return "skipped"
-        after = Progress.of(self._spec, batch_partition)
+        after = Progress.of(self.spec, batch_partition)
         self._producer.begin_transaction()
-        send(self._producer, self._spec, outgoing, self._partitions)
-        push(self._producer, self._spec.progress_topic, after.to_bytes(), after.key, self._partition)
-        self._producer.commit_transaction(self._spec.transaction_timeout_ms / 1000)
+        send(self._producer, self.spec, outgoing, self._partitions)
+        push(self._producer, self.spec.progress_topic, after.to_bytes(), after.key, self._partition)
+        self._producer.commit_transaction(self.spec.transaction_timeout_ms / 1000)
         self._progress = after
         return "committed"
+
+    def sign(self) -> None:
+        """Leave this run's name with the progress there is, so that no earlier run writes any more.
+
+        Raises a ChangelogError.
+        """
+        before = self._progress or Progress.of(self.spec, BatchPartition("", -1, self._partition))
+        after = replace(before, run=self.spec.run)
+        try:
+            self._producer.begin_transaction()
+            push(self._producer, self.spec.progress_topic, after.to_bytes(), after.key, self._partition)
+            self._producer.commit_transaction(self.spec.transaction_timeout_ms / 1000)
+        except KafkaException as error:
+            raise _meaning(self.spec, error) from None
 
     def discard(self) -> None:
         """Forget the producer without a further word to the brokers."""
         self._producer.purge()
         self._producer = None
+
+
+def take_over(spec: WriterSpec) -> None:
+    """See that no earlier run writes for this query any more, and that what it wrote last can be read.
+
+    Raises a ChangelogError.
+    """
+    for partition in range(partitions(spec.kafka, spec.progress_topic)):
+        writer = TransactionalWriter(spec, partition)
+        writer.sign()
+        writer.discard()
 
 
 _writers: dict[tuple[str, str], TransactionalWriter] = {}
@@ -86,7 +113,9 @@ def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Outg
     cache = (servers(spec.kafka), spec.transactional_id(batch_partition.partition))
     failure: KafkaException | None = None
     for trial in range(_TRIALS):
-        writer = _writers.pop(cache, None) or TransactionalWriter(spec, batch_partition.partition)
+        writer = _writers.pop(cache, None)
+        if writer is None or writer.spec != spec:
+            writer = TransactionalWriter(spec, batch_partition.partition)
         try:
             outcome = writer.write(batch_partition, outgoing)
         except KafkaException as error:

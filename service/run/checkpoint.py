@@ -13,16 +13,18 @@ or not at all, whatever moment the process is killed at.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
+from rowkind.service.kafka.offsets import Offset
 from rowkind.service.kafka.progress import next_run
 from rowkind.service.plan.fingerprint import Fingerprint, differences
-from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError
+from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
 
 _FILE = "rowkind.json"
 _DRAFT = f"{_FILE}.tmp"
@@ -39,6 +41,8 @@ class Contents:
       written in part is completed by the other tasks, so each row must be in the same one again.
     - `views`: those that stand by themselves, each with the places of the columns that are kept of it.
     - `states`: what the state of each operator is called, by `<sink>.<node>`.
+    - `filling`: if anything, the state is being filled beside result topics that hold something already, and the names
+      of the topics that have the result meanwhile end so (`service.run.cut_over`).
     """
 
     sinks: Mapping[str, Fingerprint]
@@ -48,12 +52,18 @@ class Contents:
     atomic: bool = False
     views: Mapping[str, Sequence[int]] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
+    filling: str = ""
 
     @property
     def facts(self) -> Fingerprint:
         """All facts, by `<sink>.<node>.<fact>`."""
         of_sinks = {f"{sink}.{fact}": value for sink, facts in self.sinks.items() for fact, value in facts.items()}
         return {"parallelism": str(self.parallelism), "atomic": str(self.atomic).lower(), **of_sinks}
+
+    @property
+    def planned_by(self) -> tuple[list[str], dict[str, frozenset[int]]]:
+        """What a query with this checkpoint is planned by: its sinks, and the views that stand by themselves."""
+        return list(self.sinks), {view: frozenset(columns) for view, columns in self.views.items()}
 
     def after(self, before: Self) -> Self:
         """These, where a checkpoint has more stages or a shuffle: it had sinks that are gone, or gone deeper.
@@ -65,6 +75,7 @@ class Contents:
             levels=max(self.levels, before.levels),
             exchange=self.exchange or before.exchange,
             states={node: before.states.get(node, state) for node, state in self.states.items()},
+            filling=before.filling,
         )
 
 
@@ -81,63 +92,131 @@ class Checkpoint:
 
     def contents(self) -> Contents | None:
         """What the checkpoint is of, None if there is none. Raises CheckpointFolderError."""
-        try:
-            files = self._path.getFileSystem(self._hadoop)
+        with self._files() as files:
             # A run that was killed between the two has left the draft alone.
             for note in (self._child(_FILE), self._child(_DRAFT)):
                 if (said := self._json(files, note)) is not None:
                     said.pop("version")
                     return Contents(**said)
-        except Py4JJavaError as error:
-            raise CheckpointFolderError(self.folder, _reason(error)) from None
         return None
 
-    def claim(self, contents: Contents, *, reset: bool, after: str = "") -> Contents:
+    def claim(self, contents: Contents, *, after: str = "") -> Contents:
         """Make sure that what is there was written by these plans, and take it over from earlier runs.
 
-        Sinks that are gone may be gone. With `reset`, whatever is there is deleted first: state, offsets and all.
-        `after` is the name of the last run of which a trace was found elsewhere. Gives what the checkpoint is of now.
+        Sinks that are gone may be gone. `after` is the name of the last run of which a trace was found elsewhere. Gives
+        what the checkpoint is of now.
 
         Raises:
             CheckpointMismatchError: The checkpoint belongs to other plans; the message lists every fact that differs.
+            CheckpointTornError: Spark has written here, and there is no note that says what.
             CheckpointFolderError: The folder cannot be read or written.
         """
-        try:
-            files = self._path.getFileSystem(self._hadoop)
-            runs = self._runs(files)
-            if reset and files.exists(self._path):
-                files.delete(self._path, True)
+        with self._files() as files:
+            runs = self.runs()
             if (before := self.contents()) is not None:
                 kept = {name: facts for name, facts in before.sinks.items() if name in contents.sinks}
                 if changed := differences(replace(before, sinks=kept).facts, contents.facts):
                     raise CheckpointMismatchError(self.folder, changed)
                 contents = contents.after(before)
+            elif self.torn():
+                raise CheckpointTornError(self.folder, f"{_FILE} is gone or was torn")
             elif files.exists(self._path) and any(not _is_ours(each) for each in files.listStatus(self._path)):
                 raise CheckpointMismatchError(self.folder, ["the folder holds files of something else"])
             if before != contents:
                 self._write(files, contents)
             self.run = next_run(after, *runs)
             files.create(self._child(_RUN + self.run), True).close()
-            for earlier in self._runs(files):
+            for earlier in self.runs():
                 if earlier < self.run:
                     files.delete(self._child(_RUN + earlier), False)
-        except Py4JJavaError as error:
-            raise CheckpointFolderError(self.folder, _reason(error)) from None
         return contents
+
+    def torn(self) -> bool:
+        """Whether Spark has written here, and the note that says what is gone. Raises CheckpointFolderError."""
+        with self._files() as files:
+            return self.contents() is None and bool(files.exists(self._child("offsets")))
+
+    def filled(self, contents: Contents) -> None:
+        """Note that the state of the query is full, and its result where it belongs. Raises CheckpointFolderError."""
+        with self._files() as files:
+            self._write(files, replace(contents, filling=""))
+
+    def mend(self, written: Callable[[str, int], bool]) -> list[str]:
+        """Remove what Spark wrote last and a crash of the machine has torn, where the batch can be done again.
+
+        That a batch has ended is found out by doing it again. Where one begins and ends may be decided anew, unless
+        anything of it is `written`, which is asked with the checkpoint's id and the batch. Gives the files removed.
+
+        Raises:
+            CheckpointTornError: It cannot be done again.
+            CheckpointFolderError: The folder cannot be read or written.
+        """
+        with self._files() as files:
+            removed = []
+            ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
+            if ended and not self._whole(files, f"commits/{ended[-1]}"):
+                removed.append(f"commits/{ended.pop()}")
+            if begun and not self._whole(files, f"offsets/{begun[-1]}"):
+                batch = begun[-1]
+                identity = self._json(files, self._child("metadata"))
+                if identity is None or batch in ended or written(identity["id"], batch):
+                    raise CheckpointTornError(
+                        self.folder,
+                        f"offsets/{batch} was torn, as when a machine loses power, and its batch is in the result "
+                        f"topics already",
+                    )
+                removed.append(f"offsets/{batch}")
+            for name in removed:
+                files.delete(self._child(name), False)
+        return removed
+
+    def position(self) -> Offset | None:
+        """Where the last batch that has ended did so, None before the first one. Raises CheckpointFolderError."""
+        with self._files() as files:
+            ended = self._numbers(files, "commits")
+            if not ended:
+                return None
+            # Spark's version, what it keeps of the batch, and a line for each source.
+            return Offset.from_json(json.loads(self._text(files, self._child(f"offsets/{ended[-1]}")).splitlines()[-1]))
 
     def delete(self) -> None:
         """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""
-        try:
-            self._path.getFileSystem(self._hadoop).delete(self._path, True)
-        except Py4JJavaError as error:
-            raise CheckpointFolderError(self.folder, _reason(error)) from None
+        with self._files() as files:
+            files.delete(self._path, True)
+
+    def runs(self) -> list[str]:
+        """The names of the runs that have taken the folder and left a trace. Raises CheckpointFolderError."""
+        with self._files() as files:
+            found = files.globStatus(self._child(f"{_RUN}*")) or ()
+            return [each.getPath().getName().removeprefix(_RUN) for each in found]
 
     def held(self) -> bool:
         """Whether no later run has taken the folder; also true while that cannot be told."""
         try:
-            return bool(max(self._runs(self._path.getFileSystem(self._hadoop)), default="") == self.run)
-        except Py4JJavaError:
+            return max(self.runs(), default="") == self.run
+        except CheckpointFolderError:
             return True
+
+    @contextmanager
+    def _files(self) -> Iterator[Any]:
+        """The file system of the folder. What it raises inside is a CheckpointFolderError."""
+        try:
+            yield self._path.getFileSystem(self._hadoop)
+        except Py4JJavaError as error:
+            raise CheckpointFolderError(self.folder, _reason(error)) from None
+
+    def _numbers(self, files: Any, log: str) -> list[int]:
+        """The batches that one of Spark's logs has, in their order."""
+        names = (each.getPath().getName() for each in files.globStatus(self._child(f"{log}/[0-9]*")) or ())
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _whole(self, files: Any, name: str) -> bool:
+        """Whether a file of such a log is all there: a version, and one or more lines of JSON."""
+        version, *lines = self._text(files, self._child(name)).splitlines() or [""]
+        try:
+            return version.startswith("v") and bool([json.loads(line) for line in lines])
+        except json.JSONDecodeError:
+            return False
 
     def _write(self, files: Any, contents: Contents) -> None:
         note, draft = self._child(_FILE), self._child(_DRAFT)
@@ -148,10 +227,6 @@ class Checkpoint:
         files.delete(note, False)
         files.rename(draft, note)
 
-    def _runs(self, files: Any) -> list[str]:
-        found = files.globStatus(self._child(f"{_RUN}*")) or ()
-        return [each.getPath().getName().removeprefix(_RUN) for each in found]
-
     def _child(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
 
@@ -159,11 +234,15 @@ class Checkpoint:
         """A note, None where it is not there or is not whole."""
         if not files.exists(path):
             return None
-        stream = files.open(path)
         try:
-            return json.loads(str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")))
+            return json.loads(self._text(files, path))
         except json.JSONDecodeError:
             return None
+
+    def _text(self, files: Any, path: Any) -> str:
+        stream = files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 

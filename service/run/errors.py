@@ -4,7 +4,10 @@
     ├── StartError                 something that the process needs from its machine is not there
     ├── CheckpointMismatchError    the checkpoint belongs to another plan
     ├── CheckpointFolderError      the checkpoint cannot be read or written
+    ├── CheckpointTornError        a crash of the machine has taken the end of the checkpoint
+    ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
     ├── SupersededError            a later run of the same job has taken over
+    ├── RebuildError               the job has to be rebuilt, and says so itself
     └── QueryFailedError           a query stopped by itself
         └── QueryUnreachableError  because the brokers or the registry could not be reached
 
@@ -16,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowkind.errors import REFUSED, UNREACHABLE, RowkindError
+
+_WITHOUT_JARS = ("ClassNotFoundException", "No FileSystem for scheme")
 
 
 class RunError(RowkindError):
@@ -37,8 +42,8 @@ class CheckpointMismatchError(RunError):
         lines = "\n".join(f"  {line}" for line in changed)
         super().__init__(
             f"the checkpoint {folder} belongs to another plan:\n{lines}\n"
-            "Point `checkpoint` at a new folder, undo the change, or start over with --reset-state "
-            "(deletes state and offsets; the topics are read again from where the job says)."
+            "`rowkind diff` says what can stay. `rowkind run --upgrade` keeps that and rebuilds the rest from the "
+            "topics; it changes only those rows of the result topics that have become different."
         )
 
 
@@ -50,9 +55,42 @@ class CheckpointFolderError(RunError):
     def __init__(self, folder: str, reason: str) -> None:
         self.folder = folder
         self.reason = reason
+        advice = "Point `checkpoint` at a folder that this process may make and write to."
+        if any(words in reason for words in _WITHOUT_JARS):
+            advice = (
+                "Spark lacks the jars of that file system. Put them beside its own, into the folder `jars` of pyspark: "
+                "for s3a hadoop-aws, of the version that hadoop-client-api has there, and the bundle that it names."
+            )
+        super().__init__(f"the checkpoint {folder} cannot be used: {reason}\n{advice}")
+
+
+class CheckpointTornError(RunError):
+    """The machine has lost what was written to the checkpoint last, without which it cannot be gone on from."""
+
+    exit_code = REFUSED
+
+    def __init__(self, folder: str, what: str) -> None:
+        self.folder = folder
         super().__init__(
-            f"the checkpoint {folder} cannot be used: {reason}\n"
-            "Point `checkpoint` at a folder that this process may make and write to."
+            f"the checkpoint {folder} is not whole: {what}.\n"
+            "`rowkind run --reset-state` builds the state anew from the topics; it changes only those rows of the "
+            "result topics that are different."
+        )
+
+
+class TopicsHeldError(RunError):
+    """Result topics hold something that no checkpoint accounts for. Written again, rows would be there twice."""
+
+    exit_code = REFUSED
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.topics = tuple(topics)
+        one = len(topics) == 1
+        super().__init__(
+            f"topic{'' if one else 's'} {', '.join(topics)} hold{'s' if one else ''} rows already, and there is no "
+            f"checkpoint that says where they come from.\n"
+            "If it was lost, or the sink is new, `rowkind run --upgrade` builds the state anew, then takes back what"
+            " should not be there and adds what is missing. If the rows are somebody else's, name another topic."
         )
 
 
@@ -66,6 +104,10 @@ class SupersededError(RunError):
             f"a later run of job {job} has taken over the checkpoint of query {query}, so this one has stopped.\n"
             "Run one instance of a job at a time. Nothing is lost or written twice: the later one goes on from here."
         )
+
+
+class RebuildError(RunError):
+    """A query cannot go on from its checkpoint, and the job says that it is to be rebuilt then."""
 
 
 class QueryFailedError(RunError):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rowkind.service.kafka.offsets import At, Offset, lag
+from rowkind.service.kafka.lag import Lag
+from rowkind.service.kafka.offsets import At, Offset
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.metrics import Metrics, parse
 from rowkind.service.run.http import QueryStatus
@@ -39,9 +40,11 @@ class _Query:
     plan: str
     state: QueryState = "starting"
     reason: str = ""
+    filling: bool = False
     batch: int = -1
     seconds: float = 0.0
-    lag: dict[At, int] = field(default_factory=dict)
+    at: Mapping[At, int] | None = None
+    lags: Mapping[At, Lag] = field(default_factory=dict)
     rows_in: int = 0
     rows_out: int = 0
     state_rows: dict[str, int] = field(default_factory=dict)
@@ -58,10 +61,13 @@ class Monitor:
         self._metrics = Metrics()
         self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
 
-    def add(self, query: str, sinks: Sequence[str], plan: str) -> None:
-        """A query for these sinks has started, with this plan."""
+    def add(self, query: str, sinks: Sequence[str], plan: str, at: Mapping[At, int] | None) -> None:
+        """A query for these sinks is about to start, with this plan, from these offsets; None where it never ran."""
         with self._lock:
-            self._queries[query] = _Query(query, tuple(sinks), plan)
+            # One that goes on after Spark was lost is the same as before; one that begins anew counts anew.
+            if query in self._queries and at is not None:
+                return
+            self._queries[query] = _Query(query, tuple(sinks), plan, at=at)
             self._metrics.set("rowkind_up", 1, query=query)
             self._metrics.set("rowkind_restarts_total", 0, query=query)
 
@@ -85,7 +91,7 @@ class Monitor:
             query = self._queries[name]
             ran = "addBatch" in progress["durationMs"]
             query.state, query.reason = "running" if ran else "idle", ""
-            self._offsets(query, progress["sources"])
+            self._stands(query, progress["sources"])
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
                 query.seconds = progress["durationMs"]["triggerExecution"] / 1000
@@ -95,11 +101,35 @@ class Monitor:
                 self._metrics.set("rowkind_batch_duration_seconds", query.seconds, query=name)
                 self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), query=name)
 
+    def position(self, name: str) -> Mapping[At, int] | None:
+        """The next offset that a query reads of each partition, None before its first batch."""
+        with self._lock:
+            return self._queries[name].at
+
+    def lags(self, name: str, lags: Mapping[At, Lag]) -> None:
+        """Take in how far a query is behind."""
+        with self._lock:
+            self._queries[name].lags = lags
+            for (topic, partition), lag in lags.items():
+                labels = {"query": name, "topic": topic, "partition": partition}
+                self._metrics.set("rowkind_lag_rows", lag.rows, **labels)
+                self._metrics.set("rowkind_lag_seconds", lag.seconds, **labels)
+
     def waits(self, name: str, reason: str) -> None:
         """A query has failed for this reason and will be started again."""
         with self._lock:
             self._queries[name].state, self._queries[name].reason = "waiting", reason
             self._metrics.set("rowkind_restarts_total", 1, query=name)
+
+    def fills(self, name: str, *, filling: bool) -> None:
+        """A query has been started, and fills its state before it writes to where it belongs, or does not."""
+        with self._lock:
+            self._queries[name].filling = filling
+
+    def all_wait(self, reason: str) -> None:
+        """Every query has ended for this reason and will be started again."""
+        for name in list(self._queries):
+            self.waits(name, reason)
 
     def outage(self) -> None:
         """Kafka has stopped answering."""
@@ -118,15 +148,18 @@ class Monitor:
             return all(query.state != "failed" for query in self._queries.values())
 
     def ready(self) -> bool:
-        """Whether every query has finished a batch, or found nothing to do."""
+        """Whether every query has finished a batch, or found nothing to do, and writes what it finds."""
         with self._lock:
-            return bool(self._queries) and all(query.state in {"running", "idle"} for query in self._queries.values())
+            ready = (each.state in {"running", "idle"} and not each.filling for each in self._queries.values())
+            return bool(self._queries) and all(ready)
 
     def reason(self) -> str:
         """Why it is not ready."""
         with self._lock:
-            waiting = [f"query {each.name} waits: {each.reason}" for each in self._queries.values() if each.reason]
-            return "\n".join(waiting) or "not yet"
+            queries = self._queries.values()
+            reasons = [f"query {each.name} waits: {each.reason}" for each in queries if each.reason]
+            reasons += [f"query {each.name} fills its state before it writes" for each in queries if each.filling]
+            return "\n".join(reasons) or "not yet"
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus text format."""
@@ -140,11 +173,11 @@ class Monitor:
                 QueryStatus(
                     ", ".join(query.sinks),
                     query.plan,
-                    query.state,
+                    "filling" if query.filling and query.state in {"running", "idle"} else query.state,
                     (
                         ("rows read", f"{query.rows_in:,}"),
                         ("changes written", f"{query.rows_out:,}"),
-                        ("still to read", f"{sum(query.lag.values()):,}"),
+                        ("still to read", _behind(query.lags.values())),
                         ("state rows", f"{sum(query.state_rows.values()):,}"),
                         ("state", f"{sum(query.state_bytes.values()) / 1e6:,.1f} MB"),
                         ("batches", f"{query.batch + 1:,}"),
@@ -167,17 +200,14 @@ class Monitor:
                 case "rowkind_state_bytes":
                     query.state_bytes[sample] = int(value)
 
-    def _offsets(self, query: _Query, sources: Sequence[Mapping[str, Any]]) -> None:
-        """Position and lag per partition."""
+    def _stands(self, query: _Query, sources: Sequence[Mapping[str, Any]]) -> None:
         (source,) = sources
-        end, latest = (_read(source.get(name)) for name in ("endOffset", "latestOffset"))
-        if end is None or latest is None:
-            return
-        query.lag = lag(end, latest)
-        for (topic, partition), offset in Offset.from_json(end).at.items():
-            labels = {"query": query.name, "topic": topic, "partition": partition}
-            self._metrics.set("rowkind_lag_rows", query.lag[topic, partition], **labels)
-            self._metrics.set("rowkind_committed_offset", offset, **labels)
+        if (end := _read(source.get("endOffset"))) is not None:
+            query.at = Offset.from_json(end).at
+            for (topic, partition), offset in query.at.items():
+                self._metrics.set(
+                    "rowkind_committed_offset", offset, query=query.name, topic=topic, partition=partition
+                )
 
 
 def _stages(progress: Mapping[str, Any]) -> dict[str, float]:
@@ -189,6 +219,13 @@ def _stages(progress: Mapping[str, Any]) -> dict[str, float]:
     found["other"] = max(0, milliseconds["triggerExecution"] - sum(found.values()))
     found["commit"] = sum(each["commitTimeMs"] for each in progress["stateOperators"])
     return {stage: each / 1000 for stage, each in found.items()}
+
+
+def _behind(lags: Collection[Lag]) -> str:
+    """In words for people."""
+    rows = f"{sum(lag.rows for lag in lags):,}"
+    seconds = max((lag.seconds for lag in lags), default=0.0)
+    return rows if seconds < 1 else f"{rows}, since {seconds:,.0f} s"
 
 
 def _read(offsets: Any) -> Mapping[str, Any] | None:

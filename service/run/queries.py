@@ -37,7 +37,7 @@ def queries(job: Job, recorded: Mapping[str, Sequence[str]] | None = None) -> di
         if not query and settings.isolated:
             query = _new(sink, [*before, *found])
         elif not query:
-            query = added = added or (_new(sink, [*before, *found]) if before else MAIN)
+            query = added = added or (_new(sink, [*before, *found]) if MAIN in before else MAIN)
         found.setdefault(query, []).append(sink)
     return found
 

@@ -23,7 +23,7 @@ from rowkind.service.execute.route import shard_without_key
 from rowkind.service.graph import Graph, GraphOperator, always_runs
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
-from rowkind.service.kafka.topics import SchemaIds, progress_name
+from rowkind.service.kafka.topics import SchemaIds, filling_name, progress_name
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
@@ -42,6 +42,8 @@ class Deployment:
     - `reports`: what the tasks that write have counted.
     - `drain`: a file on the driver; once it exists, the source offers nothing new.
     - `run`: the name of this run of the job (`service.kafka.progress`).
+    - `filling`: if anything, the query reads what there is now and ends, and writes to topics of its own whose names
+      end so.
     """
 
     job: Job
@@ -51,6 +53,11 @@ class Deployment:
     reports: Reports
     drain: Path
     run: str = ""
+    filling: str = ""
+
+    def topic(self, sink: PhysicalSink) -> str:
+        """The topic to which a sink is written."""
+        return filling_name(self.job.name, self.name, sink.name, self.filling) if self.filling else sink.topic
 
 
 def register(spark: SparkSession) -> None:
@@ -59,23 +66,25 @@ def register(spark: SparkSession) -> None:
 
 
 def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
-    """Start a query; it runs until it is stopped or fails."""
-    source = spark.readStream.format(SOURCE).option(OPTION, to_option(_source(graph, at))).load()
-    nothing = assemble(graph, at.job, source, TaskWriter(_writer(graph, at), at.reports)).writeStream.format("noop")
+    """Start a query; it runs until it is stopped or fails, or, if it is filling, has read what there is."""
+    blocks = spark.readStream.format(SOURCE).option(OPTION, to_option(source(graph, at))).load()
+    nothing = assemble(graph, at.job, blocks, TaskWriter(writer(graph, at), at.reports)).writeStream.format("noop")
+    if at.filling:
+        nothing = nothing.trigger(availableNow=True)
     return nothing.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
 
-def assemble(graph: Graph, job: Job, source: DataFrame, writer: TaskWriter | None = None) -> DataFrame:
-    """The blocks that reach the writer, of the blocks of the source; all of one shard in one partition.
+def assemble(graph: Graph, job: Job, read: DataFrame, write: TaskWriter | None = None) -> DataFrame:
+    """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one partition.
 
-    There are none if they have been given to the `writer`.
+    There are none if they have been given to `write`.
     """
     moves = graph.exchange or job.atomic
     labels = placement(job.parallelism, job.parallelism)
     cache, limits = job.budget.cache, DEFAULT_LIMITS
     if cache is not None and lies_in_memory(scratch()):
         limits = CacheLimits(worker=cache // job.parallelism, disk=cache)
-    blocks = source
+    blocks = read
     for level in range(1, graph.levels + 1):
         members = [_member(place, each, job) for place, each in enumerate(graph.operators) if each.level == level]
         processor = OperatorProcessor(
@@ -85,12 +94,12 @@ def assemble(graph: Graph, job: Job, source: DataFrame, writer: TaskWriter | Non
             labels=labels,
             unmatched=job.unmatched,
             limits=limits,
-            write=writer if level == graph.levels and not moves else None,
+            write=write if level == graph.levels and not moves else None,
         )
         blocks = over_shards(blocks, processor)
     if moves:
         blocks = blocks.repartition(1) if job.atomic else blocks.repartition(job.parallelism, "shard")
-    return writer.after(blocks) if writer is not None and (moves or not graph.levels) else blocks
+    return write.after(blocks) if write is not None and (moves or not graph.levels) else blocks
 
 
 def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
@@ -113,7 +122,8 @@ def _member(place: int, of: GraphOperator, job: Job) -> Member:
     )
 
 
-def _source(graph: Graph, at: Deployment) -> SourceSpec:
+def source(graph: Graph, at: Deployment) -> SourceSpec:
+    """What a query reads."""
     return SourceSpec(
         scans=graph.scans,
         kafka=at.connection.kafka,
@@ -130,11 +140,12 @@ def _source(graph: Graph, at: Deployment) -> SourceSpec:
     )
 
 
-def _writer(graph: Graph, at: Deployment) -> WriterSpec:
+def writer(graph: Graph, at: Deployment) -> WriterSpec:
+    """What a query writes."""
     return WriterSpec(
         job=at.job.name,
         query=at.name,
-        sinks={graph.place(sink.name): _sink(sink, at.ids[sink.name]) for sink in graph.sinks},
+        sinks={graph.place(sink.name): _sink(sink, at) for sink in graph.sinks},
         kafka=at.connection.kafka,
         progress_topic=progress_name(at.job.name, at.name),
         dead_letter_topic=at.job.dead_letters.topic,
@@ -142,10 +153,11 @@ def _writer(graph: Graph, at: Deployment) -> WriterSpec:
     )
 
 
-def _sink(sink: PhysicalSink, ids: SchemaIds) -> SinkSpec:
+def _sink(sink: PhysicalSink, at: Deployment) -> SinkSpec:
+    ids = at.ids[sink.name]
     return SinkSpec(
         sink=sink.name,
-        topic=sink.topic,
+        topic=at.topic(sink),
         form=sink.mode,
         keyed=bool(sink.key),
         by_seq=sink.by_seq,

@@ -1,6 +1,7 @@
 """What can go wrong while an operator runs on Spark, and how it is found again on the driver.
 
     SparkStartError                Spark cannot start on this machine
+    SparkLostError                 the JVM of a session has ended
     OperatorFailedError
     ├── UnmatchedRetractionError   the input took back a row that was never there, and the job says `unmatched: fail`
     └── StateDamagedError          a blob that state refers to is not what it was when it was written
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import signal
 from dataclasses import dataclass
 
 from rowkind.errors import RowkindError
@@ -20,6 +22,18 @@ from rowkind.errors import RowkindError
 
 class SparkStartError(RowkindError):
     """Spark cannot start: there is no Java, or none that runs it. Install Java 17 or newer, or correct JAVA_HOME."""
+
+
+class SparkLostError(RowkindError):
+    """The JVM of a session ended by itself. Another session goes on from the checkpoint."""
+
+    retryable = True
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        how = f"was ended by signal {code - 128}" if code > 128 else f"ended with code {code}"
+        why = "; the system does that when memory runs out, see `memory`" if code == 128 + signal.SIGKILL else ""
+        super().__init__(f"Spark's Java {how}{why}")
 
 
 class OperatorFailedError(RowkindError):
@@ -37,7 +51,7 @@ class UnmatchedRetractionError(OperatorFailedError):
 class StateDamagedError(OperatorFailedError):
     """The state store returned other bytes than were put into it.
 
-    Restore the checkpoint directory from a copy, or delete it to read the topics from the start.
+    `rowkind run --reset-state` builds the state anew from the topics.
     """
 
 

@@ -55,7 +55,7 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
 )
 
-_SHELL = ("/bin/sh", "-c", """trap '' TERM; "$@"; rm -rf -- "$0" """)
+_SHELL = ("/bin/sh", "-c", """trap '' TERM; "$@"; code=$?; rm -rf -- "$0"; exit $code""")
 """What Java runs under, with the folder of its temporary files, which are gone when it is, however it ended.
 
 It ignores SIGTERM, and so does what Java starts. Who stops a service may send it to all of its processes, as systemd
@@ -65,6 +65,8 @@ _LONGEST = 40
 """How long the path of the system's folder for temporary files may be for a socket in a folder there to have a name."""
 
 _OF_A_JOB = ("-D", "-Xmx", "-XX:MaxDirectMemorySize")
+
+_LAST_WORDS_SECONDS = 5.0
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
@@ -143,6 +145,27 @@ def gateway(options: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         del os.environ[_PORT], os.environ[_SECRET]
+
+
+def ended() -> int | None:
+    """The exit code of the JVM that pyspark was connected to, as a shell has it; None if it lives.
+
+    One that does not answer any more has a moment to end.
+    """
+    # Spark's own scripts have started the JVM of a session on a cluster.
+    process = _running[0].process if _running else getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - as above
+    if process is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_WORDS_SECONDS)
+    code: int | None = process.returncode
+    return code if code is None or code >= 0 else 128 - code
+
+
+def forget() -> None:
+    """Let go of a JVM that has ended, so that another one can be started."""
+    _running.clear()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
 
 
 def end() -> None:

@@ -6,11 +6,13 @@ turns off. So it is given a pipe instead, and a thread passes on everything else
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 _NOISE = (
     b"WARNING: Using incubator modules:",
@@ -25,6 +27,11 @@ _NOISE = (
 
 _LOST = (b"BrokenPipeError:", b"ConnectionResetError:", b"EOFError")
 _SPARKS = (b"pyspark/daemon.py", b"pyspark/sql/streaming/python_streaming_source_runner.py")
+
+
+def not_py4js(record: logging.LogRecord) -> bool:
+    """Whether a message is none of the bridge's to Java, which logs whatever it raises, with a traceback."""
+    return not record.name.startswith("py4j") and "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
+import socket
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from rowkind.errors import RowkindError
 from rowkind.service.budget import Budget
-from rowkind.service.spark.errors import SparkStartError
-from rowkind.service.spark.jvm import gateway, java, launch
+from rowkind.service.spark.errors import SparkLostError, SparkStartError
+from rowkind.service.spark.jvm import ended, forget, gateway, java, launch
 from rowkind.service.spark.quiet import quiet_stderr
 from rowkind.service.spark.warm import warm_up
 
@@ -62,6 +66,9 @@ alone took a fifth of a core for minutes. Without it Java reserves 48 MB for com
 its first minute; once they are full, it interprets."""
 
 _USUAL = Budget()
+
+_ADDRESS = re.compile(r"(?<=[/,])([^/,:\[\]]+|\[[^\]]+\]):(\d+)")
+_ANSWER_SECONDS = 5.0
 
 _DAEMON = "rowkind.service.run.worker_daemon"
 
@@ -133,11 +140,18 @@ def session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     program = java()
+    if not _anybody_there(master):
+        raise SparkStartError(
+            f"nobody answers at {master}: check that Spark's master runs, and the address in --master."
+        )
     try:
         with quiet_stderr(), gateway(_local_options(budget)) if local else nullcontext():
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None
+    except Py4JJavaError as error:
+        said = str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0]
+        raise SparkStartError(f"Spark did not start at {master}: {said}") from None
     _let_accumulators_go(spark)
     if local:
         _write_plainly(spark)
@@ -145,6 +159,43 @@ def session(
     else:
         _ship(spark)
     return spark
+
+
+@contextmanager
+def stopping(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, which is this process's no more in the end. Raises SparkLostError if its JVM ends before."""
+    lost = None
+    try:
+        yield spark
+    except RowkindError:
+        raise
+    except Exception:
+        # What a JVM that is gone makes of a call depends on the call.
+        if (lost := ended()) is None:
+            raise
+        raise SparkLostError(lost) from None
+    finally:
+        if lost is None:
+            spark.stop()
+        else:
+            _let_go(spark)
+
+
+def _let_go(spark: SparkSession) -> None:
+    """Stop what there is of a session beside its JVM, which has ended."""
+    spark.sparkContext._jsc = None
+    spark.sparkContext.stop()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    forget()
+
+
+def _anybody_there(master: str) -> bool:
+    """Whether somebody listens at the address of a cluster's master, or of one of several; true if it has none."""
+    addresses = _ADDRESS.findall(master)
+    for host, port in addresses:
+        with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):
+            return True
+    return not addresses
 
 
 def _on_disk(checkpoint: str) -> bool:

@@ -82,7 +82,7 @@ class SparkStore:
         if digest(blob) != name:
             raise StateDamagedError(
                 f"the state store holds other bytes than were written for the run {name} ({blob.size} bytes): "
-                "restore the checkpoint directory from a copy, or delete it to read the topics from the start"
+                "`rowkind run --reset-state` builds the state anew from the topics"
             )
         return self._cache.put(name, blob)
 

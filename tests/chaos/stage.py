@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient
+
 from rowkind.service.dev.demo.data import order_book
 from tests.chaos.checks import Check
 from tests.run.process import Ended, Rowkind, until
@@ -19,6 +21,8 @@ from tests.run.shop import Shop
 
 EVENTS = 1_500
 ROWS_PER_BATCH = 200
+_WHERE = " WHERE "
+_CONDITIONS = ("o.amount > 100", "o.amount < 400", "o.status <> 'new'", "o.customer <> 'Ada'")
 SLOW = 400.0
 """Seconds for what takes a tenth of it on a machine at rest."""
 
@@ -26,15 +30,15 @@ SLOW = 400.0
 class Stage:
     """Initialise with some checks, manipulate in two phases, validate; all checks at once, in one job."""
 
-    def __init__(self, servers: str, folder: Path, seed: int, checks: Sequence[Check]) -> None:
+    def __init__(self, servers: str, folder: Path, seed: int, checks: Sequence[Check], events: int = EVENTS) -> None:
         print(f"seed {seed}")
-        self.checks = checks
+        self.checks = list(checks)
         self.random = random.Random(seed)
         self.shop = Shop(servers, folder, f"chaos-{os.getpid()}-{seed}")
-        self._book = order_book(EVENTS, seed)
+        self._book = order_book(events, seed)
         self._job = self.shop.job({check.name: check.sink for check in self.checks}, batch={"max_rows": ROWS_PER_BATCH})
         self.results = {check.name: Results(self.shop, check.name) for check in self.checks}
-        self._query = self.shop.checkpoint / self.shop.name / "main"
+        self.checkpoint = self.shop.checkpoint / self.shop.name / "main"
 
     def close(self) -> None:
         """Leave the topics."""
@@ -45,6 +49,10 @@ class Stage:
         """A share of all that is to happen happens, at once."""
         self.shop.happens(islice(self._book, round(EVENTS * share)))
 
+    def happens(self, changes: int) -> None:
+        """So many changes happen, at once."""
+        self.shop.happens(islice(self._book, changes))
+
     def job(self, *arguments: str) -> Rowkind:
         """The job, to be started with `with`."""
         return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments)
@@ -52,6 +60,27 @@ class Stage:
     def change(self, **changed: Any) -> None:
         """The job file says something else from the next start on."""
         self._job.write_text(json.dumps(json.loads(self._job.read_text()) | changed))
+
+    def query(self, name: str, sql: str) -> None:
+        """A sink has another query from the next start on."""
+        self.checks = [
+            Check(check.name, check.sink | {"sql": sql}) if check.name == name else check for check in self.checks
+        ]
+        job = json.loads(self._job.read_text())
+        job["sinks"][name]["sql"] = sql
+        self._job.write_text(json.dumps(job))
+
+    def change_query(self) -> str:
+        """One of the sinks has another query from the next start on; which one."""
+        check = self.random.choice(self.checks)
+        sql, _, before = check.sink["sql"].partition(_WHERE)
+        self.query(check.name, sql + _WHERE + self.random.choice([each for each in _CONDITIONS if each != before]))
+        return check.name
+
+    def filling_topics(self) -> list[str]:
+        """The topics of queries that fill their states."""
+        topics = AdminClient({"bootstrap.servers": self.shop.servers, "log_level": 0}).list_topics(timeout=30).topics
+        return [topic for topic in topics if topic.startswith(f"{self.shop.name}.") and ".filling-" in topic]
 
     def validate(self) -> None:
         """Every check."""
@@ -78,7 +107,7 @@ class Stage:
 
     def unfinished(self) -> int | None:
         """The batch that the query of all sinks has begun and not ended, by Spark's own logs."""
-        begun, ended = (_last(self._query / log) for log in ("offsets", "commits"))
+        begun, ended = (_last(self.checkpoint / log) for log in ("offsets", "commits"))
         return begun if begun > ended else None
 
     def one(self) -> str:
@@ -87,10 +116,27 @@ class Stage:
 
     def inside_a_batch(self, job: Rowkind) -> None:
         """Wait for a moment, chosen at random, inside a batch: the first after a start, or the second."""
-        batch = _last(self._query / "commits") + self.random.choice((1, 2))
-        self._await(job, lambda: ": writing to topic" in job.error, "the start of the query")
+        batch = _last(self.checkpoint / "commits") + self.random.choice((1, 2))
+        self.await_words(job, ": writing to topic")
         self._await(job, lambda: self.unfinished() == batch, f"batch {batch}")
-        time.sleep(self.random.uniform(0, 1.5))
+        moment = time.monotonic() + self.random.uniform(0, 1.5)
+        while time.monotonic() < moment and self.unfinished() == batch:
+            time.sleep(0.005)
+        # On a quick machine it may be over by now, and the next one is as good.
+        self._await(job, lambda: self.unfinished() is not None, "another batch")
+
+    def while_filling(self, job: Rowkind) -> None:
+        """Wait for a moment, chosen at random, at which a query fills its state."""
+        self.await_words(job, "fills its state")
+        time.sleep(self.random.uniform(0, 2))
+
+    def await_words(self, job: Rowkind, words: str, times: int = 1) -> None:
+        """Wait until the job has said something, so many times."""
+        self._await(job, lambda: job.error.count(words) >= times, words)
+
+    def await_either(self, job: Rowkind, words: str) -> None:
+        """Wait until the job has said something, or has ended."""
+        until(lambda: words in job.error or not job.running, words, lambda: job.error, SLOW)
 
     def half_written(self, job: Rowkind, name: str) -> None:
         """Wait until some of a batch of this sink is committed to Kafka, and Spark does not know it yet."""

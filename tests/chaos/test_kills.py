@@ -34,7 +34,7 @@ def test_killed_inside_batches(set_stage: SetStage) -> None:
 
 
 def test_killed_between_batches_then_robbed_of_processes_then_drained(set_stage: SetStage) -> None:
-    """SIGKILL at rest loses nothing; a job gets over the loss of a worker or its planner; SIGTERM to all is a drain."""
+    """SIGKILL at rest loses nothing; a worker, planner or JVM lost is got over; SIGTERM to all is a drain."""
     stage = set_stage(RETRACT_BY_KEY)
     stage.manipulate(0.2)
     with stage.job() as job:
@@ -47,9 +47,14 @@ def test_killed_between_batches_then_robbed_of_processes_then_drained(set_stage:
         os.kill(job.busy_worker(), signal.SIGKILL)
         stage.catch_up(job)
         os.kill(job.planner(), signal.SIGKILL)
-        stage.manipulate(0.2)
+        stage.manipulate(0.1)
         stage.catch_up(job)
-        stage.manipulate(0.3)
+        stage.manipulate(0.2)
+        stage.inside_a_batch(job)
+        os.kill(job.java(), signal.SIGKILL)
+        stage.catch_up(job)
+        assert job.error.count("Spark's Java was ended by signal 9") == 1, job.error
+        stage.manipulate(0.2)
         stage.inside_a_batch(job)
         job.terminate_all()
         ended = job.ended(SLOW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def test_a_broker_that_goes_away_inside_a_batch(tmp_path: Path, seed: int) -> No
                 until(lambda: "waits: " in get(port, "/readyz")[1], "a word of it", lambda: job.error, SLOW)
                 assert get(port, "/readyz")[0] == 503
                 assert get(port, "/healthz")[0] == 200
+                until(lambda: _lag_seconds(port) > 1, "a lag that grows", lambda: job.error, SLOW)
                 broker = Broker(tmp_path / "kafka", broker.port)
                 broker.start()
                 stage.manipulate(0.5)
@@ -38,6 +40,7 @@ def test_a_broker_that_goes_away_inside_a_batch(tmp_path: Path, seed: int) -> No
                 metrics = get(port, "/metrics")[1]
                 assert "rowkind_outages_total 1.0" in metrics
                 assert 'rowkind_restarts_total{query="main"} 1.0' in metrics
+                until(lambda: _lag_seconds(port) == 0, "no lag", lambda: job.error, SLOW)
                 ended = stage.drain(job)
             assert ended.code == 0, ended.error
             said = [line.partition("Kafka ")[2] for line in ended.error.splitlines() if " Kafka " in line]
@@ -55,3 +58,9 @@ def test_a_broker_that_goes_away_inside_a_batch(tmp_path: Path, seed: int) -> No
             assert "Traceback" not in ended.error
     finally:
         broker.stop()
+
+
+def _lag_seconds(port: int) -> float:
+    """The lag of the partition that is furthest behind, as told to Prometheus."""
+    found = re.findall(r"^rowkind_lag_seconds\{.*\} (.*)$", get(port, "/metrics")[1], re.MULTILINE)
+    return max(map(float, found), default=0.0)

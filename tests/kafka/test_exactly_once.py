@@ -21,7 +21,7 @@ from rowkind.service.kafka import progress, transaction
 from rowkind.service.kafka.errors import FencedError, TransactionError, fences
 from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.transaction import TransactionalWriter, write_once
+from rowkind.service.kafka.transaction import TransactionalWriter, take_over, write_once
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import order
 
@@ -250,3 +250,17 @@ def test_a_run_that_was_replaced_stops_instead_of_fencing_back(make_sink: MakeSi
     another_worker()
     assert write_once(later, BatchPartition("two", 1, 0), some(sink, 4)) == ("committed", 0)
     assert ids(sink) == [1, 2, 4]
+
+
+def test_a_run_that_takes_over_leaves_its_name_and_keeps_what_is_known(make_sink: MakeSink) -> None:
+    """No earlier run goes on, also where the later one has written nothing yet; a batch that is there stays there."""
+    sink = make_sink()
+    earlier, later = (replace(sink.spec, run=run) for run in ("00000001-a", "00000002-a"))
+    assert write_once(earlier, FIRST, some(sink, 1)) == ("committed", 0)
+    take_over(later)
+    with pytest.raises(FencedError, match="A later run"):
+        write_once(earlier, BatchPartition("checkpoint", 1, 0), some(sink, 2))
+    another_worker()
+    assert write_once(later, FIRST, some(sink, 1)) == ("skipped", 0)
+    assert write_once(later, BatchPartition("checkpoint", 1, 0), some(sink, 2)) == ("committed", 0)
+    assert ids(sink) == [1, 2]

@@ -20,7 +20,7 @@ from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
 from rowkind.service.kafka.writing import Counted
 from rowkind.service.row_kind import PRESETS, RowKindHeader
 from tests.kafka.murmur2 import murmur2, partition
-from tests.kafka.sinks import MakeSink, changes, committed, symbols
+from tests.kafka.sinks import MakeSink, Sink, changes, committed, symbols
 from tests.kafka.tables import order, settings
 
 pytestmark = pytest.mark.kafka
@@ -189,6 +189,18 @@ def test_a_query_writes_each_sink_as_it_says(make_sink: MakeSink) -> None:
     ):
         assert counted.written[f'rowkind_transactions_total{{query="{query.spec.query}",outcome="{outcome}"}}'] == 1
         assert {sink.sink for sink in (once, repeated) if _rows_out(counted, sink.sink)} == sinks
+
+
+def test_a_query_may_write_to_other_topics_from_one_batch_to_the_next(make_sink: MakeSink) -> None:
+    """As it does once its state is full; the producers that were kept know nothing of them."""
+    query = make_sink().beside(make_sink(form="upsert", transactions=False))
+    others = {place: replace(sink, topic=make_sink().topic) for place, sink in query.spec.sinks.items()}
+    moved = Sink(replace(query.spec, sinks=others))
+    batch = Changes.concat([address(changes(("+I", order(1))), place) for place in query.spec.sinks])
+    query.write(batch)
+    moved.write(batch, batch=1)
+    names = [sink.topic for sinks in (query.spec.sinks, others) for sink in sinks.values()]
+    assert [len(query.messages(name)) for name in names] == [1, 1, 1, 1]
 
 
 def test_a_dead_letter_is_written_once_for_all_sinks_of_a_query(make_sink: MakeSink, new_topic: Any) -> None:

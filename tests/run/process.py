@@ -135,11 +135,9 @@ class Rowkind:
 
     def terminate_all(self) -> None:
         """SIGTERM to every process there is of it, whatever session it is in, as from systemd."""
-        mark = self._mark.encode()
-        for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
-            if mark in _read(pid, "environ").split(b"\0"):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
+        for pid in self.members():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def ended(self, seconds: float = PATIENCE) -> Ended:
         """How the command ended; waits for it."""
@@ -181,17 +179,38 @@ class Rowkind:
 
     def planner(self) -> int:
         """The Python process that says how far each batch goes."""
-        (found,) = (pid for pid, _ in self._members() if b"python_streaming_source_runner" in _read(pid, "cmdline"))
+        (found,) = self.planners()
         return found
+
+    def planners(self) -> list[int]:
+        """The same, as many as there are just now."""
+        return [pid for pid, _ in self._members() if b"python_streaming_source_runner" in _read(pid, "cmdline")]
+
+    def java(self) -> int:
+        """The JVM."""
+        (found,) = (pid for pid, _ in self._members() if _read(pid, "comm") == b"java\n")
+        return found
+
+    def workers(self) -> list[int]:
+        """The Python workers of tasks, and what they are forked from."""
+        return [pid for pid, _ in self._members() if _is_worker(pid)]
+
+    def writers(self) -> list[int]:
+        """The processes that write to Kafka, which are in sessions of their own."""
+        return [pid for pid in self.members() if _read(pid, "comm") == b"rowkind-writer\n"]
+
+    def members(self) -> list[int]:
+        """All processes, those of other sessions too."""
+        return [pid for pid in _processes() if self._mark.encode() in _read(pid, "environ").split(b"\0")]
 
     def _workers(self) -> list[int]:
         parents = dict(self._members())
-        daemons = {pid for pid in parents if b"worker_daemon\0pyspark.worker\0" in _read(pid, "cmdline")}
+        daemons = {pid for pid in parents if _is_worker(pid)}
         return [pid for pid in daemons if parents[pid] in daemons]
 
     def _members(self) -> Iterator[tuple[int, int]]:
         """Every living process of the session, with its parent."""
-        for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+        for pid in _processes():
             # The program's name stands in brackets and may hold anything.
             fields = _read(pid, "stat").rpartition(b")")[2].split()
             if fields and fields[0] != b"Z" and int(fields[3]) == self._main.pid:
@@ -201,6 +220,14 @@ class Rowkind:
     def _main(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "a command is started with `with`"
         return self._process
+
+
+def _processes() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _is_worker(pid: int) -> bool:
+    return b"worker_daemon\0pyspark.worker\0" in _read(pid, "cmdline")
 
 
 def _ticks(pid: int) -> int:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from fastavro import parse_schema, schemaless_writer
 
 from rowkind.avro.registry import FolderRegistry
@@ -78,7 +79,10 @@ class Shop:
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         for made in admin.create_topics([NewTopic(self.topic(table), partitions, 1) for table in COLUMNS]).values():
             made.result()
-        self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
+        self._producer = self._connect()
+
+    def _connect(self) -> Producer:
+        return Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0})
 
     def topic(self, name: str) -> str:
         """The name of one of the shop's topics."""
@@ -134,6 +138,18 @@ class Shop:
         """Send a row of a table, with the row kind if one is given, so that rows of one key keep their order."""
         key = str(row[KEYS[table]]).encode() if table in KEYS else None
         return self.tell(table, key, self.value(table, row), [("op", kind.encode())] if kind else None)
+
+    def more_partitions(self, table: str) -> None:
+        """The topic of a table gets another partition, and what happens from now on may be in it."""
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        topic = self.topic(table)
+        wanted = len(admin.list_topics(topic, timeout=30).topics[topic].partitions) + 1
+        admin.create_partitions([NewPartitions(topic, wanted)])[topic].result()
+        # The old one may not have heard of it.
+        self._producer = self._connect()
+        deadline = time.monotonic() + 30
+        while len(self._producer.list_topics(topic, timeout=30).topics[topic].partitions) < wanted:
+            assert time.monotonic() < deadline, "the brokers know nothing of a new partition"
 
     def flush(self) -> None:
         """Wait for the broker."""

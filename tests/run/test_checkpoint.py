@@ -16,7 +16,7 @@ from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.checkpoint import Checkpoint, Contents
 from rowkind.service.run.checkpoint import queries as recorded
-from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError
+from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
 from rowkind.service.run.queries import queries
 
 PAID = {"join.kind": "left", "sink.key": "a"}
@@ -44,9 +44,9 @@ def folder(tmp_path: Path) -> Path:
 def test_a_checkpoint_is_claimed_again_by_the_same_plan(spark: SparkSession, folder: Path) -> None:
     """The second claim finds what the first one left, and has a later name."""
     first, second = Checkpoint(spark, str(folder)), Checkpoint(spark, str(folder))
-    first.claim(CONTENTS, reset=False)
+    first.claim(CONTENTS)
     assert first.held()
-    second.claim(CONTENTS, reset=False)
+    second.claim(CONTENTS)
     assert second.run > first.run
     assert second.held()
     assert not first.held()
@@ -60,38 +60,40 @@ def test_a_checkpoint_is_claimed_again_by_the_same_plan(spark: SparkSession, fol
 def test_a_run_comes_after_the_last_one_that_left_a_trace_elsewhere(spark: SparkSession, folder: Path) -> None:
     """A fresh folder does not make a run an early one."""
     checkpoint = Checkpoint(spark, str(folder))
-    checkpoint.claim(CONTENTS, reset=False, after="00000041-ffff")
+    checkpoint.claim(CONTENTS, after="00000041-ffff")
     assert checkpoint.run.startswith("00000042-")
 
 
 @pytest.mark.spark
 def test_another_plan_is_refused_with_every_fact_that_differs(spark: SparkSession, folder: Path) -> None:
     """The message has both values of each, what to do, and nothing of what is equal."""
-    Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+    Checkpoint(spark, str(folder)).claim(CONTENTS)
     changed = Contents({"paid": {"join.kind": "left", "sink.mode": "upsert"}}, parallelism=4, levels=1, atomic=True)
     with pytest.raises(CheckpointMismatchError) as refused:
-        Checkpoint(spark, str(folder)).claim(changed, reset=False)
+        Checkpoint(spark, str(folder)).claim(changed)
     assert refused.value.changed == (
         "atomic: false -> true",
         "paid.sink.key: a -> absent",
         "paid.sink.mode: absent -> upsert",
         "parallelism: 2 -> 4",
     )
-    assert "--reset-state" in str(refused.value)
+    assert "--upgrade" in str(refused.value)
 
 
 @pytest.mark.spark
-def test_a_reset_deletes_all_and_takes_the_folder_from_whoever_has_it(spark: SparkSession, folder: Path) -> None:
+def test_a_folder_that_is_deleted_is_taken_from_whoever_has_it(spark: SparkSession, folder: Path) -> None:
     """State and offsets of the other plan are gone, and an earlier run sees that it was replaced."""
     earlier, later = Checkpoint(spark, str(folder)), Checkpoint(spark, str(folder))
-    earlier.claim(CONTENTS, reset=False)
+    earlier.claim(CONTENTS)
     (folder / "offsets").mkdir()
     other = Contents({"new": {}}, parallelism=4, levels=0)
-    later.claim(other, reset=True)
+    later.delete()
+    assert not earlier.held()
+    later.claim(other, after=earlier.run)
     assert not (folder / "offsets").exists()
     assert later.run > earlier.run
     assert not earlier.held()
-    Checkpoint(spark, str(folder)).claim(other, reset=False)
+    Checkpoint(spark, str(folder)).claim(other)
     assert recorded(spark, str(folder.parent)) == {"sink": other}
 
 
@@ -101,7 +103,7 @@ def test_a_folder_with_something_else_in_it_is_refused(spark: SparkSession, fold
     folder.mkdir(parents=True)
     (folder / "letters").touch()
     with pytest.raises(CheckpointMismatchError, match="something else"):
-        Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+        Checkpoint(spark, str(folder)).claim(CONTENTS)
     assert [path.name for path in folder.iterdir()] == ["letters"]
 
 
@@ -111,47 +113,110 @@ def test_a_claim_that_was_cut_short_is_no_obstacle(spark: SparkSession, folder: 
     folder.mkdir(parents=True)
     (folder / "rowkind.json.tmp").write_text('{"vers')
     checkpoint = Checkpoint(spark, str(folder))
-    checkpoint.claim(CONTENTS, reset=False)
+    checkpoint.claim(CONTENTS)
     assert checkpoint.held()
-    Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+    Checkpoint(spark, str(folder)).claim(CONTENTS)
 
 
 @pytest.mark.spark
 def test_the_draft_of_a_run_that_was_killed_counts(spark: SparkSession, folder: Path) -> None:
     """Between the removal of the old note and the naming of the new one there is the draft alone, and it is whole."""
-    Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+    Checkpoint(spark, str(folder)).claim(CONTENTS)
     (folder / "offsets").mkdir()
     (folder / "rowkind.json").rename(folder / "rowkind.json.tmp")
     assert recorded(spark, str(folder.parent)) == {"sink": CONTENTS}
     with pytest.raises(CheckpointMismatchError, match="parallelism: 2 -> 3"):
-        Checkpoint(spark, str(folder)).claim(replace(CONTENTS, parallelism=3), reset=False)
+        Checkpoint(spark, str(folder)).claim(replace(CONTENTS, parallelism=3))
     fewer = replace(CONTENTS, sinks={"paid": PAID})
-    assert Checkpoint(spark, str(folder)).claim(fewer, reset=False) == fewer
+    assert Checkpoint(spark, str(folder)).claim(fewer) == fewer
     assert recorded(spark, str(folder.parent)) == {"sink": fewer}
 
 
 @pytest.mark.spark
 def test_a_sink_that_is_gone_leaves_the_others_what_they_have(spark: SparkSession, folder: Path) -> None:
     """Its stages and its shuffle stay, however often the job starts, because Spark's own files go by them."""
-    Checkpoint(spark, str(folder)).claim(replace(CONTENTS, levels=3, exchange=True), reset=False)
+    Checkpoint(spark, str(folder)).claim(replace(CONTENTS, levels=3, exchange=True))
     left = Contents({"liked": CONTENTS.sinks["liked"]}, parallelism=2, levels=0)
     for _ in range(2):
-        kept = Checkpoint(spark, str(folder)).claim(left, reset=False)
+        kept = Checkpoint(spark, str(folder)).claim(left)
         assert kept == replace(left, levels=3, exchange=True)
         assert recorded(spark, str(folder.parent)) == {"sink": kept}
     with pytest.raises(CheckpointMismatchError, match=r"liked\.sink\.mode: append -> upsert"):
-        Checkpoint(spark, str(folder)).claim(replace(left, sinks={"liked": {"sink.mode": "upsert"}}), reset=False)
+        Checkpoint(spark, str(folder)).claim(replace(left, sinks={"liked": {"sink.mode": "upsert"}}))
 
 
 @pytest.mark.spark
 def test_what_else_lies_beside_the_checkpoints_is_none(spark: SparkSession, folder: Path) -> None:
     """Other folders and files are passed over; without a folder there is no query."""
     assert recorded(spark, str(folder.parent)) == {}
-    Checkpoint(spark, str(folder)).claim(CONTENTS, reset=False)
+    Checkpoint(spark, str(folder)).claim(CONTENTS)
     (folder.parent / "notes").mkdir()
     (folder.parent / "notes" / "letters").touch()
     (folder.parent / "README").touch()
     assert recorded(spark, str(folder.parent)) == {"sink": CONTENTS}
+
+
+BATCH = 'v1\n{"batchWatermarkMs":0}\n{"t": {"id": "x", "at": {"0": %d}}}'
+ENDED = 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+def logs(folder: Path, begun: Sequence[str], ended: Sequence[str]) -> None:
+    """Spark's logs of batches, and the id of the checkpoint."""
+    for log, files in (("offsets", begun), ("commits", ended)):
+        (folder / log).mkdir(parents=True)
+        for number, text in enumerate(files):
+            (folder / log / str(number)).write_text(text)
+    (folder / "metadata").write_text('{"id":"c"}')
+
+
+@pytest.mark.spark
+def test_what_was_torn_is_removed_where_the_batch_can_be_done_again(spark: SparkSession, folder: Path) -> None:
+    """The end of a batch in any case, its beginning if nothing of it is written; what is whole stays."""
+    checkpoint = Checkpoint(spark, str(folder))
+    assert checkpoint.mend(never) == []
+    assert checkpoint.position() is None
+    logs(folder, [BATCH % 3, BATCH % 5, "v1\n{"], [ENDED, ""])
+    assert checkpoint.mend(never) == ["commits/1", "offsets/2"]
+    assert checkpoint.mend(never) == []
+    assert [path.name for path in sorted((folder / "offsets").glob("[0-9]*"))] == ["0", "1"]
+    position = checkpoint.position()
+    assert position is not None
+    assert position.at == {("t", 0): 3}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("begun", "ended", "written"),
+    [([BATCH % 3, ""], [ENDED], ("c", 1)), ([BATCH % 3, ""], [ENDED, ENDED], None)],
+    ids=["written in part", "ended"],
+)
+def test_a_batch_that_is_written_and_not_known_any_more_is_refused(
+    spark: SparkSession, folder: Path, begun: list[str], ended: list[str], written: tuple[str, int] | None
+) -> None:
+    """How far it went is not known, and it would be skipped; nothing is removed, and the message has a way out."""
+    logs(folder, begun, ended)
+    with pytest.raises(CheckpointTornError, match="--reset-state"):
+        Checkpoint(spark, str(folder)).mend(lambda *batch: batch == written)
+    assert (folder / "offsets" / "1").exists()
+
+
+@pytest.mark.spark
+def test_a_checkpoint_whose_note_was_torn_is_refused_and_known(spark: SparkSession, folder: Path) -> None:
+    """It may be dropped, unlike a folder of something else."""
+    checkpoint = Checkpoint(spark, str(folder))
+    assert not checkpoint.torn()
+    checkpoint.claim(CONTENTS)
+    logs(folder, [BATCH % 3], [ENDED])
+    assert not checkpoint.torn()
+    (folder / "rowkind.json").write_text("{")
+    assert checkpoint.torn()
+    with pytest.raises(CheckpointTornError, match=r"rowkind.json .* torn"):
+        checkpoint.claim(CONTENTS)
+
+
+def never(_checkpoint: str, _batch: int) -> bool:
+    """Nothing was written."""
+    return False
 
 
 @pytest.mark.spark
@@ -159,7 +224,7 @@ def test_a_folder_that_cannot_be_is_told_in_words(spark: SparkSession, tmp_path:
     """A file stands where the folder should be made."""
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointFolderError, match="may make and write to"):
-        Checkpoint(spark, str(tmp_path / "file" / "sink")).claim(CONTENTS, reset=False)
+        Checkpoint(spark, str(tmp_path / "file" / "sink")).claim(CONTENTS)
 
 
 def test_later_runs_have_greater_names() -> None:

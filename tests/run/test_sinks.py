@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from rowkind.service.dev.broker import Broker
 from rowkind.service.dev.demo.data import order_book
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 SLOW = 400.0
 ORDERS = {"mode": "retract", "key": "order_id", "partitions": 1, "sql": "SELECT order_id, amount FROM orders"}
 SUMS = {"mode": "retract", "partitions": 1, "sql": "SELECT COUNT(*) AS orders, SUM(amount) AS amount FROM orders"}
-LIKED = {"mode": "append", "sql": "SELECT rating_id, stars FROM ratings"}
+LIKED = {"mode": "retract", "sql": "SELECT rating_id, stars FROM ratings"}
 STARS = {"mode": "append", "sql": "SELECT stars FROM ratings"}
 COUNTED = {"mode": "retract", "sql": "SELECT stars, COUNT(*) AS ratings FROM ratings GROUP BY stars"}
 
@@ -79,7 +80,7 @@ def _summed(orders: Counter[Values]) -> Counter[Values]:
 
 
 def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
-    """What stays goes on, a new sink reads from the start, a changed one is refused until a reset puts all together."""
+    """What stays goes on, a new sink reads from the start, a changed one is rebuilt on request, or all of them."""
     # One story, since each start takes a while. SIGINT ends a job as SIGTERM does.
     for number, stars in ((1, 5), (2, 3)):
         shop.row("ratings", "+I", rating_id=number, stars=stars)
@@ -108,15 +109,74 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
         ended = job.ended(SLOW)
     assert ended.code == 2, ended.error
     assert "Traceback" not in ended.error
-    for text in (str(shop.checkpoint), "belongs to another plan", "filter: none -> ", "stars > 3", "--reset-state"):
+    for text in (str(shop.checkpoint), "belongs to another plan", "filter: none -> ", "stars > 3", "--upgrade"):
         assert text in ended.error
     assert len(ended.error.splitlines()) < 25
     assert (_written(shop, "liked"), _written(shop, "stars")) == (3, 3)
-    with run(shop, changed, "--reset-state") as job:
-        _have(shop, job, liked=5, stars=6)
-        assert _queries(shop) == {"main"}
+    with Rowkind(shop.folder / "output", "diff", str(changed)) as asked:
+        told = asked.ended(SLOW)
+    assert told.code == 0, told.error
+    first, *changes, reads, last = told.output.splitlines()
+    assert first == f"sink liked is rebuilt, and topic {shop.topic('liked')} brought up to date"
+    assert "  scan_ratings.filter: none -> stars > 3" in changes
+    assert (reads, last) == ("  reads 3 rows", "sink stars stays")
+    with run(shop, changed, "--upgrade") as job:
+        # One row is taken back.
+        _have(shop, job, liked=4, stars=3)
+        assert _queries(shop) == {"main", "stars"}
         job.terminate()
         assert job.ended().code == 0, job.error
+    with run(shop, changed, "--reset-state") as job:
+        until(
+            lambda: job.error.count("was brought up to date by 0 changes") == 2, "a cut-over", lambda: job.error, SLOW
+        )
+        assert _queries(shop) == {"main"}
+        shop.row("ratings", "+I", rating_id=4, stars=4)
+        shop.flush()
+        _have(shop, job, liked=5, stars=4)
+        job.terminate()
+        assert job.ended().code == 0, job.error
+
+
+def test_a_job_whose_topic_is_made_anew(shop: Shop, admin: AdminClient) -> None:
+    """It stops and says why; where that is wished it begins anew, and what was made of the old rows is taken back."""
+    for number in (1, 2):
+        shop.row("ratings", "+I", rating_id=number, stars=5)
+    shop.flush()
+    job = shop.job({"liked": LIKED})
+    with run(shop, job) as running:
+        _have(shop, running, liked=2)
+        made_anew(shop, admin, "ratings")
+        ended = running.ended(SLOW)
+    assert ended.code == 2, ended.error
+    shop.row("ratings", "+I", rating_id=2, stars=5)
+    shop.row("ratings", "+I", rating_id=3, stars=5)
+    shop.flush()
+    with run(shop, job) as running:
+        ended = running.ended(SLOW)
+    assert ended.code == 2, ended.error
+    assert f"{shop.topic('ratings')} was deleted and made anew" in ended.error
+    assert "--reset-state" in ended.error
+    job = shop.job({"liked": LIKED}, tables={"ratings": shop.table("ratings", start={"on_recreated": "restart"})})
+    with run(shop, job) as running:
+        _have(shop, running, liked=4)
+        running.terminate()
+        assert running.ended().code == 0, running.error
+    results = Results(shop, "liked")
+    try:
+        assert results.rows() == Counter([(2, 5), (3, 5)])
+        assert not results.flaws
+    finally:
+        results.close()
+
+
+def made_anew(shop: Shop, admin: AdminClient, table: str) -> None:
+    """A topic of the shop's is deleted and made again."""
+    name = shop.topic(table)
+    admin.delete_topics([name])[name].result()
+    until(lambda: name not in admin.list_topics(timeout=10).topics, "the end of the topic")
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+    until(lambda: name in admin.list_topics(timeout=10).topics, "the new topic")
 
 
 def _have(shop: Shop, job: Rowkind, **wanted: int) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,9 +33,11 @@ def shop(broker: Broker, tmp_path: Path) -> Shop:
     return Shop(broker.bootstrap_servers, tmp_path, f"start-{os.getpid()}-{tmp_path.name}")
 
 
-def refused(shop: Shop, code: int, *told: str, command: str = "run", **environment: str) -> Ended:
+def refused(
+    shop: Shop, code: int, *told: str, command: str = "run", options: Sequence[str] = (), **environment: str
+) -> Ended:
     """Run the shop's job, which ends by itself with this code; a message of one screen tells all of that."""
-    arguments = ["--port", "0"] if command == "run" else []
+    arguments = ["--port", "0", *options] if command == "run" else []
     with Rowkind(shop.folder / "output", command, str(shop.folder / "job.yaml"), *arguments, **environment) as running:
         ended = running.ended()
     assert ended.code == code, ended.error
@@ -144,6 +146,23 @@ def test_java_that_does_not_run_spark_is_told_with_its_path(shop: Shop) -> None:
     (home / "bin" / "java").chmod(0o755)
     shop.job({"paid": PAID})
     refused(shop, 1, str(home / "bin" / "java"), "Java 17 or newer", JAVA_HOME=str(home))
+
+
+@pytest.mark.parametrize(
+    ("master", "told"), [(f"spark://{NOBODY}", NOBODY), ("nonsense", "nonsense")], ids=["nobody there", "no address"]
+)
+def test_a_master_that_is_not_there_is_told_with_its_address(shop: Shop, master: str, told: str) -> None:
+    """In a line, and not after Spark's minute of trying."""
+    shop.job({"paid": PAID})
+    ended = refused(shop, 1, told, options=["--master", master])
+    assert len(ended.error.splitlines()) < 6, ended.error
+
+
+def test_a_file_system_whose_jars_are_not_there_is_told(shop: Shop) -> None:
+    """What they are, and where they belong."""
+    shop.job({"paid": PAID}, checkpoint="s3a://bucket/folder")
+    ended = refused(shop, 2, "s3a://bucket/folder", "hadoop-aws")
+    assert len(ended.error.splitlines()) < 6, ended.error
 
 
 def test_every_exit_code_is_in_the_help(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "confluent_kafka": ("service.kafka", "service.run", "service.dev", "version"),
     "confluent_kafka.schema_registry": ("avro",),
     "sqlglot": ("service.plan",),
-    "duckdb": ("service.execute", "service.dev"),
+    "duckdb": ("service.execute", "service.run", "service.dev"),
     "pydantic": ("service.job",),
     "ruamel": ("service.job",),
     "click": ("service.cli", "service.dev"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.writing import Counted
 from rowkind.service.run.monitor import Monitor
@@ -23,7 +25,7 @@ PROGRESS = {
         "walCommit": 7,
     },
     "stateOperators": [{"commitTimeMs": 3}, {"commitTimeMs": 2}],
-    "sources": [{"endOffset": "null", "latestOffset": "null"}],
+    "sources": [{"endOffset": "null"}],
 }
 """Of a batch of a join of which there are two levels."""
 
@@ -70,10 +72,57 @@ def test_what_rode_along_in_a_batch_that_is_done_again_counts_once() -> None:
     assert found["rowkind_rows_in_total"] == 5
 
 
+def test_a_query_is_ready_once_it_writes_where_it_belongs() -> None:
+    """While it fills its state, or waits to be started again, the reason is told."""
+    monitor = watched()
+    assert not monitor.ready()
+    monitor.fills("main", filling=True)
+    monitor.progress("main", PROGRESS)
+    assert not monitor.ready()
+    assert monitor.reason() == "query main fills its state before it writes"
+    (shown,) = monitor.queries()
+    assert shown.state == "filling"
+    monitor.fills("main", filling=False)
+    assert monitor.ready()
+    monitor.all_wait("Spark was lost")
+    assert not monitor.ready()
+    assert monitor.reason() == "query main waits: Spark was lost"
+
+
+def test_lag_is_told_of_every_partition_and_for_people() -> None:
+    """Also before the first batch; people see the sum, and since when the oldest row waits."""
+    monitor = watched()
+    assert monitor.position("main") is None
+    monitor.lags("main", {("orders", 0): Lag(3, 12.4), ("orders", 1): Lag(2, 70.0)})
+    found = {(each.name, each.labels["partition"]): each.value for each in samples(monitor) if "_lag_" in each.name}
+    assert found == {
+        ("rowkind_lag_rows", "0"): 3,
+        ("rowkind_lag_rows", "1"): 2,
+        ("rowkind_lag_seconds", "0"): 12.4,
+        ("rowkind_lag_seconds", "1"): 70,
+    }
+    (shown,) = monitor.queries()
+    assert ("still to read", "5, since 70 s") in shown.facts
+
+
+def test_a_query_that_begins_anew_counts_anew() -> None:
+    """One that is started again in another session goes on from where it was."""
+    monitor = watched()
+    end = {"orders": {"id": "x", "at": {"0": 7}}}
+    monitor.progress("main", PROGRESS | {"sources": [{"endOffset": json.dumps(end)}]})
+    monitor.add("main", ["s"], "plan", {("orders", 0): 7})
+    assert monitor.position("main") == {("orders", 0): 7}
+    monitor.progress("main", PROGRESS | {"batchId": 0})
+    assert next(each.value for each in samples(monitor) if each.name == "rowkind_batch_id") == 55
+    monitor.add("main", ["s"], "plan", None)
+    monitor.progress("main", PROGRESS | {"batchId": 0})
+    assert next(each.value for each in samples(monitor) if each.name == "rowkind_batch_id") == 0
+
+
 def watched() -> Monitor:
     """The monitor of a job with a query."""
     monitor = Monitor("job", "1", "4")
-    monitor.add("main", ["s"], "plan")
+    monitor.add("main", ["s"], "plan", None)
     return monitor
 
 

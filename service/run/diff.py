@@ -1,0 +1,47 @@
+"""What `rowkind run --upgrade` would do, in words: which sinks go on from their checkpoints, and which are rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rowkind.service.graph import graph
+from rowkind.service.job.model import Job
+from rowkind.service.kafka.topics import with_records
+from rowkind.service.run.checkpoint import Contents, queries
+from rowkind.service.run.cut_over import Amount
+from rowkind.service.run.topics import Connection, connect
+from rowkind.service.run.upgrade import Upgrade, upgrade
+from rowkind.service.spark.session import session, stopping
+
+
+def diff(job: Job) -> Iterator[str]:
+    """The lines of it. Raises a RowkindError."""
+    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
+    connection = connect(job)
+    # Only Spark knows how to get at wherever it keeps checkpoints.
+    with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
+        recorded = queries(spark, f"{job.checkpoint}/{job.name}")
+    yield from said(job, recorded, upgrade(job, recorded), connection)
+
+
+def said(job: Job, recorded: Mapping[str, Contents], plan: Upgrade, connection: Connection) -> Iterator[str]:
+    """What becomes of every sink, and what has to be read for it. Raises a ChangelogError."""
+    before = {sink for each in recorded.values() for sink in each.sinks}
+    for name, query in plan.queries.items():
+        filling = recorded[name].filling if name in plan.stay else ""
+        held = with_records(connection.kafka, [sink.topic for sink in query.sinks])
+        for sink in query.sinks:
+            if name in plan.stay:
+                yield f"sink {sink.name} stays" + (", and fills its state" if filling else "")
+                continue
+            is_new = sink.name not in before
+            yield f"sink {sink.name} is {'new' if is_new else 'rebuilt'}" + (
+                f", and topic {sink.topic} brought up to date" if sink.topic in held else ""
+            )
+            yield from (f"  {line}" for line in plan.changes.get(sink.name, ()))
+        if name not in plan.stay:
+            amount = Amount.of(graph(query.sinks), connection.kafka)
+            yield f"  reads {amount.rows:,} rows"
+            if amount.warning:
+                yield f"  {amount.warning}"
+    yield from (f"sink {gone} is gone; its topic stays as it is" for gone in sorted(before - job.sinks.keys()))

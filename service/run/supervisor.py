@@ -1,0 +1,242 @@
+"""Watches the queries of a job while they run: restarts what fails for a reason that passes, and ends the rest."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rowkind.errors import UNREACHABLE, RowkindError
+from rowkind.service.job.model import Job
+from rowkind.service.kafka.errors import RestartedTopicError
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.run.checkpoint import Checkpoint
+from rowkind.service.run.cut_over import CutOver
+from rowkind.service.run.errors import QueryFailedError, QueryUnreachableError, RebuildError, RunError, SupersededError
+from rowkind.service.run.monitor import Monitor
+from rowkind.service.run.outage import Outage
+from rowkind.service.run.signals import Signals
+from rowkind.service.run.streaming import Deployment
+from rowkind.service.spark.errors import SparkLostError, surfaced
+
+_POLL_SECONDS = 0.2
+_HELD_SECONDS = 1.0
+"""How often is looked whether a later run has taken over."""
+
+_PASSING = {
+    "CONCURRENT_STREAM_LOG_UPDATE": "another run was still at work on the checkpoint",
+    # Spark gives it ten seconds.
+    "Python worker failed to connect back": "the machine was too busy to start a worker in time",
+}
+"""Failures of Spark's that are no reason to end even of a query that never ran, by words of theirs."""
+
+_MOST_RESTARTS = 5
+"""How often in a row a query is started again though Kafka answers: a second after it failed, then two, four, eight."""
+
+log = logging.getLogger("rowkind")
+
+
+@dataclass
+class Running:
+    """A query. It is started `at` where it belongs, by `start`, or as its cut-over wants it until that is done."""
+
+    checkpoint: Checkpoint
+    sinks: Sequence[PhysicalSink]
+    at: Deployment
+    start: Callable[[Deployment], StreamingQuery]
+    cut_over: CutOver | None
+    query: StreamingQuery = field(init=False)
+    idle: int = 0
+    ran: bool = False
+    restarts: int = 0
+    again: float | None = None
+    """When it is to be started again, having failed; None while it runs."""
+    failure: RowkindError | None = None
+
+    @property
+    def name(self) -> str:
+        """The query's."""
+        return self.at.name
+
+    def begin(self) -> None:
+        """Start it from its checkpoint, which may be done again. Raises a ChangelogError."""
+        self.again = None
+        self.query = self.start(self.at if self.cut_over is None else self.cut_over.begin())
+
+
+@dataclass
+class Supervisor:
+    """What is looked at while the queries run.
+
+    - `drain`: the file that tells the sources to offer nothing new.
+    - `losses`: how often Spark as a whole has been lost since a query ran.
+    """
+
+    job: Job
+    monitor: Monitor
+    outage: Outage
+    signals: Signals
+    drain: Path
+    losses: int = 0
+
+    def until_it_runs(self, started: Running) -> None:
+        """Wait until a query has started the processes of its sources.
+
+        Spark gives each ten seconds to connect, which many of them, started at once on a busy machine, do not keep.
+        """
+        while (
+            started.query.isActive
+            and started.query.status["message"].startswith("Initializing")
+            and not self.signals.count
+        ):
+            time.sleep(_POLL_SECONDS)
+        self._tell(started)
+
+    def over(self, running: Sequence[Running]) -> None:
+        """Until every query has stopped: after a signal, or because one of them failed or has been replaced."""
+        looked = time.monotonic()
+        while not self._asked_to_stop(running):
+            for each in running:
+                self._look(each)
+            if time.monotonic() - looked > _HELD_SECONDS:
+                looked = time.monotonic()
+                if lost := next((each for each in running if not each.checkpoint.held()), None):
+                    raise SupersededError(self.job.name, lost.name)
+            self._ask()
+            time.sleep(_POLL_SECONDS)
+        for each in running:
+            each.query.stop()
+            self._note(each)
+            self.monitor.ended(each.name, "stopped")
+
+    def lost(self, error: SparkLostError) -> None:
+        """Wait until Spark may be started again, which was lost; raise `error` if it is lost each time."""
+        if self.losses == _MOST_RESTARTS:
+            raise error
+        log.warning("%s; it is started again", error)
+        self.monitor.all_wait(str(error))
+        again = time.monotonic() + 2**self.losses - 1
+        self.losses += 1
+        self._ask(now=True)
+        while not self.signals.count and self.outage.seconds <= self._limit:
+            if time.monotonic() >= again and not self.outage.seconds:
+                return
+            time.sleep(_POLL_SECONDS)
+            self._ask()
+        raise error
+
+    def _look(self, each: Running) -> None:
+        self._note(each)
+        if each.again is not None:
+            self._retry(each)
+        elif (error := each.query.exception()) is not None:
+            failure = _failure(self.job.name, each, error)
+            if isinstance(failure, QueryFailedError) and failure.error is RestartedTopicError:
+                raise RebuildError(failure.reason)
+            self._later(each, failure, _passing(failure, error, ran=each.ran))
+        elif each.cut_over is not None and not each.query.isActive and not self.signals.count:
+            self._cut_over(each, each.cut_over)
+        elif each.query.lastProgress is not None:
+            each.ran, each.restarts, self.losses = True, 0, 0
+        # What waits to be started again, or has filled its state, has no batch to finish.
+        rests = each.again is not None or each.query.status["message"] in {"Waiting for data to arrive", "Stopped"}
+        each.idle = each.idle + 1 if rests else 0
+
+    def _cut_over(self, each: Running, cut_over: CutOver) -> None:
+        try:
+            cut_over.end()
+        except RowkindError as error:
+            self._later(each, error, str(error) if error.retryable else None)
+        else:
+            each.cut_over = None
+            each.begin()
+            self._tell(each)
+
+    def _later(self, each: Running, failure: RowkindError, reason: str | None) -> None:
+        """Have a query started again whose failure passes, for this reason; raise it if there is none."""
+        self._ask(now=True)
+        away = self.outage.seconds > 0
+        if reason is None or (each.restarts == _MOST_RESTARTS and not away):
+            self.monitor.ended(each.name, "failed")
+            raise failure
+        each.failure = failure
+        each.again = time.monotonic() + (0 if away else 2**each.restarts)
+        each.restarts += not away
+        log.warning("query %s: %s; it is started again", each.name, reason.partition("\n")[0])
+        self.monitor.waits(each.name, reason)
+
+    def _retry(self, each: Running) -> None:
+        """Start a query again once it is time to and Kafka answers."""
+        assert each.again is not None, "it has failed"
+        assert each.failure is not None, "as above"
+        if self.outage.seconds > self._limit:
+            self.monitor.ended(each.name, "failed")
+            raise each.failure
+        if not self.outage.seconds and time.monotonic() >= each.again:
+            try:
+                each.begin()
+            except RowkindError as error:
+                self._later(each, error, str(error) if error.retryable else None)
+
+    def _tell(self, each: Running) -> None:
+        """Say what a query does that has been started."""
+        self.monitor.fills(each.name, filling=each.cut_over is not None)
+        for sink in each.sinks if each.cut_over is None else ():
+            log.info("sink %s: writing to topic %s", sink.name, sink.topic)
+
+    @property
+    def _limit(self) -> float:
+        """For how many seconds Kafka may be away."""
+        return inf if self.job.outage is None else self.job.outage / 1000
+
+    def _ask(self, *, now: bool = False) -> None:
+        if self.outage.look(now=now):
+            self.monitor.outage()
+
+    def _note(self, each: Running) -> None:
+        """What has become known of a query since."""
+        # What a query that has failed told last is from before.
+        if each.again is None and (progress := each.query.lastProgress) is not None:
+            self.monitor.progress(each.name, progress)
+        self.monitor.collect(each.name, each.at.reports.take())
+
+    def _asked_to_stop(self, running: Sequence[Running]) -> bool:
+        """Whether there was a signal, and every query has finished its batch; or a second signal."""
+        if self.signals.count and not self.drain.exists():
+            log.info("finishing the batch")
+            self.drain.touch()
+            for each in running:
+                each.idle = 0
+        # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
+        return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
+
+
+def _failure(job: str, each: Running, error: StreamingQueryException) -> RunError:
+    if not each.checkpoint.held():
+        return SupersededError(job, each.name)
+    found = surfaced(error)
+    if found is None:
+        said = str(error).partition("\n")[0]
+        return QueryFailedError(each.name, "Spark does not say why" if "(no cause message)" in said else said, None)
+    unreachable = found.error is not None and found.error.exit_code == UNREACHABLE
+    return (QueryUnreachableError if unreachable else QueryFailedError)(each.name, found.message, found.error)
+
+
+def _passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> str | None:
+    """Why a query has failed, if the same may go well when it is started again.
+
+    Our own errors say whether it may. What else ends a query that `ran` is taken for a loss of Spark's, such as of one
+    of its processes, of which it tells nothing but that a pipe is broken.
+    """
+    if not isinstance(failure, QueryFailedError):
+        return None
+    if failure.error is not None:
+        return failure.reason if failure.passes else None
+    known = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
+    return known or (f"Spark's part of it was lost ({failure.reason})" if ran else None)

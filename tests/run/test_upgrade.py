@@ -1,0 +1,115 @@
+"""What of the checkpoints of a job stays when the job says something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+from rowkind.service.run.checkpoint import Contents
+from rowkind.service.run.queries import planned
+from rowkind.service.run.upgrade import Upgrade, contents, upgrade
+
+JOB = """
+job: shop
+{settings}
+tables:
+  orders: {{mode: retract, columns: {{id: BIGINT NOT NULL, amount: INT, note: STRING}}, primary_key: id}}
+  payments: {{mode: append, columns: {{order_id: BIGINT, paid: INT}}}}
+views:
+  big: SELECT id, SUM(amount) AS amount FROM orders WHERE amount > {over} GROUP BY id
+sinks:
+{sinks}
+"""
+SINKS = {
+    "paid": "SELECT o.id, o.amount, p.paid FROM orders o JOIN payments p ON o.id = p.order_id",
+    "sums": "SELECT order_id, SUM(paid) AS paid FROM payments GROUP BY order_id",
+    "large": "SELECT id, amount FROM big",
+    "larger": "SELECT id, amount FROM big WHERE amount > 100",
+}
+
+
+def job(folder: Path, sinks: Mapping[str, str] = SINKS, settings: str = "", over: int = 10) -> Job:
+    """A job with these sinks."""
+    lines = "\n".join(f'  {name}: {{mode: retract, sql: "{sql}"}}' for name, sql in sinks.items())
+    file = folder / "job.yaml"
+    file.write_text(JOB.format(settings=settings, sinks=lines, over=over))
+    return load(file, {})
+
+
+def recorded(of: Job, before: Mapping[str, Contents] | None = None) -> dict[str, Contents]:
+    """What the checkpoints of a job are of, once it has run."""
+    there = before or {}
+    same = {name: each.planned_by for name, each in there.items()}
+    return {name: contents(of, query, there.get(name))[1] for name, query in planned(of, same).items()}
+
+
+def sinks(plan: Upgrade) -> dict[str, list[str]]:
+    """The sinks of each query."""
+    return {name: [sink.name for sink in query.sinks] for name, query in plan.queries.items()}
+
+
+def test_what_does_not_matter_to_state_leaves_all_as_it_is(tmp_path: Path) -> None:
+    """The TTL, comments, the layout of the text."""
+    before = recorded(job(tmp_path))
+    spelled = SINKS | {"sums": "select order_id, sum(paid) as paid /* all */ from payments group by 1"}
+    plan = upgrade(job(tmp_path, spelled, settings="ttl: 1d"), before)
+    assert plan.stay == {"main"}
+    assert not plan.changes
+    assert not plan.left
+    assert not plan.dropped
+
+
+def test_a_changed_sink_leaves_its_query_and_the_others_stay(tmp_path: Path) -> None:
+    """It gets a query of its own; what it was, and is, is told."""
+    before = recorded(job(tmp_path))
+    after = job(tmp_path, SINKS | {"sums": SINKS["sums"].replace("SUM", "MAX")})
+    plan = upgrade(after, before)
+    assert sinks(plan) == {"main": ["paid", "large", "larger"], "sums": ["sums"]}
+    assert (plan.stay, plan.left, plan.dropped) == ({"main"}, {"main"}, set())
+    assert plan.changes.keys() == {"sums"}
+    assert any("sum(payments.paid)" in line and "max(payments.paid)" in line for line in plan.changes["sums"])
+    later = upgrade(after, recorded(after, {"main": recorded_without(before["main"], "sums")}))
+    assert later.stay == {"main", "sums"}
+
+
+def test_a_changed_view_changes_all_who_use_it(tmp_path: Path) -> None:
+    """And nobody else."""
+    plan = upgrade(job(tmp_path, over=20), recorded(job(tmp_path)))
+    assert sinks(plan) == {"main": ["paid", "sums"], "large": ["large", "larger"]}
+    assert plan.changes.keys() == {"large", "larger"}
+
+
+@pytest.mark.parametrize("settings", ["parallelism: 4", "atomic: true"])
+def test_what_concerns_a_query_as_a_whole_changes_all_its_sinks(tmp_path: Path, settings: str) -> None:
+    """Nothing of it is left, so that the new one has its name."""
+    plan = upgrade(job(tmp_path, settings=settings), recorded(job(tmp_path)))
+    assert sinks(plan) == {"main": list(SINKS)}
+    assert (plan.stay, plan.left, plan.dropped) == (set(), {"main"}, {"main"})
+    assert all(settings.partition(":")[0] in lines[0] for lines in plan.changes.values())
+
+
+def test_sinks_come_and_go(tmp_path: Path) -> None:
+    """One that is gone leaves the others; a new one is no change of what was there."""
+    before = recorded(job(tmp_path, {name: SINKS[name] for name in ("paid", "sums")}))
+    plan = upgrade(job(tmp_path, {name: SINKS[name] for name in ("sums", "large")}), before)
+    assert sinks(plan) == {"main": ["sums"], "large": ["large"]}
+    assert (plan.stay, plan.changes, plan.dropped) == ({"main"}, {}, set())
+
+
+def test_nothing_stays_if_that_is_wished(tmp_path: Path) -> None:
+    """All sinks are together again, and no checkpoint is left."""
+    before = recorded(job(tmp_path))
+    apart = {"main": recorded_without(before["main"], "sums"), "sums": before["main"]}
+    plan = upgrade(job(tmp_path), apart, keep=False)
+    assert sinks(plan) == {"main": list(SINKS)}
+    assert (plan.stay, plan.left, plan.dropped) == (set(), {"main", "sums"}, {"main", "sums"})
+
+
+def recorded_without(before: Contents, sink: str) -> Contents:
+    """What a checkpoint is of after a sink has left it."""
+    return replace(before, sinks={name: facts for name, facts in before.sinks.items() if name != sink})
