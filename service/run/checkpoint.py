@@ -13,7 +13,7 @@ or not at all, whatever moment the process is killed at.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
@@ -130,6 +130,13 @@ class Checkpoint:
                 if earlier < self.run:
                     files.delete(self._child(_RUN + earlier), False)
         return contents
+
+    def keep(self, sinks: Collection[str]) -> None:
+        """Note that no other sinks than these are left; others may begin elsewhere. Raises CheckpointFolderError."""
+        with self._files() as files:
+            if (before := self.contents()) is not None:
+                left = {name: facts for name, facts in before.sinks.items() if name in sinks}
+                self._write(files, replace(before, sinks=left))
 
     def torn(self) -> bool:
         """Whether Spark has written here, and the note that says what is gone. Raises CheckpointFolderError."""

@@ -122,6 +122,10 @@ class _Queries:
                 chosen, new = plan.queries, plan.queries.keys() - plan.stay
                 for name in plan.left:
                     self._take_over(name)
+                    if name in plan.stay:
+                        Checkpoint(self.spark, f"{self._folder}/{name}").keep(
+                            {sink.name for sink in plan.queries[name].sinks}
+                        )
                 torn = [name for name in new if Checkpoint(self.spark, f"{self._folder}/{name}").torn()]
                 for name in (*plan.dropped, *torn):
                     Checkpoint(self.spark, f"{self._folder}/{name}").delete()

@@ -67,6 +67,7 @@ its first minute; once they are full, it interprets."""
 
 _USUAL = Budget()
 
+_MASTER = re.compile(r"local(\[|$)|spark://|k8s://|yarn$")
 _ADDRESS = re.compile(r"(?<=[/,])([^/,:\[\]]+|\[[^\]]+\]):(\d+)")
 _ANSWER_SECONDS = 5.0
 
@@ -140,6 +141,10 @@ def session(
     for key, value in chosen.items():
         builder = builder.config(key, value)
     program = java()
+    if not _MASTER.match(master):
+        raise SparkStartError(
+            f"{master} is no master of Spark's: expected spark://host:port, k8s://…, yarn or local[n]."
+        )
     if not _anybody_there(master):
         raise SparkStartError(
             f"nobody answers at {master}: check that Spark's master runs, and the address in --master."

@@ -133,6 +133,14 @@ def test_the_draft_of_a_run_that_was_killed_counts(spark: SparkSession, folder: 
 
 
 @pytest.mark.spark
+def test_sinks_may_leave_before_the_folder_is_claimed(spark: SparkSession, folder: Path) -> None:
+    """So that no sink is in two checkpoints, whatever moment a run is killed at."""
+    Checkpoint(spark, str(folder)).claim(CONTENTS)
+    Checkpoint(spark, str(folder)).keep({"paid"})
+    assert recorded(spark, str(folder.parent)) == {"sink": replace(CONTENTS, sinks={"paid": PAID})}
+
+
+@pytest.mark.spark
 def test_a_sink_that_is_gone_leaves_the_others_what_they_have(spark: SparkSession, folder: Path) -> None:
     """Its stages and its shuffle stay, however often the job starts, because Spark's own files go by them."""
     Checkpoint(spark, str(folder)).claim(replace(CONTENTS, levels=3, exchange=True))

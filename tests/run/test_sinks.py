@@ -118,11 +118,11 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
     assert told.code == 0, told.error
     first, *changes, reads, last = told.output.splitlines()
     assert first == f"sink liked is rebuilt, and topic {shop.topic('liked')} brought up to date"
-    assert "  scan_ratings.filter: none -> stars > 3" in changes
+    assert "  scan_ratings.filter: none -> ratings.stars > 3" in changes
     assert (reads, last) == ("  reads 3 rows", "sink stars stays")
     with run(shop, changed, "--upgrade") as job:
-        # One row is taken back.
-        _have(shop, job, liked=4, stars=3)
+        # One row is taken back, and another one moves: rows without a key lie where their bytes say, which are others now.
+        _have(shop, job, liked=6, stars=3)
         assert _queries(shop) == {"main", "stars"}
         job.terminate()
         assert job.ended().code == 0, job.error
@@ -133,7 +133,7 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
         assert _queries(shop) == {"main"}
         shop.row("ratings", "+I", rating_id=4, stars=4)
         shop.flush()
-        _have(shop, job, liked=5, stars=4)
+        _have(shop, job, liked=7, stars=4)
         job.terminate()
         assert job.ended().code == 0, job.error
 
@@ -148,13 +148,13 @@ def test_a_job_whose_topic_is_made_anew(shop: Shop, admin: AdminClient) -> None:
         _have(shop, running, liked=2)
         made_anew(shop, admin, "ratings")
         ended = running.ended(SLOW)
-    assert ended.code == 2, ended.error
+    assert ended.code == 1, ended.error
     shop.row("ratings", "+I", rating_id=2, stars=5)
     shop.row("ratings", "+I", rating_id=3, stars=5)
     shop.flush()
     with run(shop, job) as running:
         ended = running.ended(SLOW)
-    assert ended.code == 2, ended.error
+    assert ended.code == 1, ended.error
     assert f"{shop.topic('ratings')} was deleted and made anew" in ended.error
     assert "--reset-state" in ended.error
     job = shop.job({"liked": LIKED}, tables={"ratings": shop.table("ratings", start={"on_recreated": "restart"})})

@@ -155,14 +155,14 @@ def test_a_master_that_is_not_there_is_told_with_its_address(shop: Shop, master:
     """In a line, and not after Spark's minute of trying."""
     shop.job({"paid": PAID})
     ended = refused(shop, 1, told, options=["--master", master])
-    assert len(ended.error.splitlines()) < 6, ended.error
+    assert len(ended.error.splitlines()) < 8, ended.error
 
 
 def test_a_file_system_whose_jars_are_not_there_is_told(shop: Shop) -> None:
     """What they are, and where they belong."""
     shop.job({"paid": PAID}, checkpoint="s3a://bucket/folder")
     ended = refused(shop, 2, "s3a://bucket/folder", "hadoop-aws")
-    assert len(ended.error.splitlines()) < 6, ended.error
+    assert len(ended.error.splitlines()) < 8, ended.error
 
 
 def test_every_exit_code_is_in_the_help(tmp_path: Path) -> None:
