@@ -121,7 +121,7 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
     assert "  scan_ratings.filter: none -> ratings.stars > 3" in changes
     assert (reads, last) == ("  reads 3 rows", "sink stars stays")
     with run(shop, changed, "--upgrade") as job:
-        # One row is taken back, and another one moves: rows without a key lie where their bytes say, which are others now.
+        # One row is taken back, another one moves: a row without a key lies where its bytes say, which are others now.
         _have(shop, job, liked=6, stars=3)
         assert _queries(shop) == {"main", "stars"}
         job.terminate()
