@@ -117,7 +117,7 @@ def test_other_bytes_in_the_state_store_are_noticed(parts: tuple) -> None:
     cache.drop(digest(SMALL))
     (path,) = content
     content[path] = (content[path][0][: -SMALL.size] + b"bad",)
-    with pytest.raises(StateDamagedError, match="restore the checkpoint"):
+    with pytest.raises(StateDamagedError, match="--reset-state"):
         store.get(digest(SMALL))
 
 

@@ -10,7 +10,7 @@ from rowkind.avro.registry import FolderRegistry
 from rowkind.service.graph import graph
 from rowkind.service.job.load import load
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.streaming import Deployment, _source
+from rowkind.service.run.streaming import Deployment, source
 from rowkind.service.run.topics import Connection
 
 JOB = """
@@ -59,4 +59,4 @@ def test_partitions_stay_whole_where_nothing_is_shuffled(
     connection = Connection({}, FolderRegistry(tmp_path))
     at = Deployment(job, "main", connection, {}, tmp_path, tmp_path / "drain")
     whole_graph = graph([plan(job, name) for name in sinks], levels, exchange=exchange)
-    assert _source(whole_graph, at).whole_partitions == whole
+    assert source(whole_graph, at).whole_partitions == whole
