@@ -55,10 +55,15 @@ class Contents:
     filling: str = ""
 
     @property
+    def common(self) -> Fingerprint:
+        """The facts that concern all sinks."""
+        return {"parallelism": str(self.parallelism), "atomic": str(self.atomic).lower()}
+
+    @property
     def facts(self) -> Fingerprint:
         """All facts, by `<sink>.<node>.<fact>`."""
         of_sinks = {f"{sink}.{fact}": value for sink, facts in self.sinks.items() for fact, value in facts.items()}
-        return {"parallelism": str(self.parallelism), "atomic": str(self.atomic).lower(), **of_sinks}
+        return {**self.common, **of_sinks}
 
     @property
     def planned_by(self) -> tuple[list[str], dict[str, frozenset[int]]]:

@@ -40,7 +40,7 @@ from rowkind.service.run.streaming import Deployment, register, source, start
 from rowkind.service.run.supervisor import Running, Supervisor
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
 from rowkind.service.run.topics import register as register_schemas
-from rowkind.service.run.upgrade import TWICE, contents, upgrade
+from rowkind.service.run.upgrade import TWICE, contents, doubled, upgrade
 from rowkind.service.run.writer import Reports
 from rowkind.service.spark.errors import SparkLostError
 from rowkind.service.spark.session import session, stopping
@@ -168,7 +168,7 @@ class _Queries:
         checkpoint = Checkpoint(self.spark, folder)
         whole, wanted = contents(self.job, query, checkpoint.contents())
         there = checkpoint.claim(replace(wanted, filling=wanted.filling or token), after=self._last_run(name))
-        if len({each.state for each in whole.operators}) < len(whole.operators):
+        if doubled(whole):
             raise CheckpointMismatchError(folder, [TWICE])
         reports = Reports(self.spark)
         at = Deployment(self.job, name, self.connection, self.ids, reports, self.drain, checkpoint.run)

@@ -56,15 +56,21 @@ def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> t
     return graph(query.sinks, wanted.levels, exchange=wanted.exchange, states=wanted.states), wanted
 
 
+def doubled(whole: Graph) -> bool:
+    """Whether two operators would have one state, which they shared when it was written."""
+    return len({each.state for each in whole.operators}) < len(whole.operators)
+
+
 def changed(job: Job, query: PlannedQuery, before: Contents) -> dict[str, tuple[str, ...]]:
     """What differs from what a checkpoint is of, by sink; what concerns the query as a whole is that of every sink."""
     whole, wanted = contents(job, query, before)
-    common = [fact for fact in ("parallelism", "atomic") if before.facts[fact] != wanted.facts[fact]]
-    everywhere = [f"{fact}: {before.facts[fact]} -> {wanted.facts[fact]}" for fact in common]
-    if len({each.state for each in whole.operators}) < len(whole.operators):
-        everywhere.append(TWICE)
+    everywhere = differences(before.common, wanted.common)
     found = {name: (*everywhere, *differences(before.sinks[name], facts)) for name, facts in wanted.sinks.items()}
-    return {name: lines for name, lines in found.items() if lines}
+    changes = {name: lines for name, lines in found.items() if lines}
+    # Of a sink that has changed the states have the names that they had, beside others that share them no more.
+    if not changes and doubled(whole):
+        return dict.fromkeys(wanted.sinks, (TWICE,))
+    return changes
 
 
 def upgrade(job: Job, recorded: Mapping[str, Contents], *, keep: bool = True) -> Upgrade:

@@ -77,6 +77,16 @@ def test_a_changed_sink_leaves_its_query_and_the_others_stay(tmp_path: Path) -> 
     assert later.stay == {"main", "sums"}
 
 
+def test_a_sink_that_shared_a_join_with_a_changed_one_stays(tmp_path: Path) -> None:
+    """The join is its own from then on, under the name that its state has."""
+    shared = {"paid": SINKS["paid"], "also": SINKS["paid"]}
+    plan = upgrade(
+        job(tmp_path, shared | {"also": f"{SINKS['paid']} WHERE p.paid > 5"}), recorded(job(tmp_path, shared))
+    )
+    assert sinks(plan) == {"main": ["paid"], "also": ["also"]}
+    assert plan.changes.keys() == {"also"}
+
+
 def test_a_changed_view_changes_all_who_use_it(tmp_path: Path) -> None:
     """And nobody else."""
     plan = upgrade(job(tmp_path, over=20), recorded(job(tmp_path)))
