@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -111,12 +111,15 @@ def names(kafka: KafkaSettings) -> list[str]:
 
 def partitions(kafka: KafkaSettings, name: str) -> int:
     """How many partitions a topic has, 0 if it is not there. Raises a ChangelogError."""
+    # Of all there are: to ask for one by name may make it.
     present = reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics
     return len(present[name].partitions) if name in present else 0
 
 
-def with_records(kafka: KafkaSettings, of: Iterable[str]) -> list[str]:
+def with_records(kafka: KafkaSettings, of: Collection[str]) -> list[str]:
     """Those of these topics that are there and hold anything. Raises a ChangelogError."""
+    if not of:
+        return []
     present = reach(kafka).list_topics(timeout=ANSWER_SECONDS).topics
     cluster = Cluster(kafka)
     all_of_them = [(name, number) for name in of if name in present for number in present[name].partitions]

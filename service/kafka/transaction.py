@@ -26,7 +26,6 @@ from rowkind.service.kafka.errors import (
 from rowkind.service.kafka.outgoing import Outgoing, push, send
 from rowkind.service.kafka.progress import BatchPartition, Progress
 from rowkind.service.kafka.spec import WriterSpec
-from rowkind.service.kafka.topics import partitions
 
 Outcome = Literal["committed", "skipped"]
 
@@ -89,17 +88,6 @@ class TransactionalWriter:
         """Forget the producer without a further word to the brokers."""
         self._producer.purge()
         self._producer = None
-
-
-def take_over(spec: WriterSpec) -> None:
-    """See that no earlier run writes for this query any more, and that what it wrote last can be read.
-
-    Raises a ChangelogError.
-    """
-    for partition in range(partitions(spec.kafka, spec.progress_topic)):
-        writer = TransactionalWriter(spec, partition)
-        writer.sign()
-        writer.discard()
 
 
 _writers: dict[tuple[str, str], TransactionalWriter] = {}

@@ -123,7 +123,7 @@ class Checkpoint:
                 if changed := differences(replace(before, sinks=kept).facts, contents.facts):
                     raise CheckpointMismatchError(self.folder, changed)
                 contents = contents.after(before)
-            elif self.torn():
+            elif self._begun(files):
                 raise CheckpointTornError(self.folder, f"{_FILE} is gone or was torn")
             elif files.exists(self._path) and any(not _is_ours(each) for each in files.listStatus(self._path)):
                 raise CheckpointMismatchError(self.folder, ["the folder holds files of something else"])
@@ -146,12 +146,13 @@ class Checkpoint:
     def torn(self) -> bool:
         """Whether Spark has written here, and the note that says what is gone. Raises CheckpointFolderError."""
         with self._files() as files:
-            return self.contents() is None and bool(files.exists(self._child("offsets")))
+            return self._begun(files) and self.contents() is None
 
-    def filled(self, contents: Contents) -> None:
+    def filled(self) -> None:
         """Note that the state of the query is full, and its result where it belongs. Raises CheckpointFolderError."""
         with self._files() as files:
-            self._write(files, replace(contents, filling=""))
+            if (before := self.contents()) is not None:
+                self._write(files, replace(before, filling=""))
 
     def mend(self, written: Callable[[str, int], bool]) -> list[str]:
         """Remove what Spark wrote last and a crash of the machine has torn, where the batch can be done again.
@@ -216,6 +217,10 @@ class Checkpoint:
             yield self._path.getFileSystem(self._hadoop)
         except Py4JJavaError as error:
             raise CheckpointFolderError(self.folder, _reason(error)) from None
+
+    def _begun(self, files: Any) -> bool:
+        """Whether Spark has written here."""
+        return bool(files.exists(self._child("offsets")))
 
     def _numbers(self, files: Any, log: str) -> list[int]:
         """The batches that one of Spark's logs has, in their order."""

@@ -24,9 +24,9 @@ from rowkind.service.kafka.clients import KafkaSettings
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.errors import ChangelogError
 from rowkind.service.kafka.planning import initial
-from rowkind.service.kafka.spec import starts
-from rowkind.service.kafka.transaction import take_over
-from rowkind.service.run.checkpoint import Checkpoint, Contents
+from rowkind.service.kafka.spec import WriterSpec, starts
+from rowkind.service.kafka.transaction import TransactionalWriter
+from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.difference import write_difference
 from rowkind.service.run.streaming import Deployment, writer
 
@@ -63,47 +63,52 @@ class Amount:
 
 @dataclass(frozen=True)
 class CutOver:
-    """Of one query. `at` is how it runs afterwards."""
+    """Of one query. `filling` is how it runs until it is full, and `at` how it does afterwards."""
 
     graph: Graph
-    contents: Contents
     checkpoint: Checkpoint
+    filling: Deployment
     at: Deployment
 
     def begin(self) -> Deployment:
         """How the query runs while it fills; the topics that it needs for that are there. Raises a ChangelogError."""
         kafka, job = self.at.connection.kafka, self.at.job
-        filling = replace(self.at, filling=self.contents.filling)
         results = Cluster(kafka).topics(sink.topic for sink in self.graph.sinks).partitions
         wanted = []
         for sink in self.graph.sinks:
             count = sum(topic == sink.topic for topic, _ in results)
-            topic = topics.sink_topic(filling.topic(sink), sink.mode, count, job.sinks[sink.name].replication)
+            topic = topics.sink_topic(self.filling.topic(sink), sink.mode, count, job.sinks[sink.name].replication)
             wanted.append(replace(topic, config={**topic.config, "retention.ms": "-1"}))
         topics.create(kafka, wanted)
         if warning := Amount.of(self.graph, kafka).warning:
             log.warning("query %s: %s", self.at.name, warning)
         names = ", ".join(sink.topic for sink in self.graph.sinks)
         log.info("query %s fills its state; until that is done, nothing is written to %s", self.at.name, names)
-        return filling
+        return self.filling
 
     def end(self) -> None:
         """Bring the result topics to what the query has found. Raises a ChangelogError."""
-        filling = replace(self.at, filling=self.contents.filling)
         spec = writer(self.graph, self.at)
         take_over(spec)
-        written = write_difference(
-            spec,
-            {sink.name: filling.topic(sink) for sink in self.graph.sinks},
-            spec.transactional_id(0),
-            self.at.connection.registry,
-        )
-        self.checkpoint.filled(self.contents)
+        wanted = {sink.name: self.filling.topic(sink) for sink in self.graph.sinks}
+        written = write_difference(spec, wanted, spec.transactional_id(0), self.at.connection.registry)
+        self.checkpoint.filled()
         for sink in self.graph.sinks:
             log.info(
                 "sink %s: topic %s was brought up to date by %d changes", sink.name, sink.topic, written[sink.name]
             )
-        _delete(self.at.connection.kafka, [filling.topic(sink) for sink in self.graph.sinks])
+        _delete(self.at.connection.kafka, list(wanted.values()))
+
+
+def take_over(spec: WriterSpec) -> None:
+    """See that no earlier run writes for this query any more, and that what it wrote last can be read.
+
+    Raises a ChangelogError.
+    """
+    for partition in range(topics.partitions(spec.kafka, spec.progress_topic)):
+        writing = TransactionalWriter(spec, partition)
+        writing.sign()
+        writing.discard()
 
 
 def clear(job: Job, kafka: KafkaSettings, going_on: Collection[str]) -> None:

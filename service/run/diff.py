@@ -28,20 +28,21 @@ def said(job: Job, recorded: Mapping[str, Contents], plan: Upgrade, connection: 
     """What becomes of every sink, and what has to be read for it. Raises a ChangelogError."""
     before = {sink for each in recorded.values() for sink in each.sinks}
     for name, query in plan.queries.items():
-        filling = recorded[name].filling if name in plan.stay else ""
+        if name in plan.stay:
+            yield from (f"sink {sink.name} stays{_meanwhile(recorded[name])}" for sink in query.sinks)
+            continue
         held = with_records(connection.kafka, [sink.topic for sink in query.sinks])
         for sink in query.sinks:
-            if name in plan.stay:
-                yield f"sink {sink.name} stays" + (", and fills its state" if filling else "")
-                continue
-            is_new = sink.name not in before
-            yield f"sink {sink.name} is {'new' if is_new else 'rebuilt'}" + (
-                f", and topic {sink.topic} brought up to date" if sink.topic in held else ""
-            )
+            what = "rebuilt" if sink.name in before else "new"
+            topic = f", and topic {sink.topic} brought up to date" if sink.topic in held else ""
+            yield f"sink {sink.name} is {what}{topic}"
             yield from (f"  {line}" for line in plan.changes.get(sink.name, ()))
-        if name not in plan.stay:
-            amount = Amount.of(graph(query.sinks), connection.kafka)
-            yield f"  reads {amount.rows:,} rows"
-            if amount.warning:
-                yield f"  {amount.warning}"
+        amount = Amount.of(graph(query.sinks), connection.kafka)
+        yield f"  reads {amount.rows:,} rows"
+        if amount.warning:
+            yield f"  {amount.warning}"
     yield from (f"sink {gone} is gone; its topic stays as it is" for gone in sorted(before - job.sinks.keys()))
+
+
+def _meanwhile(there: Contents) -> str:
+    return ", and fills its state" if there.filling else ""

@@ -24,11 +24,10 @@ from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.progress import read as read_progress
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import SchemaIds, group_name, partitions, progress_name, with_records
-from rowkind.service.kafka.transaction import take_over
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.run.checkpoint import Checkpoint, Contents, queries
-from rowkind.service.run.cut_over import CutOver, clear
+from rowkind.service.run.cut_over import CutOver, clear, take_over
 from rowkind.service.run.errors import CheckpointMismatchError, RebuildError, StartError, TopicsHeldError
 from rowkind.service.run.http import StatusServer
 from rowkind.service.run.lag import LagWatch
@@ -123,12 +122,10 @@ class _Queries:
                 for name in plan.left:
                     self._take_over(name)
                     if name in plan.stay:
-                        Checkpoint(self.spark, f"{self._folder}/{name}").keep(
-                            {sink.name for sink in plan.queries[name].sinks}
-                        )
-                torn = [name for name in new if Checkpoint(self.spark, f"{self._folder}/{name}").torn()]
+                        self._checkpoint(name).keep({sink.name for sink in plan.queries[name].sinks})
+                torn = [name for name in new if self._checkpoint(name).torn()]
                 for name in (*plan.dropped, *torn):
-                    Checkpoint(self.spark, f"{self._folder}/{name}").delete()
+                    self._checkpoint(name).delete()
                 clear(self.job, self.connection.kafka, {recorded[name].filling for name in plan.stay})
             if chosen != fresh:
                 _topics(self.job, chosen, self.connection)
@@ -148,6 +145,9 @@ class _Queries:
     def _folder(self) -> str:
         return f"{self.job.checkpoint}/{self.job.name}"
 
+    def _checkpoint(self, name: str) -> Checkpoint:
+        return Checkpoint(self.spark, f"{self._folder}/{name}")
+
     def _filling(self, new: PlannedQueries, rebuild: Rebuild) -> set[str]:
         """Which of these queries, which have no checkpoint, find that their topics hold something."""
         topics = {sink.topic: name for name, query in new.items() for sink in query.sinks}
@@ -158,18 +158,17 @@ class _Queries:
 
     def _take_over(self, name: str) -> None:
         """See that no earlier run writes for this query any more."""
-        run = next_run(self._last_run(name), *Checkpoint(self.spark, f"{self._folder}/{name}").runs())
+        run = next_run(self._last_run(name), *self._checkpoint(name).runs())
         kafka = self.connection.kafka
         take_over(WriterSpec(self.job.name, name, {}, kafka, progress_name(self.job.name, name), run=run))
 
     def _start(self, name: str, query: PlannedQuery, token: str) -> None:
         """Start a query. If it is new, and there is a token, it fills its state first."""
-        folder = f"{self._folder}/{name}"
-        checkpoint = Checkpoint(self.spark, folder)
+        checkpoint = self._checkpoint(name)
         whole, wanted = contents(self.job, query, checkpoint.contents())
         there = checkpoint.claim(replace(wanted, filling=wanted.filling or token), after=self._last_run(name))
         if doubled(whole):
-            raise CheckpointMismatchError(folder, [TWICE])
+            raise CheckpointMismatchError(checkpoint.folder, [TWICE])
         reports = Reports(self.spark)
         at = Deployment(self.job, name, self.connection, self.ids, reports, self.drain, checkpoint.run)
         for file in checkpoint.mend(partial(self._written, name)):
@@ -182,8 +181,10 @@ class _Queries:
             None if position is None else position.at,
         )
         self.lags.add(name, source(whole, at), group_name(self.job.name, name))
-        cut_over = CutOver(whole, there, checkpoint, at) if there.filling else None
-        running = Running(checkpoint, query.sinks, at, partial(start, self.spark, whole, folder), cut_over)
+        cut_over = None
+        if there.filling:
+            cut_over = CutOver(whole, checkpoint, replace(at, filling=there.filling), at)
+        running = Running(checkpoint, query.sinks, at, partial(start, self.spark, whole, checkpoint.folder), cut_over)
         running.begin()
         self._running.append(running)
 

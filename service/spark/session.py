@@ -174,8 +174,7 @@ def stopping(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
     except RowkindError:
         raise
-    except Exception:
-        # What a JVM that is gone makes of a call depends on the call.
+    except Exception:  # what a JVM that is gone makes of a call depends on the call; all else is raised again
         if (lost := ended()) is None:
             raise
         raise SparkLostError(lost) from None

@@ -24,7 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rowkind.service.dev.broker import Broker
-from tests.bench.compare.page import machine
+from tests.bench.compare import page
+from tests.bench.compare.page import Table
 from tests.chaos.checks import CHECKS
 from tests.chaos.faults import FAULTS, Scene
 from tests.chaos.stage import Stage
@@ -32,7 +33,6 @@ from tests.chaos.stage import Stage
 _FAULTS_OF_AN_EPISODE = 10
 _FOUND = Path(".rowkind/chaos.jsonl")
 _PAGE = Path("docs/reliability.md")
-_BEGIN, _END = "<!-- faults -->", "<!-- end of faults -->"
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,10 @@ def main() -> int:
                 file=sys.stderr,
                 flush=True,
             )
-    print(table(outcomes))
+    print(table(outcomes).text())
     if given.write:
-        write([Outcome(**json.loads(line)) for line in given.found.read_text().splitlines()])
+        found = [Outcome(**json.loads(line)) for line in given.found.read_text().splitlines()]
+        page.write("faults", [table(found)], _PAGE)
     return 1 if any(outcome.wrong for outcome in outcomes) else 0
 
 
@@ -117,35 +118,27 @@ def _one(scene: Scene, seed: int, number: int, fault: str) -> Outcome:
     return Outcome(seed, number, fault, time.monotonic() - began, changes, wrong)
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """Recoveries by kind of fault, as Markdown."""
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """Recoveries by kind of fault; of a fault of a seed that was tried several times the last one counts."""
+    last = list({(outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
     by_fault: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
+    for outcome in last:
         by_fault[outcome.fault].append(outcome)
-    lines = ["| fault | times | wrong | median s | worst s | its seed |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    rows = []
     for fault, found in sorted(by_fault.items()):
         worst = max(found, key=lambda outcome: outcome.seconds)
         wrong = sum(bool(outcome.wrong) for outcome in found)
         median = statistics.median(outcome.seconds for outcome in found)
-        lines.append(
-            f"| {fault} | {len(found)} | {wrong} | {median:.1f} | {worst.seconds:.1f} | {worst.seed}:{worst.number} |"
-        )
-    return "\n".join(lines)
-
-
-def write(outcomes: Sequence[Outcome]) -> None:
-    """Put the table of these outcomes, one of each fault of each seed, into the page."""
-    last = list({(outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
+        seconds = (f"{median:.1f}", f"{worst.seconds:.1f}")
+        rows.append((fault, str(len(found)), str(wrong), *seconds, f"{worst.seed}:{worst.number}"))
     checked = {outcome.seed: outcome.changes for outcome in last}
-    wrong = sum(bool(outcome.wrong) for outcome in last)
-    head, _, rest = _PAGE.read_text().partition(_BEGIN)
-    _, _, tail = rest.partition(_END)
-    said = (
+    note = (
         f"{len(last):,} faults in {len(checked)} jobs, {sum(checked.values()):,} changes of topics checked; after "
-        f"{wrong} of the faults a result was wrong or did not come. Seconds are from the end of the harm to the right "
-        f"result. `python -m tests.chaos --seed S` repeats an episode of ten; {machine()}."
+        f"{sum(bool(outcome.wrong) for outcome in last)} of the faults a result was wrong or did not come. Seconds are "
+        f"from the end of the harm to the right result. `python -m tests.chaos --seed S` repeats an episode of ten; "
+        f"{page.machine()}."
     )
-    _PAGE.write_text(f"{head}{_BEGIN}\n\n{said}\n\n{table(last)}\n\n{_END}{tail}")
+    return Table("By kind", ("fault", "times", "wrong", "median s", "worst s", "its seed"), rows, note)
 
 
 if __name__ == "__main__":

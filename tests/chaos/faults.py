@@ -38,12 +38,9 @@ class Scene:
         self.job.kill()
 
     def inside(self) -> None:
-        """Wait for some moment: as often as not, one inside a batch."""
+        """Wait for some moment, which lies inside a batch or between two."""
         self.stage.happens(self.random.randrange(50, 400))
-        if self.random.random() < 0.5:
-            self.stage.inside_a_batch(self.job)
-        else:
-            time.sleep(self.random.uniform(0, 2))
+        time.sleep(self.random.choice((0.3, 2.0)) * self.random.random())
 
 
 def kill_main(scene: Scene) -> None:

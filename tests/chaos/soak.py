@@ -25,9 +25,10 @@ import numpy.typing as npt
 from confluent_kafka import Producer
 
 from rowkind.service.dev.broker import Broker
+from tests.bench.compare import page
 from tests.bench.compare.bench import Bench
 from tests.bench.compare.latency import await_first, drain, note_results, send, trailing
-from tests.bench.compare.page import machine
+from tests.bench.compare.page import Table
 from tests.bench.compare.process import memory_bytes, of_kind
 from tests.bench.compare.queries import QUERIES
 from tests.bench.compare.rowkind_engine import Rowkind
@@ -37,7 +38,6 @@ _KINDS = ("JVM", "workers of tasks", "writers", "source runners")
 _WINDOW_SECONDS = 10.0
 _PAGE = Path("docs/reliability.md")
 _PLOT = Path("docs/soak.svg")
-_BEGIN, _END = "<!-- soak -->", "<!-- end of soak -->"
 Times = npt.NDArray[np.float64]
 
 
@@ -64,14 +64,11 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"put the outcome into {_PAGE}, and the plot into {_PLOT}")
     given = parser.parse_args()
     course, wrong = soak(given.minutes * 60, given.rate, given.every, random.Random(given.seed))
-    text = said(course, wrong, given.minutes, given.rate)
-    print(text)
+    found = table(course, wrong, given.minutes, given.rate)
+    print(found.text())
     if given.write:
         _PLOT.write_text(plot(course))
-        head, _, rest = _PAGE.read_text().partition(_BEGIN)
-        _PAGE.write_text(
-            f"{head}{_BEGIN}\n\n{text}\n\n![memory and latency]({_PLOT.name})\n\n{_END}{rest.partition(_END)[2]}"
-        )
+        page.write("soak", [found], _PAGE)
     return 1 if wrong else 0
 
 
@@ -141,21 +138,20 @@ def _windows(course: Course, sent: Times, seen: Times) -> None:
             course.p99.append((float(begin), float(p99)))
 
 
-def said(course: Course, wrong: str, minutes: float, rate: int) -> str:
-    """A sentence, and the course by quarters, as Markdown."""
+def table(course: Course, wrong: str, minutes: float, rate: int) -> Table:
+    """The course by quarters."""
     end = max((at for at, _ in course.memory), default=1.0)
-    lines = ["| quarter | kills | memory MB, median | p50 ms, median | p99 ms, median |"]
-    lines.append("| ---: | ---: | ---: | ---: | ---: |")
+    rows = []
     for quarter in range(4):
         span = (end * quarter / 4, end * (quarter + 1) / 4)
         memory, p50, p99 = (_median(each, span) for each in (course.memory, course.p50, course.p99))
         kills = sum(span[0] <= at < span[1] for at, _ in course.kills)
-        lines.append(f"| {quarter + 1} | {kills} | {memory / 1e6:,.0f} | {p50:,.0f} | {p99:,.0f} |")
-    outcome = f"wrong: {wrong}" if wrong else "right"
-    return (
-        f"{minutes:.0f} minutes at {rate:,} changes a second, {len(course.kills)} processes killed; the result is "
-        f"{outcome}. {machine()}.\n\n" + "\n".join(lines)
+        rows.append((str(quarter + 1), str(kills), f"{memory / 1e6:,.0f}", f"{p50:,.0f}", f"{p99:,.0f}"))
+    note = (
+        f"Medians. {minutes:.0f} minutes at {rate:,} changes a second, {len(course.kills)} processes killed; the result"
+        f" is {f'wrong: {wrong}' if wrong else 'right'}. {page.machine()}.\n\n![memory and latency]({_PLOT.name})"
     )
+    return Table("By quarter", ("quarter", "kills", "memory MB", "p50 ms", "p99 ms"), rows, note)
 
 
 def _median(values: Sequence[tuple[float, float]], span: tuple[float, float]) -> float:

@@ -21,7 +21,8 @@ from rowkind.service.kafka import progress, transaction
 from rowkind.service.kafka.errors import FencedError, TransactionError, fences
 from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.kafka.transaction import TransactionalWriter, take_over, write_once
+from rowkind.service.kafka.transaction import TransactionalWriter, write_once
+from rowkind.service.run.cut_over import take_over
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import order
 

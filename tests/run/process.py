@@ -38,8 +38,8 @@ def until(
             return
         now = time.monotonic()
         assert now < deadline, f"{what} did not come about in {seconds:.0f} s\n{explain()}"
-        # To look takes from what is waited for.
-        time.sleep(max(0.05, 4 * (now - began)))
+        # To look takes from what is waited for; but one look may have waited itself, for a broker that stood still.
+        time.sleep(min(5.0, max(0.05, 4 * (now - began))))
 
 
 def get(port: int, path: str) -> tuple[int, str]:

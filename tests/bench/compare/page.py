@@ -30,13 +30,13 @@ class Table:
         return "\n".join([f"### {self.title}", "", *lines, "", self.note])
 
 
-def write(section: str, tables: Sequence[Table]) -> None:
-    """Put tables in the place of those that the page has for this section."""
-    text = PAGE.read_text("utf-8")
+def write(section: str, tables: Sequence[Table], page: Path = PAGE) -> None:
+    """Put tables in the place of those that a page has for this section."""
+    text = page.read_text("utf-8")
     inner = "\n\n".join(table.text() for table in tables)
     pattern = re.compile(rf"(<!-- {section} -->\n).*?(<!-- end of {section} -->)", re.DOTALL)
-    assert pattern.search(text), f"{PAGE.name} has no place for {section}"
-    PAGE.write_text(pattern.sub(lambda found: f"{found[1]}\n{inner}\n\n{found[2]}", text), "utf-8")
+    assert pattern.search(text), f"{page.name} has no place for {section}"
+    page.write_text(pattern.sub(lambda found: f"{found[1]}\n{inner}\n\n{found[2]}", text), "utf-8")
 
 
 def machine() -> str:

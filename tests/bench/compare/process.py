@@ -36,10 +36,10 @@ def by_kind(root: int) -> Iterator[tuple[str, int]]:
     for pid in _family(root, _stats()):
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            command = Path(f"/proc/{pid}/comm").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+            kind = _kind(pid)
         except OSError:
             continue
-        yield _kind(command), sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        yield kind, sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 def of_kind(root: int, kind: str) -> list[int]:
@@ -47,13 +47,13 @@ def of_kind(root: int, kind: str) -> list[int]:
     found = []
     for pid in _family(root, _stats()):
         with suppress(OSError):
-            command = Path(f"/proc/{pid}/comm").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
-            if _kind(command) == kind:
+            if _kind(pid) == kind:
                 found.append(pid)
     return found
 
 
-def _kind(command: bytes) -> str:
+def _kind(pid: int) -> str:
+    command = Path(f"/proc/{pid}/comm").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
     return next((name for name, mark in _KINDS.items() if mark in command), "main")
 
 
