@@ -50,12 +50,14 @@ class Fetcher:
         self._kafka = kafka
         self._clock = clock
         self._whole = whole
-        self._complaint = ""
+        self._complaint: KafkaError | None
+        self._away: KafkaError | None
         self._consumer = self._connect()
         self._rows = _PIECE_ROWS
 
     def _connect(self) -> Consumer:
         """A consumer that knows nothing of the brokers yet: one that met an outage may hold on to what it knew."""
+        self._complaint = self._away = None
         return Consumer({**consumer_settings(self._kafka), "error_cb": self._complain})
 
     def close(self) -> None:
@@ -105,8 +107,8 @@ class Fetcher:
                     self._heed(event, positions, on_lost)
                 self._release(positions, before)
                 if positions.left < left:
-                    heard = self._clock()
-                elif self._clock() - heard > _STALL_SECONDS:
+                    heard, self._away = self._clock(), None
+                elif self._clock() - heard > (_STALL_SECONDS if self._away is None else ANSWER_SECONDS):
                     raise self._stalled(positions)
                 yield from records
         except ChangelogError:
@@ -172,17 +174,22 @@ class Fetcher:
             done = [positions.ranges[number] for number in np.setdiff1d(before, still)]
             self._consumer.incremental_unassign([TopicPartition(part.topic, part.partition) for part in done])
 
-    def _stalled(self, positions: Positions) -> StalledReadError:
+    def _stalled(self, positions: Positions) -> ChangelogError:
         number = int(positions.open[0])
         part = positions.ranges[number]
+        if self._away is not None:
+            doing = f"reading topic {part.topic}, partition {part.partition}"
+            return translate(KafkaException(self._away), servers(self._kafka), doing)
+        said = "The brokers say nothing." if self._complaint is None else f"Last complaint: {self._complaint.str()}."
         return StalledReadError(
             f"Topic {part.topic}, partition {part.partition}: nothing came for {_STALL_SECONDS:.0f} s at offset "
-            f"{positions.position[number]}, though records up to offset {part.end} were announced. "
-            f"{self._complaint or 'The brokers say nothing.'}"
+            f"{positions.position[number]}, though records up to offset {part.end} were announced. {said}"
         )
 
     def _complain(self, error: KafkaError) -> None:
-        self._complaint = f"The last complaint was: {error.str()}."
+        self._complaint = error
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._away = error
 
 
 def _some(messages: Sequence[Message], rows: Indices) -> list[Message]:

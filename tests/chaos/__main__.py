@@ -84,7 +84,7 @@ def episode(seed: int, kinds: Sequence[str], count: int) -> Iterator[Outcome]:
     """So many faults against one job; it ends with the first one that the job does not get over."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="rowkind-chaos-") as folder, Broker(Path(folder, "kafka")) as broker:
-        stage = Stage(broker.bootstrap_servers, Path(folder), seed, CHECKS, events=1_000_000)
+        stage = Stage(broker.bootstrap_servers, Path(folder), seed, CHECKS)
         with closing(stage):
             stage.happens(300)
             scene = Scene(stage, broker, chance)

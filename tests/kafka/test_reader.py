@@ -28,6 +28,7 @@ from rowkind.service.kafka.errors import (
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.physical import Key, Start
 from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings, way
+from tests.run.process import free_port
 
 pytestmark = pytest.mark.kafka
 
@@ -385,3 +386,13 @@ def test_announced_records_that_do_not_come_are_an_error_with_the_place(
     monkeypatch.setattr(fetch, "_STALL_SECONDS", 1.0)
     with pytest.raises(StalledReadError, match=f"{orders.name}, partition 0: nothing came .* at offset 1, .* offset 9"):
         read(orders.spec(), [[Range(orders.name, 0, 0, 9)]])
+
+
+def test_a_read_without_brokers_gives_up_as_soon_as_other_questions_do(
+    orders: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark tries a task four times, so a minute of each would be four until the outage is told."""
+    monkeypatch.setattr(fetch, "ANSWER_SECONDS", 0.2)
+    spec = replace(orders.spec(), kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"})
+    with pytest.raises(UnreachableError, match=f"reading topic {orders.name}, partition 0: no answer"):
+        read(spec, [[Range(orders.name, 0, 0, 9)]])
