@@ -258,9 +258,7 @@ FAULTS: dict[str, Fault] = {
 
 def _kill(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
     scene.inside()
-    for pid in which(scene.job):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    _signal(which(scene.job), signal.SIGKILL)
 
 
 def _stop(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
@@ -272,12 +270,17 @@ def _stop(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
 @contextmanager
 def _stopped(processes: Iterable[int]) -> Iterator[None]:
     stopped = list(processes)
-    for number in (signal.SIGSTOP, signal.SIGCONT):
-        for pid in stopped:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-        if number == signal.SIGSTOP:
-            yield
+    _signal(stopped, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _signal(stopped, signal.SIGCONT)
+
+
+def _signal(processes: Iterable[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _drain(scene: Scene) -> None:

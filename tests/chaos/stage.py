@@ -89,7 +89,7 @@ class Stage:
             check.validate(self.results[check.name], self.shop.events)
 
     def catch_up(self, job: Rowkind, *, may_end: bool = False) -> None:
-        """Wait until every result is right and no batch is under way, or, if that may be, until the job has ended."""
+        """Wait until every result is right, no batch and no transaction under way; if that may be, for the job's end."""
         right = {check.name: check.right(self.shop.events) for check in self.checks}
 
         def done() -> bool:
@@ -97,7 +97,9 @@ class Stage:
                 assert may_end, f"the job ended: {job.error}"
                 return True
             assert not (flaws := [flaw for results in self.results.values() for flaw in results.flaws]), flaws[:10]
-            return all(self.results[name].rows() == rows for name, rows in right.items()) and self.unfinished() is None
+            if any(self.results[name].rows() != rows for name, rows in right.items()) or self.unfinished() is not None:
+                return False
+            return not any(results.open for results in self.results.values())
 
         until(done, "the right result", lambda: job.error, SLOW)
 

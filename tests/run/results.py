@@ -56,10 +56,26 @@ class Results:
             }
         )
         self._next: dict[int, int] = {}
+        self._uncommitted = Consumer(
+            {
+                "bootstrap.servers": shop.servers,
+                "group.id": "all",
+                "isolation.level": "read_uncommitted",
+                "log_level": 0,
+            }
+        )
 
     def close(self) -> None:
         """Leave the topic."""
         self._consumer.close()
+        self._uncommitted.close()
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction is open on the topic, so that nobody who reads what is committed gets past it."""
+        at = [TopicPartition(self.topic, partition) for partition in self._next]
+        ends = ([each.get_watermark_offsets(of, 30)[1] for of in at] for each in (self._consumer, self._uncommitted))
+        return next(ends) != next(ends)
 
     def rows(self) -> Counter[Values]:
         """Read on to the end of what is committed; the rows that the topic stands for now."""
