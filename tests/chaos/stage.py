@@ -89,7 +89,7 @@ class Stage:
             check.validate(self.results[check.name], self.shop.events)
 
     def catch_up(self, job: Rowkind, *, may_end: bool = False) -> None:
-        """Wait until every result is right, no batch and no transaction under way; if that may be, for the job's end."""
+        """Wait until every result is right, no batch or transaction under way; if that may be, for the job's end."""
         right = {check.name: check.right(self.shop.events) for check in self.checks}
 
         def done() -> bool:
