@@ -12,8 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-import uuid
-from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from rowkind.service.dev.jars import BrokerStartError, class_path, java
 
+_CLUSTER = "rowkind-dev-clusters-A"
 _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0
 _HEAP = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC"]
@@ -38,13 +38,17 @@ class Broker:
 
     - `data`: folder that keeps the topics between runs; None for a temporary one that goes with the broker.
     - `port`: None for a free one.
+    - `settings`: what else its properties say, or say instead; those of several brokers can make them one cluster.
     """
 
-    def __init__(self, data: Path | None = None, port: int | None = None) -> None:
+    def __init__(
+        self, data: Path | None = None, port: int | None = None, settings: Mapping[str, str | int] | None = None
+    ) -> None:
         self._data = data
+        self._settings = settings or {}
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = port or _free_port()
+        self.port = port or free_port()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -95,12 +99,12 @@ class Broker:
     def _launch(self, folder: Path) -> None:
         program = [java(), *_HEAP, "-Dorg.apache.logging.log4j.level=WARN", "-cp", class_path()]
         settings = folder / "server.properties"
-        settings.write_text(_settings(folder / "log", self.port, _free_port()))
+        said = {**_settings(folder / "log", self.port, free_port()), **self._settings}
+        settings.write_text("".join(f"{name}={value}\n" for name, value in said.items()))
         with (folder / "broker.log").open("wb") as output:
             if not (folder / "log" / "meta.properties").exists():
-                cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-                # In one word, because the id may begin with a dash.
-                formatting = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(settings)]
+                # The same for all brokers that are to be one cluster.
+                formatting = ["kafka.tools.StorageTool", "format", f"--cluster-id={_CLUSTER}", "-c", str(settings)]
                 subprocess.run([*program, *formatting], stdout=output, stderr=output, check=False)  # noqa: S603 - ours too
             self._process = subprocess.Popen(  # noqa: S603 - our own command line
                 ["/bin/sh", "-c", _UNTIL_PIPE_CLOSES, "broker", *program, "kafka.Kafka", str(settings)],
@@ -130,8 +134,8 @@ class Broker:
             raise BrokerStartError(f"The broker does not answer: {error}; its log says:\n{_tail(output)}") from None
 
 
-def _settings(logs: Path, port: int, controller: int) -> str:
-    settings = {
+def _settings(logs: Path, port: int, controller: int) -> dict[str, str | int]:
+    return {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -139,7 +143,7 @@ def _settings(logs: Path, port: int, controller: int) -> str:
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": logs,
+        "log.dirs": str(logs),
         "auto.create.topics.enable": "false",
         "controlled.shutdown.enable": "false",
         "default.replication.factor": 1,
@@ -157,10 +161,10 @@ def _settings(logs: Path, port: int, controller: int) -> str:
         "log.initial.task.delay.ms": 500,
         "log.segment.delete.delay.ms": 1000,
     }
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 at which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,10 +1,11 @@
 # ruff: noqa: SLF001 - Spark's own file systems are to be had through its gateway only
-"""The checkpoint folder of one query: Spark's own files, and beside them two notes of ours.
+"""The checkpoint folder of one query: Spark's own files, and beside them notes of ours.
 
 - `rowkind.json`: the sinks whose plans wrote the state, each with its fingerprint; parallelism, how many stages there
   are, and which task writes what.
 - `rowkind.run.<name>`: empty; the name of the run of the job that has taken the folder. A later run adds its own and
   removes the others, by which an earlier one that is still alive sees that it has been replaced.
+- `rowkind.aside`: files of Spark's log `offsets`, of batches that wait to be done again.
 
 Spark's file systems are used, so that the folder may lie wherever Spark can keep a checkpoint. Each note appears whole
 or not at all, whatever moment the process is killed at.
@@ -29,6 +30,7 @@ from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatch
 _FILE = "rowkind.json"
 _DRAFT = f"{_FILE}.tmp"
 _RUN = "rowkind.run."
+_ASIDE = "rowkind.aside"
 _VERSION = 1
 
 
@@ -172,16 +174,45 @@ class Checkpoint:
             if begun and not self._whole(files, f"offsets/{begun[-1]}"):
                 batch = begun[-1]
                 identity = self._json(files, self._child("metadata"))
-                if identity is None or batch in ended or written(identity["id"], batch):
+                waiting = self._numbers(files, _ASIDE)
+                if identity is None or batch in ended or waiting or written(identity["id"], batch):
                     raise CheckpointTornError(
                         self.folder,
                         f"offsets/{batch} was torn, as when a machine loses power, and its batch is in the result "
                         f"topics already",
                     )
                 removed.append(f"offsets/{batch}")
+                self._forget_state(files, batch)
             for name in removed:
                 files.delete(self._child(name), False)
         return removed
+
+    def back(self) -> int | None:
+        """Have the batch that has ended last done again, for the state that it left is not whole; None if it cannot be.
+
+        Where those begin and end that were begun after it is kept aside, until it has been done again (`forward`): of
+        them too, some may be written. Raises CheckpointFolderError.
+        """
+        with self._files() as files:
+            ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
+            if not ended or ended[-1] not in begun or (ended[-1] > 0 and ended[-1] - 1 not in begun):
+                return None
+            batch = ended[-1]
+            files.mkdirs(self._child(_ASIDE))
+            for later in begun[begun.index(batch) + 1 :]:
+                files.rename(self._child(f"offsets/{later}"), self._child(f"{_ASIDE}/{later}"))
+            self._forget_state(files, batch)
+            files.delete(self._child(f"commits/{batch}"), False)
+            return batch
+
+    def forward(self) -> bool:
+        """Whether more batches wait to be done again than the one that is next. Raises CheckpointFolderError."""
+        with self._files() as files:
+            waiting, ended, begun = (self._numbers(files, log) for log in (_ASIDE, "commits", "offsets"))
+            if waiting and ended and ended[-1] == begun[-1]:
+                batch = waiting.pop(0)
+                files.rename(self._child(f"{_ASIDE}/{batch}"), self._child(f"offsets/{batch}"))
+            return bool(waiting)
 
     def position(self) -> Offset | None:
         """Where the last batch that has ended did so, None before the first one. Raises CheckpointFolderError."""
@@ -221,6 +252,14 @@ class Checkpoint:
     def _begun(self, files: Any) -> bool:
         """Whether Spark has written here."""
         return bool(files.exists(self._child("offsets")))
+
+    def _forget_state(self, files: Any, batch: int) -> None:
+        """Delete the state that was written from this batch on: on a local disk Spark leaves a file that is there."""
+        for each in files.globStatus(self._child("state/*/*/[0-9]*.*")) or ():
+            version = str(each.getPath().getName()).partition(".")[0]
+            # After the first batch, whose number is 0, it is 1.
+            if version.isdigit() and int(version) > batch:
+                files.delete(each.getPath(), False)
 
     def _numbers(self, files: Any, log: str) -> list[int]:
         """The batches that one of Spark's logs has, in their order."""

@@ -10,9 +10,11 @@ last level write what they have, unless it belongs to other tasks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -44,6 +46,7 @@ class Deployment:
     - `run`: the name of this run of the job (`service.kafka.progress`).
     - `filling`: if anything, the query reads what there is now and ends, and writes to topics of its own whose names
       end so.
+    - `stops`: it ends when there is nothing new.
     """
 
     job: Job
@@ -54,6 +57,12 @@ class Deployment:
     drain: Path
     run: str = ""
     filling: str = ""
+    stops: bool = False
+
+    @property
+    def once(self) -> Self:
+        """The same, but that it ends with the batch that is under way."""
+        return replace(self, stops=True, drain=Path(os.devnull))
 
     def topic(self, sink: PhysicalSink) -> str:
         """The topic to which a sink is written."""
@@ -69,7 +78,7 @@ def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) ->
     """Start a query; it runs until it is stopped or fails, or, if it is filling, has read what there is."""
     blocks = spark.readStream.format(SOURCE).option(OPTION, to_option(source(graph, at))).load()
     nothing = assemble(graph, at.job, blocks, TaskWriter(writer(graph, at), at.reports)).writeStream.format("noop")
-    if at.filling:
+    if at.filling or at.stops:
         nothing = nothing.trigger(availableNow=True)
     return nothing.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 

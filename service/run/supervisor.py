@@ -18,7 +18,14 @@ from rowkind.service.kafka.errors import RestartedTopicError
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import CutOver
-from rowkind.service.run.errors import QueryFailedError, QueryUnreachableError, RebuildError, RunError, SupersededError
+from rowkind.service.run.errors import (
+    CheckpointTornError,
+    QueryFailedError,
+    QueryUnreachableError,
+    RebuildError,
+    RunError,
+    SupersededError,
+)
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.signals import Signals
@@ -36,6 +43,8 @@ _PASSING = {
 }
 """Failures of Spark's that are no reason to end even of a query that never ran, by words of theirs."""
 
+_NO_SPACE = "No space left on device"
+
 _MOST_RESTARTS = 5
 """How often in a row a query is started again though Kafka answers: a second after it failed, then two, four, eight."""
 
@@ -52,6 +61,8 @@ class Running:
     start: Callable[[Deployment], StreamingQuery]
     cut_over: CutOver | None
     query: StreamingQuery = field(init=False)
+    redoing: bool = False
+    """It does but one batch again, and others wait for their turn."""
     idle: int = 0
     ran: bool = False
     restarts: int = 0
@@ -67,7 +78,9 @@ class Running:
     def begin(self) -> None:
         """Start it from its checkpoint, which may be done again. Raises a ChangelogError."""
         self.again = None
-        self.query = self.start(self.at if self.cut_over is None else self.cut_over.begin())
+        at = self.at if self.cut_over is None else self.cut_over.begin()
+        self.redoing = self.checkpoint.forward()
+        self.query = self.start(at.once if self.redoing else at)
 
 
 @dataclass
@@ -139,7 +152,12 @@ class Supervisor:
             failure = _failure(self.job.name, each, error)
             if isinstance(failure, QueryFailedError) and failure.error is RestartedTopicError:
                 raise RebuildError(failure.reason)
-            self._later(each, failure, _passing(failure, error, ran=each.ran))
+            if damage := _damage(error):
+                self._back(each, damage)
+            else:
+                self._later(each, failure, _passing(failure, error, ran=each.ran))
+        elif each.redoing and not each.query.isActive and not self.signals.count:
+            self._begin(each)
         elif each.cut_over is not None and not each.query.isActive and not self.signals.count:
             self._cut_over(each, each.cut_over)
         elif each.query.lastProgress is not None:
@@ -157,6 +175,21 @@ class Supervisor:
             each.cut_over = None
             each.begin()
             self._tell(each)
+
+    def _back(self, each: Running, damage: str) -> None:
+        """Have state that cannot be loaded made again from what was there a batch before."""
+        batch = each.checkpoint.back()
+        if batch is None:
+            self.monitor.ended(each.name, "failed")
+            raise CheckpointTornError(each.checkpoint.folder, f"state cannot be loaded ({damage}), nor any before it")
+        log.warning("query %s: the state after batch %d is torn (%s); it is done again", each.name, batch, damage)
+        self._begin(each)
+
+    def _begin(self, each: Running) -> None:
+        try:
+            each.begin()
+        except RowkindError as error:
+            self._later(each, error, str(error) if error.retryable else None)
 
     def _later(self, each: Running, failure: RowkindError, reason: str | None) -> None:
         """Have a query started again whose failure passes, for this reason; raise it if there is none."""
@@ -179,10 +212,7 @@ class Supervisor:
             self.monitor.ended(each.name, "failed")
             raise each.failure
         if not self.outage.seconds and time.monotonic() >= each.again:
-            try:
-                each.begin()
-            except RowkindError as error:
-                self._later(each, error, str(error) if error.retryable else None)
+            self._begin(each)
 
     def _tell(self, each: Running) -> None:
         """Say what a query does that has been started."""
@@ -222,7 +252,7 @@ def _failure(job: str, each: Running, error: StreamingQueryException) -> RunErro
         return SupersededError(job, each.name)
     found = surfaced(error)
     if found is None:
-        said = str(error).partition("\n")[0]
+        said = _cause(error).partition("\n")[0]
         return QueryFailedError(each.name, "Spark does not say why" if "(no cause message)" in said else said, None)
     unreachable = found.error is not None and found.error.exit_code == UNREACHABLE
     return (QueryUnreachableError if unreachable else QueryFailedError)(each.name, found.message, found.error)
@@ -240,3 +270,16 @@ def _passing(failure: RunError, error: StreamingQueryException, *, ran: bool) ->
         return failure.reason if failure.passes else None
     known = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
     return known or (f"Spark's part of it was lost ({failure.reason})" if ran else None)
+
+
+def _damage(error: StreamingQueryException) -> str:
+    """Why state cannot be loaded, if that is what has ended a query, and no want of space is the reason."""
+    cause = _cause(error)
+    return cause if "CANNOT_LOAD_STATE_STORE" in str(error) and _NO_SPACE not in cause else ""
+
+
+def _cause(error: Exception) -> str:
+    """What was raised first, of all that was raised of it."""
+    while (before := getattr(error, "_cause", None)) is not None:
+        error = before
+    return str(error)

@@ -13,26 +13,30 @@ import argparse
 import json
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rowkind.service.dev.broker import Broker
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
+from tests.chaos.brokers import Brokers
 from tests.chaos.checks import CHECKS
-from tests.chaos.faults import FAULTS, Scene
+from tests.chaos.faults import FAULTS, Scene, possible
 from tests.chaos.stage import Stage
 
 _FAULTS_OF_AN_EPISODE = 10
 _FOUND = Path(".rowkind/chaos.jsonl")
 _PAGE = Path("docs/reliability.md")
+_WITH_DISKS = 0.5
+_DISKS = {"checkpoint": 64 << 20, "temporary": 256 << 20}
+"""Bytes; temporary files are Spark's shuffles, RocksDB's and the sockets of workers."""
 
 
 @dataclass(frozen=True)
@@ -83,21 +87,39 @@ def main() -> int:
 def episode(seed: int, kinds: Sequence[str], count: int) -> Iterator[Outcome]:
     """So many faults against one job; it ends with the first one that the job does not get over."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="rowkind-chaos-") as folder, Broker(Path(folder, "kafka")) as broker:
-        stage = Stage(broker.bootstrap_servers, Path(folder), seed, CHECKS)
-        with closing(stage):
-            scene = Scene(stage, broker, chance)
-            scene.start()
-            faults = [chance.choice(kinds) for _ in range(count)]
-            try:
-                for number, fault in enumerate(["", *faults, "drain"]):
-                    outcome = _one(scene, seed, number, fault)
-                    if outcome.wrong or number in range(1, count + 1):
-                        yield outcome
-                    if outcome.wrong:
-                        return
-            finally:
-                scene.end()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowkind-chaos-")))
+        brokers = stack.enter_context(Brokers(folder / "kafka", chance.choice((1, 1, 3))))
+        disks = stack.enter_context(limited(folder, _DISKS) if chance.random() < _WITH_DISKS else nullcontext({}))
+        stage = Stage(brokers.servers, folder, seed, CHECKS, far_servers=brokers.far_servers, disks=disks)
+        stack.callback(stage.close)
+        scene = Scene(stage, brokers, chance, disks)
+        scene.start()
+        stack.callback(scene.end)
+        faults = [chance.choice(possible(scene, kinds)) for _ in range(count)]
+        for number, fault in enumerate(["", *faults, "drain"]):
+            outcome = _one(scene, seed, number, fault)
+            if outcome.wrong or number in range(1, count + 1):
+                yield outcome
+            if outcome.wrong:
+                return
+
+
+@contextmanager
+def limited(folder: Path, sizes: Mapping[str, int]) -> Iterator[dict[str, Path]]:
+    """File systems of their own, of so many bytes each, by their names; none where this user may not mount any."""
+    disks: dict[str, Path] = {}
+    try:
+        for name, size in sizes.items():
+            disk = folder / name
+            disk.mkdir()
+            command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                disks[name] = disk
+        yield disks
+    finally:
+        for disk in disks.values():
+            subprocess.run(["umount", "--lazy", str(disk)], check=False)
 
 
 def _one(scene: Scene, seed: int, number: int, fault: str) -> Outcome:

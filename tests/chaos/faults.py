@@ -7,12 +7,14 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rowkind.service.dev.broker import Broker
+from tests.chaos.brokers import Brokers
+from tests.chaos.network import Network
 from tests.chaos.stage import SLOW, Stage
 from tests.run.process import Rowkind
 
@@ -21,11 +23,15 @@ Fault = Callable[["Scene"], None]
 
 @dataclass
 class Scene:
-    """A stage with a broker of its own, and the job that runs on it."""
+    """A stage with brokers of its own, and the job that runs on it.
+
+    - `disks`: the folders of limited size that it uses, by what for.
+    """
 
     stage: Stage
-    broker: Broker
+    brokers: Brokers
     random: random.Random
+    disks: Mapping[str, Path]
     job: Rowkind = field(init=False)
 
     def start(self, *arguments: str) -> None:
@@ -36,6 +42,11 @@ class Scene:
     def end(self) -> None:
         """Kill whatever runs."""
         self.job.kill()
+
+    @property
+    def broker(self) -> Broker:
+        """Any one."""
+        return self.random.choice(self.brokers.all)
 
     def inside(self) -> None:
         """Wait for some moment, which lies inside a batch or between two."""
@@ -118,26 +129,54 @@ def stop_all(scene: Scene) -> None:
 
 
 def restart_broker(scene: Scene) -> None:
-    """The broker is stopped in order and started again."""
+    """A broker is stopped in order and started again."""
     scene.inside()
-    scene.broker.stop()
+    broker = scene.broker
+    broker.stop()
     time.sleep(scene.random.uniform(0, 4))
-    scene.broker.start()
+    broker.start()
 
 
 def kill_broker(scene: Scene) -> None:
-    """SIGKILL to the broker, and it is started again."""
+    """SIGKILL to a broker, and it is started again."""
     scene.inside()
-    os.kill(scene.broker.pid, signal.SIGKILL)
-    scene.broker.stop()
-    scene.broker.start()
+    broker = scene.broker
+    os.kill(broker.pid, signal.SIGKILL)
+    broker.stop()
+    broker.start()
 
 
 def stop_broker(scene: Scene) -> None:
-    """The broker stands still for up to 20 seconds."""
+    """A broker stands still for up to 20 seconds."""
     scene.inside()
     with _stopped([scene.broker.pid]):
         time.sleep(scene.random.uniform(1, 20))
+
+
+def lose_broker(scene: Scene) -> None:
+    """SIGKILL to a broker of several; the job has to go on without it, until it is there again."""
+    scene.inside()
+    broker = scene.broker
+    os.kill(broker.pid, signal.SIGKILL)
+    broker.stop()
+    scene.stage.catch_up(scene.job)
+    broker.start()
+
+
+def cut_network(scene: Scene) -> None:
+    """All connections between the job and the brokers are reset, for some seconds."""
+    _network(scene, Network.cut)
+
+
+def stop_network(scene: Scene) -> None:
+    """Nothing gets through between the job and the brokers, for some seconds, and nobody is told."""
+    _network(scene, Network.stop)
+
+
+def slow_network(scene: Scene) -> None:
+    """What passes between the job and the brokers takes its time."""
+    delay = scene.random.uniform(0.02, 0.5)
+    _network(scene, lambda network: network.slow(delay))
 
 
 def drain(scene: Scene) -> None:
@@ -179,6 +218,26 @@ def tear_offsets(scene: Scene) -> None:
     _tear(scene.stage.checkpoint / "offsets")
     scene.start()
     _if_refused(scene, "--reset-state")
+
+
+def tear_state(scene: Scene) -> None:
+    """All processes are killed, and the newest file of a shard's state is torn."""
+    _harm_state(scene, lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 3]))
+
+
+def lose_state(scene: Scene) -> None:
+    """All processes are killed, and the newest file of a shard's state is gone."""
+    _harm_state(scene, Path.unlink)
+
+
+def fill_checkpoint_disk(scene: Scene) -> None:
+    """The disk with the checkpoint is full for some seconds."""
+    _fill(scene, "checkpoint")
+
+
+def fill_temporary_disk(scene: Scene) -> None:
+    """The disk with temporary files, which RocksDB's are, is full for some seconds."""
+    _fill(scene, "temporary")
 
 
 def tear_note(scene: Scene) -> None:
@@ -242,11 +301,19 @@ FAULTS: dict[str, Fault] = {
         restart_broker,
         kill_broker,
         stop_broker,
+        lose_broker,
+        cut_network,
+        stop_network,
+        slow_network,
         drain,
         terminate_all,
         second_instance,
         tear_commit,
         tear_offsets,
+        tear_state,
+        lose_state,
+        fill_checkpoint_disk,
+        fill_temporary_disk,
         tear_note,
         lose_checkpoint,
         reset_state,
@@ -254,6 +321,15 @@ FAULTS: dict[str, Fault] = {
         add_partition,
     )
 }
+
+
+def possible(scene: Scene, faults: Iterable[str]) -> list[str]:
+    """Those of the faults that this scene is made for."""
+    impossible = set()
+    if len(scene.brokers.all) == 1:
+        impossible.add("lose_broker")
+    impossible |= {f"fill_{disk}_disk" for disk in ("checkpoint", "temporary") if disk not in scene.disks}
+    return [fault for fault in faults if fault not in impossible]
 
 
 def _kill(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
@@ -265,6 +341,40 @@ def _stop(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
     scene.inside()
     with _stopped(which(scene.job)):
         time.sleep(scene.random.uniform(0.5, 15))
+
+
+def _network(scene: Scene, harm: Callable[[Network], None]) -> None:
+    scene.inside()
+    for network in scene.brokers.networks:
+        harm(network)
+    time.sleep(scene.random.uniform(0.5, 20))
+    for network in scene.brokers.networks:
+        network.mend()
+
+
+def _harm_state(scene: Scene, harm: Callable[[Path], object]) -> None:
+    scene.inside()
+    scene.job.kill()
+    shards = [folder for folder in scene.stage.checkpoint.glob("state/*/*") if folder.name.isdigit()]
+    files = [file for folder in shards for file in folder.rglob("[0-9]*") if file.is_file()]
+    if files:
+        harm(max(files, key=lambda file: file.stat().st_mtime))
+    scene.start()
+    _if_refused(scene, "--reset-state")
+
+
+def _fill(scene: Scene, disk: str) -> None:
+    ballast = scene.disks[disk] / "ballast"
+    scene.inside()
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+    scene.stage.happens(100)
+    time.sleep(scene.random.uniform(2, 10))
+    ballast.unlink()
+    if not scene.job.running:
+        assert "Traceback" not in scene.job.error, scene.job.error
+        scene.start()
 
 
 @contextmanager

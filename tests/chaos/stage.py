@@ -6,7 +6,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,37 @@ SLOW = 400.0
 
 
 class Stage:
-    """Initialise with some checks, manipulate in two phases, validate; all checks at once, in one job."""
+    """Initialise with some checks, manipulate in two phases, validate; all checks at once, in one job.
 
-    def __init__(self, servers: str, folder: Path, seed: int, checks: Sequence[Check]) -> None:
+    - `far_servers`: by which the job reaches the brokers, where it does so in another way.
+    - `disks`: folders of limited size for the checkpoint and for temporary files, instead of ones in `folder`.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        folder: Path,
+        seed: int,
+        checks: Sequence[Check],
+        *,
+        far_servers: str = "",
+        disks: Mapping[str, Path] | None = None,
+    ) -> None:
         print(f"seed {seed}")
+        self._disks = disks or {}
         self.checks = list(checks)
         self.random = random.Random(seed)
         self.shop = Shop(servers, folder, f"chaos-{os.getpid()}-{seed}")
         self._book = order_book(_ENDLESS, seed)
-        self._job = self.shop.job({check.name: check.sink for check in self.checks}, batch={"max_rows": ROWS_PER_BATCH})
+        self._root = self._disks.get("checkpoint", self.shop.checkpoint)
+        self._job = self.shop.job(
+            {check.name: check.sink for check in self.checks},
+            batch={"max_rows": ROWS_PER_BATCH},
+            kafka={"bootstrap.servers": far_servers or servers},
+            checkpoint=str(self._root),
+        )
         self.results = {check.name: Results(self.shop, check.name) for check in self.checks}
-        self.checkpoint = self.shop.checkpoint / self.shop.name / "main"
+        self.checkpoint = self._root / self.shop.name / "main"
 
     def close(self) -> None:
         """Leave the topics."""
@@ -56,7 +76,8 @@ class Stage:
 
     def job(self, *arguments: str) -> Rowkind:
         """The job, to be started with `with`."""
-        return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments)
+        temporary = {"TMPDIR": str(self._disks["temporary"])} if "temporary" in self._disks else {}
+        return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments, **temporary)
 
     def change(self, **changed: Any) -> None:
         """The job file says something else from the next start on."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +22,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
+
+from rowkind.service.dev.broker import free_port
 
 ROOT = Path(__file__).parents[2]
 BASE_IMAGE = os.environ.get("ROWKIND_TEST_BASE", "rowkind-test/base")
@@ -118,10 +119,3 @@ class KafkaContainer:
                     raise AssertionError(f"the broker does not answer: {error}\n{output[-4000:]}") from None
             else:
                 return
-
-
-def free_port() -> int:
-    """A port of this machine that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

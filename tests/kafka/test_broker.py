@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import pytest
@@ -34,13 +33,6 @@ def test_a_broker_with_a_data_folder_has_its_topics_again_after_a_restart(tmp_pa
         assert second.bootstrap_servers == first.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": second.bootstrap_servers, **QUIET})
         assert len(admin.list_topics(timeout=10).topics["kept"].partitions) == 2
-
-
-def test_a_cluster_id_that_looks_like_an_option_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One random id in 64 begins with a dash, and the broker starts with it all the same."""
-    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(bytes=b"\xf8" + bytes(15)))
-    with Broker(tmp_path):
-        assert "cluster.id=-AAAA" in (tmp_path / "log" / "meta.properties").read_text()
 
 
 def test_the_first_transaction_after_the_start_is_quick(broker: Broker) -> None:

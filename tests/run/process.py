@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -52,13 +51,6 @@ def get(port: int, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
     except OSError:
         return 0, ""
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Shop:
             table: self.registry.register(f"{self.topic(table)}-value", record) for table, record in records.items()
         }
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        for made in admin.create_topics([NewTopic(self.topic(table), partitions, 1) for table in COLUMNS]).values():
+        for made in admin.create_topics([NewTopic(self.topic(table), partitions) for table in COLUMNS]).values():
             made.result()
         self._producer = self._connect()
 

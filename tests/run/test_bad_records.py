@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rowkind.service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker, free_port
 from tests.kafka.sinks import committed
-from tests.run.process import Rowkind, free_port, get, until
+from tests.run.process import Rowkind, get, until
 from tests.run.results import Results
 from tests.run.shop import Shop, Told
 

@@ -184,7 +184,13 @@ def test_what_was_torn_is_removed_where_the_batch_can_be_done_again(spark: Spark
     assert checkpoint.mend(never) == []
     assert checkpoint.position() is None
     logs(folder, [BATCH % 3, BATCH % 5, "v1\n{"], [ENDED, ""])
+    states = [folder / "state" / "0" / "1" / name for name in ("2.changelog", "3.changelog", "3.zip")]
+    for state in states:
+        state.parent.mkdir(parents=True, exist_ok=True)
+        state.touch()
     assert checkpoint.mend(never) == ["commits/1", "offsets/2"]
+    # A batch that is begun anew may have another end, and Spark does not write over what is there.
+    assert [state.exists() for state in states] == [True, False, False]
     assert checkpoint.mend(never) == []
     assert [path.name for path in sorted((folder / "offsets").glob("[0-9]*"))] == ["0", "1"]
     position = checkpoint.position()
@@ -206,6 +212,34 @@ def test_a_batch_that_is_written_and_not_known_any_more_is_refused(
     with pytest.raises(CheckpointTornError, match="--reset-state"):
         Checkpoint(spark, str(folder)).mend(lambda *batch: batch == written)
     assert (folder / "offsets" / "1").exists()
+
+
+@pytest.mark.spark
+def test_batches_are_done_again_in_their_order(spark: SparkSession, folder: Path) -> None:
+    """Each within the bounds that it had, and only then the next one; as far back as these are known."""
+    checkpoint = Checkpoint(spark, str(folder))
+    logs(folder, [BATCH % 3, BATCH % 5, BATCH % 7, BATCH % 9], [ENDED, ENDED, ENDED])
+
+    def known() -> list[list[str]]:
+        return [
+            sorted(path.name for path in (folder / log).glob("[0-9]*"))
+            for log in ("offsets", "commits", "rowkind.aside")
+        ]
+
+    assert checkpoint.back() == 2
+    assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
+    assert checkpoint.back() == 1
+    assert known() == [["0", "1"], ["0"], ["2", "3"]]
+    assert checkpoint.forward()
+    assert known() == [["0", "1"], ["0"], ["2", "3"]]
+    (folder / "commits" / "1").write_text(ENDED)
+    assert checkpoint.forward()
+    assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
+    (folder / "commits" / "2").write_text(ENDED)
+    assert not checkpoint.forward()
+    assert known() == [["0", "1", "2", "3"], ["0", "1", "2"], []]
+    (folder / "offsets" / "1").unlink()
+    assert checkpoint.back() is None
 
 
 @pytest.mark.spark

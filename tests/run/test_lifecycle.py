@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker, free_port
 from tests.kafka.sinks import committed
-from tests.run.process import Rowkind, free_port, get, until
+from tests.run.process import Rowkind, get, until
 from tests.run.shop import Shop
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

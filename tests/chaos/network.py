@@ -1,0 +1,91 @@
+"""The network between a job and a broker: a proxy for TCP that can be cut, stopped and slowed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import Self
+
+_PIECE_BYTES = 1 << 16
+
+
+class Network:
+    """Whoever connects to `port` of 127.0.0.1 is connected to `target`, through a thread; used with `with`."""
+
+    def __init__(self, port: int, target: int) -> None:
+        self._port, self._target = port, target
+        self._delay = 0.0
+        self._cut = False
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._lines: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._do(self._close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def cut(self) -> None:
+        """All connections are reset, and new ones as soon as they are there."""
+        self._cut = True
+        self._do(self._close)
+
+    def stop(self) -> None:
+        """Nothing comes through, and nobody is told."""
+        self._do(self._flows.clear)
+
+    def slow(self, seconds: float) -> None:
+        """Each piece takes so long."""
+        self._delay = seconds
+
+    def mend(self) -> None:
+        """Everything is as it was."""
+        self._cut, self._delay = False, 0.0
+        self._do(self._flows.set)
+
+    def _do(self, what: object) -> None:
+        assert callable(what)
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(lambda: (what(), done.set()))
+        done.wait()
+
+    def _close(self) -> None:
+        for line in self._lines:
+            line.transport.abort()
+
+    async def _listen(self) -> None:
+        await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._cut:
+            writer.transport.abort()
+            return
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        lines = {writer, back}
+        self._lines |= lines
+        try:
+            await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+        finally:
+            self._lines -= lines
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while piece := await reader.read(_PIECE_BYTES):
+                if self._delay:
+                    await asyncio.sleep(self._delay)
+                await self._flows.wait()
+                writer.write(piece)
+                await writer.drain()
+        writer.close()
