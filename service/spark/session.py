@@ -44,6 +44,9 @@ _SETTINGS: Mapping[str, str] = {
     f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STATE_STORE}.rocksdb.boundedMemoryUsage": "true",
+    # Whose a folder is, we know (`service.run.checkpoint`). Spark takes the draft of a log's first file, as a kill
+    # leaves it, for a stranger's.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     # How often an idle query asks for new data. Every 10 ms, Spark's default, takes 14 % of a core.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,22 @@ def test_state_of_which_nothing_is_left_is_rebuilt(set_stage: SetStage) -> None:
     assert "Traceback" not in ended.error
     assert "`rowkind run --reset-state`" in ended.error
     with stage.job("--reset-state") as job:
+        stage.catch_up(job)
+        assert stage.drain(job).code == 0, job.error
+    stage.validate()
+
+
+def test_a_kill_while_the_first_batch_was_noted_is_no_obstacle(set_stage: SetStage) -> None:
+    """The draft of the note stays behind, in a folder where Spark expects nothing."""
+    stage = set_stage(RETRACT_BY_KEY)
+    with stage.job() as job:
+        stage.await_words(job, ": writing to topic")
+        job.kill()
+    for log in stage.checkpoint.glob("*/[0-9]*"):
+        shutil.rmtree(log) if log.is_dir() else log.unlink()
+    (stage.checkpoint / "offsets" / ".0.3f2a.tmp").touch()
+    stage.manipulate(0.1)
+    with stage.job() as job:
         stage.catch_up(job)
         assert stage.drain(job).code == 0, job.error
     stage.validate()

@@ -43,27 +43,23 @@ class Results:
         self._live: dict[Hashable, Counter[Values]] = defaultdict(Counter)
         self._registry = shop.registry
         self._schemas: dict[int, Any] = {}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": shop.servers,
-                "group.id": "results",
-                "auto.offset.reset": "error",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 20,
-                "log_level": 0,
-            }
-        )
+        self._servers = shop.servers
         self._next: dict[int, int] = {}
-        self._uncommitted = Consumer(
-            {
-                "bootstrap.servers": shop.servers,
-                "group.id": "all",
-                "isolation.level": "read_uncommitted",
-                "log_level": 0,
-            }
-        )
+        self._connect()
+
+    def _connect(self) -> None:
+        """Clients that know nothing of the brokers yet: one that met an outage may be stuck for good."""
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self._servers,
+            "group.id": "results",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
+            "log_level": 0,
+        }
+        self._consumer = Consumer({**settings, "isolation.level": "read_committed"})
+        self._uncommitted = Consumer({**settings, "isolation.level": "read_uncommitted"})
 
     def close(self) -> None:
         """Leave the topic."""
@@ -74,15 +70,22 @@ class Results:
     def open(self) -> bool:
         """Whether a transaction is open on the topic, so that nobody who reads what is committed gets past it."""
         at = [TopicPartition(self.topic, partition) for partition in self._next]
-        ends = ([each.get_watermark_offsets(of, 30)[1] for of in at] for each in (self._consumer, self._uncommitted))
-        return next(ends) != next(ends)
+        try:
+            ends = [
+                [each.get_watermark_offsets(of, 10)[1] for of in at] for each in (self._consumer, self._uncommitted)
+            ]
+        except KafkaException:
+            self._connect()
+            return True
+        return ends[0] != ends[1]
 
     def rows(self) -> Counter[Values]:
         """Read on to the end of what is committed; the rows that the topic stands for now."""
         try:
-            partitions = self._consumer.list_topics(self.topic, 30).topics[self.topic].partitions
+            partitions = self._consumer.list_topics(self.topic, 10).topics[self.topic].partitions
         except KafkaException:
             partitions = {}
+            self._connect()
         for partition in sorted(partitions):
             self._read(partition)
         return self.live
