@@ -125,7 +125,7 @@ class QueryFailedError(RunError):
         again = "" if error is None or error.retryable else ", and would fail likewise: mend the cause first"
         super().__init__(
             f"query {query} failed: {reason}\n"
-            f"Nothing is lost: the batch was not committed and is done again at the next start{again}."
+            f"Its batch was not committed, and is done again at the next start{again}."
         )
 
 

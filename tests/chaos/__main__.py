@@ -28,7 +28,7 @@ from tests.bench.compare import page
 from tests.bench.compare.page import Table
 from tests.chaos.brokers import Brokers
 from tests.chaos.checks import CHECKS
-from tests.chaos.faults import FAULTS, Scene, possible
+from tests.chaos.faults import FAULTS, Scene, drawn
 from tests.chaos.stage import Stage
 
 _FAULTS_OF_AN_EPISODE = 10
@@ -96,7 +96,7 @@ def episode(seed: int, kinds: Sequence[str], count: int) -> Iterator[Outcome]:
         scene = Scene(stage, brokers, chance, disks)
         scene.start()
         stack.callback(scene.end)
-        faults = [chance.choice(possible(scene, kinds)) for _ in range(count)]
+        faults = list(drawn(scene, kinds, count))
         for number, fault in enumerate(["", *faults, "drain"]):
             outcome = _one(scene, seed, number, fault)
             if outcome.wrong or number in range(1, count + 1):

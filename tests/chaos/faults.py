@@ -282,6 +282,26 @@ def add_partition(scene: Scene) -> None:
     scene.stage.shop.more_partitions(scene.random.choice(("orders", "payments")))
 
 
+def lose_rows(scene: Scene) -> None:
+    """Retention takes rows that the job has not read; the job is told to go on, and the rows come again."""
+    stage = scene.stage
+    stage.catch_up(scene.job)
+    _drain(scene)
+    before = len(stage.shop.events)
+    stage.happens(scene.random.randrange(50, 300))
+    tables = sorted({event.table for event in stage.shop.events[before:]})
+    for table in tables:
+        stage.shop.forget(table)
+    scene.start()
+    _ended(scene, 1)
+    assert "on_lost" in scene.job.error, scene.job.error
+    stage.tolerate_losses(tolerate=True)
+    stage.shop.say(stage.shop.events[before:])
+    scene.start()
+    stage.await_words(scene.job, ": writing to topic")
+    stage.tolerate_losses(tolerate=False)
+
+
 FAULTS: dict[str, Fault] = {
     each.__name__: each
     for each in (
@@ -319,17 +339,32 @@ FAULTS: dict[str, Fault] = {
         reset_state,
         change_query,
         add_partition,
+        lose_rows,
     )
 }
 
+_NEED_ALL_ROWS = {
+    "tear_offsets",
+    "tear_state",
+    "lose_state",
+    "tear_note",
+    "lose_checkpoint",
+    "reset_state",
+    "change_query",
+}
+"""After these, a job may read again what it had read."""
 
-def possible(scene: Scene, faults: Iterable[str]) -> list[str]:
-    """Those of the faults that this scene is made for."""
-    impossible = set()
+
+def drawn(scene: Scene, kinds: Iterable[str], count: int) -> Iterator[str]:
+    """So many faults, of those that this scene is made for."""
+    impossible = {f"fill_{disk}_disk" for disk in ("checkpoint", "temporary") if disk not in scene.disks}
     if len(scene.brokers.all) == 1:
         impossible.add("lose_broker")
-    impossible |= {f"fill_{disk}_disk" for disk in ("checkpoint", "temporary") if disk not in scene.disks}
-    return [fault for fault in faults if fault not in impossible]
+    for _ in range(count):
+        fault = scene.random.choice([kind for kind in kinds if kind not in impossible])
+        if fault == "lose_rows":
+            impossible |= _NEED_ALL_ROWS
+        yield fault
 
 
 def _kill(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:

@@ -17,7 +17,7 @@ from rowkind.service.dev.demo.data import order_book
 from tests.chaos.checks import Check
 from tests.run.process import Ended, Rowkind, until
 from tests.run.results import Results
-from tests.run.shop import Shop
+from tests.run.shop import COLUMNS, Shop
 
 EVENTS = 1_500
 _ENDLESS = 1_000_000_000
@@ -82,6 +82,11 @@ class Stage:
     def change(self, **changed: Any) -> None:
         """The job file says something else from the next start on."""
         self._job.write_text(json.dumps(json.loads(self._job.read_text()) | changed))
+
+    def tolerate_losses(self, *, tolerate: bool) -> None:
+        """The job goes on, or does not, where rows are gone that it has not read, from the next start on."""
+        start = {"start": {"on_lost": "earliest"}} if tolerate else {}
+        self.change(tables={name: self.shop.table(name, **start) for name in COLUMNS})
 
     def query(self, name: str, sql: str) -> None:
         """A sink has another query from the next start on."""

@@ -70,14 +70,13 @@ class Results:
     def open(self) -> bool:
         """Whether a transaction is open on the topic, so that nobody who reads what is committed gets past it."""
         at = [TopicPartition(self.topic, partition) for partition in self._next]
+        clients = self._consumer, self._uncommitted
         try:
-            ends = [
-                [each.get_watermark_offsets(of, 10)[1] for of in at] for each in (self._consumer, self._uncommitted)
-            ]
+            committed, everything = ([each.get_watermark_offsets(of, 10)[1] for of in at] for each in clients)
         except KafkaException:
             self._connect()
             return True
-        return ends[0] != ends[1]
+        return committed != everything
 
     def rows(self) -> Counter[Values]:
         """Read on to the end of what is committed; the rows that the topic stands for now."""

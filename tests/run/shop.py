@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from fastavro import parse_schema, schemaless_writer
 
@@ -118,8 +118,13 @@ class Shop:
 
     def happens(self, events: Iterable[Event]) -> None:
         """Tell the topics what happens, and remember it; returns when the broker has it all."""
+        new = list(events)
+        self.events += new
+        self.say(new)
+
+    def say(self, events: Iterable[Event]) -> None:
+        """Tell the topics, maybe once more, and remember nothing."""
         for event in events:
-            self.events.append(event)
             self.row(event.table, event.kind.symbol, **event.row)
         self.flush()
 
@@ -150,6 +155,17 @@ class Shop:
         deadline = time.monotonic() + 30
         while len(self._producer.list_topics(topic, timeout=30).topics[topic].partitions) < wanted:
             assert time.monotonic() < deadline, "the brokers know nothing of a new partition"
+
+    def forget(self, table: str) -> None:
+        """All records of the topic of a table are gone, as when retention was too short."""
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        topic = self.topic(table)
+        # -1 is the end.
+        ends = [
+            TopicPartition(topic, each, -1) for each in admin.list_topics(topic, timeout=30).topics[topic].partitions
+        ]
+        for deleted in admin.delete_records(ends).values():
+            deleted.result()
 
     def flush(self) -> None:
         """Wait for the broker."""
