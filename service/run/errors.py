@@ -124,8 +124,7 @@ class QueryFailedError(RunError):
         """Whether the same batch may go well when it is done again."""
         again = "" if error is None or error.retryable else ", and would fail likewise: mend the cause first"
         super().__init__(
-            f"query {query} failed: {reason}\n"
-            f"Its batch was not committed, and is done again at the next start{again}."
+            f"query {query} failed: {reason}\nIts batch was not committed, and is done again at the next start{again}."
         )
 
 

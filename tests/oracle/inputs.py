@@ -103,9 +103,10 @@ def random_batches(inputs: Sequence[Input], seed: str, batches: int = 5, changes
 
 
 def times(batches: int) -> list[int]:
-    """When each of so many batches comes, in ms: mostly one after the other, now and then after a while."""
+    """When each of so many batches comes, in ms: mostly one after the other, after a while, or by a clock set back."""
     generator = random.Random("times")
-    return list(itertools.accumulate(generator.choice([1, 1, 1, 2, 3, 6]) for _ in range(batches)))
+    steps = (generator.choice([1, 1, 1, 2, 3, 6, -2]) for _ in range(batches))
+    return list(itertools.accumulate(steps, initial=10))[1:]
 
 
 def with_refreshes(batches: Batches, seed: str) -> Batches:
