@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ _PASSING = {
 """Failures of Spark's that are no reason to end even of a query that never ran, by words of theirs."""
 
 _NO_SPACE = "No space left on device"
+_FULL_DISK = "a disk is full"
 
 _MOST_RESTARTS = 5
 """How often in a row a query is started again though Kafka answers: a second after it failed, then two, four, eight."""
@@ -253,6 +255,9 @@ def _failure(job: str, each: Running, error: StreamingQueryException) -> RunErro
     found = surfaced(error)
     if found is None:
         said = _cause(error).partition("\n")[0]
+        if _NO_SPACE in said:
+            folders = f"the checkpoint {each.checkpoint.folder} or temporary files ({tempfile.gettempdir()})"
+            return QueryFailedError(each.name, f"{_FULL_DISK}: make room where {folders} lie", None)
         return QueryFailedError(each.name, "Spark does not say why" if "(no cause message)" in said else said, None)
     unreachable = found.error is not None and found.error.exit_code == UNREACHABLE
     return (QueryUnreachableError if unreachable else QueryFailedError)(each.name, found.message, found.error)
@@ -268,6 +273,8 @@ def _passing(failure: RunError, error: StreamingQueryException, *, ran: bool) ->
         return None
     if failure.error is not None:
         return failure.reason if failure.passes else None
+    if failure.reason.startswith(_FULL_DISK):
+        return failure.reason
     known = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
     return known or (f"Spark's part of it was lost ({failure.reason})" if ran else None)
 
