@@ -34,6 +34,7 @@ Counters = Mapping[str, float]
 shard each and replace."""
 
 _COUNTERS = b"rowkind.counters"
+_EXTENT = b"rowkind.extent"
 
 
 WEIGHTS = np.array([1, -1, 1, -1, 0, 0], dtype=np.int64)
@@ -196,15 +197,18 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Changes for one shard and the counters that ride along, as they cross Spark."""
+    """Changes for one shard and what rides along, as they cross Spark: counters, and what batch it is of its source."""
 
     changes: Changes
     counters: Counters = field(default_factory=dict)
+    extent: str = ""
 
     def to_bytes(self) -> bytes:
         """This block as an Arrow IPC stream."""
         changes = self.changes
-        metadata = {_COUNTERS: json.dumps(self.counters)} if self.counters else None
+        metadata = {_COUNTERS: json.dumps(self.counters)} if self.counters else {}
+        if self.extent:
+            metadata[_EXTENT] = self.extent
         batch = pa.RecordBatch.from_arrays(
             [
                 pa.array(changes.side, pa.int16()),
@@ -215,7 +219,7 @@ class Block:
                 pa.array(changes.seq),
                 changes.payload,
             ],
-            schema=_SCHEMA.with_metadata(metadata),
+            schema=_SCHEMA.with_metadata(metadata or None),
         )
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
@@ -232,6 +236,7 @@ class Block:
         return cls(
             Changes(side.to_numpy(), kind.to_numpy(), hashes.to_numpy(), key, sub_key, seq.to_numpy(), payload),
             json.loads(metadata[_COUNTERS]) if _COUNTERS in metadata else {},
+            metadata.get(_EXTENT, b"").decode(),
         )
 
 

@@ -7,8 +7,8 @@ from latest or from a timestamp, a partition that was new, a reset after lost of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 At = tuple[str, int]
@@ -73,6 +73,14 @@ def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At,
         at: begin.get(at, 0) + (min(count, max(1, count * rows // total)) if count > 0 else 0)
         for at, count in behind.items()
     }
+
+
+def between(begin: Mapping[At, int], end: Offset, rows: int) -> Iterator[Offset]:
+    """The ends of batches of about so many rows, from where something begins to this end."""
+    while any(stop > begin.get(at, 0) for at, stop in end.at.items()):
+        at = admit(begin, end.at, rows)
+        yield replace(end, at=at, begin=begin)
+        begin = at
 
 
 def divide(

@@ -33,17 +33,23 @@ _FIRST_STEP = 8
 class BatchPartition:
     """A task partition of a batch of a checkpoint; a retry of the task is the same again.
 
-    `checkpoint` is the query's id in its checkpoint: it survives restarts, and a new checkpoint has another one.
+    - `checkpoint`: the query's id in its checkpoint: it survives restarts, and a new checkpoint has another one.
+    - `now`: when the batch was begun, Unix time in ms. `extent`: where it begins and ends, an `Offset` as JSON.
     """
 
     checkpoint: str
     batch: int
     partition: int
+    now: int = 0
+    extent: str = ""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The last batch that a query's partition has committed."""
+    """The last batch that a query's partition has committed: enough to do the very same again on the state before it.
+
+    `job` and `query` say whose it is; the rest is what a `BatchPartition` has, and the name of the `run`.
+    """
 
     job: str
     query: str
@@ -51,13 +57,13 @@ class Progress:
     checkpoint: str
     batch: int
     run: str = ""
+    now: int = 0
+    extent: str = ""
 
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
         """The progress once `batch_partition` is committed."""
-        return cls(
-            spec.job, spec.query, batch_partition.partition, batch_partition.checkpoint, batch_partition.batch, spec.run
-        )
+        return cls(job=spec.job, query=spec.query, run=spec.run, **asdict(batch_partition))
 
     def covers(self, batch_partition: BatchPartition) -> bool:
         """Whether `batch_partition` is written already. Batches of another checkpoint are other batches."""

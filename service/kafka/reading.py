@@ -47,9 +47,15 @@ class Reading:
         """Let go of the brokers."""
         self._fetcher.close()
 
-    def blocks(self, ranges: Sequence[Range], *, opens: bool = False) -> Iterator[LabelledBlock]:
-        """The blocks of all records in the ranges; with `opens`, those first that let operators begin without rows."""
+    def blocks(self, ranges: Sequence[Range], *, opens: bool = False, extent: str = "") -> Iterator[LabelledBlock]:
+        """The blocks of all records in the ranges.
+
+        Those first that tell every writer the `extent` of the batch, if there is one, and with `opens` those that let
+        operators begin without rows.
+        """
         labels, spec = self._spec.labels, self._spec
+        for label in labels if extent else ():
+            yield label, spec.writer, Block(Changes.empty(), extent=extent)
         for shard, level in spec.opens if opens else ():
             yield labels[shard], level, Block(Changes.empty())
         # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.

@@ -93,6 +93,8 @@ class WriterSpec:
     - `transaction_timeout_ms`: how long a transaction may stay open; a task opens it only when all is ready to be sent.
     - `run`: the name of this run of the job; that of a later run is greater (`service.kafka.progress`).
     - `progress_topic`: this query's own, with a partition for every task of a batch.
+    - `ahead`: by how much the number under which a batch is written is greater than Spark's for it. What is before the
+      batch `written` has been written by all tasks, and is done again for the state that comes of it.
     """
 
     job: str
@@ -103,6 +105,8 @@ class WriterSpec:
     dead_letter_topic: str | None = None
     transaction_timeout_ms: int = 60_000
     run: str = ""
+    ahead: int = 0
+    written: int = 0
 
     @property
     def transactions(self) -> bool:

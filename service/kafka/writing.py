@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -33,6 +33,10 @@ def write(spec: WriterSpec, batch_partition: BatchPartition, blocks: Sequence[pa
         unpacked = [Block.from_bytes(block) for block in blocks]
         for block in unpacked:
             add(task.carried, block.counters)
+    extent = next((block.extent for block in unpacked if block.extent), "")
+    batch_partition = replace(batch_partition, batch=batch_partition.batch + spec.ahead, extent=extent)
+    if batch_partition.batch < spec.written:
+        return task
     with _timed(task, spec.query, "net"):
         once, repeatable = prepare(spec, Changes.concat([block.changes for block in unpacked]))
     with _timed(task, spec.query, "send"):

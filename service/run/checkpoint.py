@@ -14,7 +14,7 @@ or not at all, whatever moment the process is killed at.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
@@ -22,8 +22,8 @@ from typing import Any, Self
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
-from rowkind.service.kafka.offsets import Offset
-from rowkind.service.kafka.progress import next_run
+from rowkind.service.kafka.offsets import Offset, between
+from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.plan.fingerprint import Fingerprint, differences
 from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
 
@@ -43,6 +43,8 @@ class Contents:
       written in part is completed by the other tasks, so each row must be in the same one again.
     - `views`: those that stand by themselves, each with the places of the columns that are kept of it.
     - `states`: what the state of each operator is called, by `<sink>.<node>`.
+    - `ahead`: by how much Spark's numbers of batches are behind those under which they are written, since a batch that
+      was done again for the state alone may have taken the place of several.
     - `filling`: if anything, the state is being filled beside result topics that hold something already, and the names
       of the topics that have the result meanwhile end so (`service.run.cut_over`).
     """
@@ -55,6 +57,7 @@ class Contents:
     views: Mapping[str, Sequence[int]] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
     filling: str = ""
+    ahead: int = 0
 
     @property
     def common(self) -> Fingerprint:
@@ -83,6 +86,7 @@ class Contents:
             exchange=self.exchange or before.exchange,
             states={node: before.states.get(node, state) for node, state in self.states.items()},
             filling=before.filling,
+            ahead=before.ahead,
         )
 
 
@@ -92,6 +96,7 @@ class Checkpoint:
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self.folder = folder
         self.run = ""
+        self._spark = spark
         jvm: Any = spark.sparkContext._jvm
         self._jvm = jvm
         self._path = jvm.org.apache.hadoop.fs.Path(folder)
@@ -156,36 +161,74 @@ class Checkpoint:
             if (before := self.contents()) is not None:
                 self._write(files, replace(before, filling=""))
 
-    def mend(self, written: Callable[[str, int], bool]) -> list[str]:
-        """Remove what Spark wrote last and a crash of the machine has torn, where the batch can be done again.
+    def mend(self) -> list[str]:
+        """Remove what Spark wrote last and a crash of the machine has torn, so that the batch is done again.
 
-        That a batch has ended is found out by doing it again. Where one begins and ends may be decided anew, unless
-        anything of it is `written`, which is asked with the checkpoint's id and the batch. Gives the files removed.
+        That one has ended is found out by doing it again. Where it begins and ends is decided anew, or told by what was
+        written of it (`catch_up`). Gives the files removed.
 
         Raises:
-            CheckpointTornError: It cannot be done again.
+            CheckpointTornError: Nobody knows whose checkpoint it is any more.
             CheckpointFolderError: The folder cannot be read or written.
         """
         with self._files() as files:
             removed = []
-            ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
-            if ended and not self._whole(files, f"commits/{ended[-1]}"):
-                removed.append(f"commits/{ended.pop()}")
+            ended, begun, aside = (self._numbers(files, log) for log in ("commits", "offsets", _ASIDE))
+            removed += [f"{_ASIDE}/{batch}" for batch in aside if not self._whole(files, f"{_ASIDE}/{batch}")]
             if begun and not self._whole(files, f"offsets/{begun[-1]}"):
-                batch = begun[-1]
-                identity = self._json(files, self._child("metadata"))
-                waiting = self._numbers(files, _ASIDE)
-                if identity is None or batch in ended or waiting or written(identity["id"], batch):
-                    raise CheckpointTornError(
-                        self.folder,
-                        f"offsets/{batch} was torn, as when a machine loses power, and its batch is in the result "
-                        f"topics already",
-                    )
-                removed.append(f"offsets/{batch}")
-                self._forget_state(files, batch)
+                removed.append(f"offsets/{begun[-1]}")
+                self._forget_state(files, begun[-1])
+            # A batch that has ended has begun.
+            whole = [batch for batch in begun if f"offsets/{batch}" not in removed]
+            removed += [
+                f"commits/{batch}"
+                for batch in ended[-1:]
+                if batch not in whole or not self._whole(files, f"commits/{batch}")
+            ]
+            if begun and self._json(files, self._child("metadata")) is None:
+                raise CheckpointTornError(self.folder, "Spark's file `metadata` is gone or was torn")
             for name in removed:
                 files.delete(self._child(name), False)
         return removed
+
+    def identity(self) -> str:
+        """Spark's id of the checkpoint, nothing before there is one. Raises CheckpointFolderError."""
+        with self._files() as files:
+            return str((self._json(files, self._child("metadata")) or {"id": ""})["id"])
+
+    def catch_up(self, written: Progress, rows: int) -> int:
+        """Put down to be done again what was written after the last batch that is known here; how many batches that is.
+
+        The checkpoint is an older copy of itself, or has lost its end. What it knows ends where batch N does. Batch
+        `written`, of which only a part may be written, is done again as it was, on state that is brought to where it
+        began by batches of about so many `rows`, of which nothing is written.
+
+        Raises:
+            CheckpointTornError: It is not known where the first of them began.
+            CheckpointFolderError: The folder cannot be read or written.
+        """
+        with self._files() as files:
+            contents = self.contents()
+            assert contents is not None, "the checkpoint was claimed"
+            known = {batch: log for log in ("offsets", _ASIDE) for batch in self._numbers(files, log)}
+            last = max(known, default=-1)
+            if written.batch <= last + contents.ahead:
+                return 0
+            end = Offset.from_json(json.loads(written.extent))
+            at, kept = end.begin, self._kept(contents)
+            if last >= 0:
+                _, kept, *_ = self._text(files, self._child(f"{known[last]}/{last}")).splitlines()
+                at = self._end(files, f"{known[last]}/{last}").at
+            elif written.batch > 0:
+                raise CheckpointTornError(self.folder, "of all batches that were written it knows none")
+            steps = [*between(at, replace(end, at=end.begin), rows), end]
+            # First, because the number of the last step must be right in any case.
+            self._write(files, replace(contents, ahead=written.batch - last - len(steps)))
+            files.mkdirs(self._child(_ASIDE))
+            said = json.dumps({**json.loads(kept), "batchTimestampMs": written.now})
+            for batch, step in enumerate(steps, last + 1):
+                self._put(files, f"{_ASIDE}/{batch}", f"v1\n{said}\n{json.dumps(step.to_json())}")
+        return len(steps)
 
     def back(self) -> int | None:
         """Have the batch that has ended last done again, for the state that it left is not whole; None if it cannot be.
@@ -209,7 +252,7 @@ class Checkpoint:
         """Whether more batches wait to be done again than the one that is next. Raises CheckpointFolderError."""
         with self._files() as files:
             waiting, ended, begun = (self._numbers(files, log) for log in (_ASIDE, "commits", "offsets"))
-            if waiting and ended and ended[-1] == begun[-1]:
+            if waiting and ended[-1:] == begun[-1:]:
                 batch = waiting.pop(0)
                 files.rename(self._child(f"{_ASIDE}/{batch}"), self._child(f"offsets/{batch}"))
             return bool(waiting)
@@ -220,8 +263,7 @@ class Checkpoint:
             ended = self._numbers(files, "commits")
             if not ended:
                 return None
-            # Spark's version, what it keeps of the batch, and a line for each source.
-            return Offset.from_json(json.loads(self._text(files, self._child(f"offsets/{ended[-1]}")).splitlines()[-1]))
+            return self._end(files, f"offsets/{ended[-1]}")
 
     def delete(self) -> None:
         """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""
@@ -274,10 +316,24 @@ class Checkpoint:
         except json.JSONDecodeError:
             return False
 
+    def _kept(self, contents: Contents) -> str:
+        """What Spark keeps of a batch of a query that has begun none yet, as JSON."""
+        spark = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        kept = json.loads(str(spark.OffsetSeqMetadata.apply(0, 0, self._spark.conf._jconf).json()))
+        kept["conf"]["spark.sql.shuffle.partitions"] = str(contents.parallelism)
+        return json.dumps(kept)
+
+    def _end(self, files: Any, name: str) -> Offset:
+        """Where a batch ends, by such a file: Spark's version, what it keeps of the batch, a line for each source."""
+        return Offset.from_json(json.loads(self._text(files, self._child(name)).splitlines()[-1]))
+
     def _write(self, files: Any, contents: Contents) -> None:
-        note, draft = self._child(_FILE), self._child(_DRAFT)
+        self._put(files, _FILE, json.dumps({"version": _VERSION, **asdict(contents)}, indent=2))
+
+    def _put(self, files: Any, name: str, text: str) -> None:
+        note, draft = self._child(name), self._child(f"{name}.tmp")
         stream = files.create(draft, True)
-        stream.write(bytearray(json.dumps({"version": _VERSION, **asdict(contents)}, indent=2).encode()))
+        stream.write(bytearray(text.encode()))
         stream.close()
         # A file system may refuse to rename onto what is there.
         files.delete(note, False)

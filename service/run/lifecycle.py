@@ -158,7 +158,7 @@ class _Queries:
 
     def _take_over(self, name: str) -> None:
         """See that no earlier run writes for this query any more."""
-        run = next_run(self._last_run(name), *self._checkpoint(name).runs())
+        run = next_run(*(each.run for each in self._progress(name)), *self._checkpoint(name).runs())
         kafka = self.connection.kafka
         take_over(WriterSpec(self.job.name, name, {}, kafka, progress_name(self.job.name, name), run=run))
 
@@ -166,13 +166,35 @@ class _Queries:
         """Start a query. If it is new, and there is a token, it fills its state first."""
         checkpoint = self._checkpoint(name)
         whole, wanted = contents(self.job, query, checkpoint.contents())
-        there = checkpoint.claim(replace(wanted, filling=wanted.filling or token), after=self._last_run(name))
+        progress = self._progress(name)
+        last_run = max((each.run for each in progress), default="")
+        checkpoint.claim(replace(wanted, filling=wanted.filling or token), after=last_run)
         if doubled(whole):
             raise CheckpointMismatchError(checkpoint.folder, [TWICE])
-        reports = Reports(self.spark)
-        at = Deployment(self.job, name, self.connection, self.ids, reports, self.drain, checkpoint.run)
-        for file in checkpoint.mend(partial(self._written, name)):
+        for file in checkpoint.mend():
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
+        identity = checkpoint.identity()
+        written = max((each for each in progress if each.checkpoint == identity), key=_batch, default=None)
+        if written is not None and (batches := checkpoint.catch_up(written, self.job.batch.max_rows)):
+            log.warning(
+                "query %s: the checkpoint is older than the results; what was read since is read again, in %d batches, "
+                "and what is missing is written",
+                name,
+                batches,
+            )
+        there = checkpoint.contents()
+        assert there is not None, "it was claimed"
+        at = Deployment(
+            self.job,
+            name,
+            self.connection,
+            self.ids,
+            Reports(self.spark),
+            self.drain,
+            checkpoint.run,
+            ahead=there.ahead,
+            written=0 if written is None else written.batch,
+        )
         position = checkpoint.position()
         self.monitor.add(
             name,
@@ -188,19 +210,15 @@ class _Queries:
         running.begin()
         self._running.append(running)
 
-    def _last_run(self, name: str) -> str:
-        """The last run of a query that has written exactly once, whatever checkpoint it had."""
-        return max((each.run for each in self._progress(name)), default="")
-
-    def _written(self, name: str, checkpoint: str, batch: int) -> bool:
-        """Whether a query has written anything of a batch exactly once."""
-        return any(each.checkpoint == checkpoint and each.batch >= batch for each in self._progress(name))
-
     def _progress(self, name: str) -> list[Progress]:
         """What each task of a query has written last."""
         kafka, topic = self.connection.kafka, progress_name(self.job.name, name)
         found = [read_progress(kafka, topic, partition) for partition in range(partitions(kafka, topic))]
         return [each for each in found if each is not None]
+
+
+def _batch(progress: Progress) -> int:
+    return progress.batch
 
 
 def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents]) -> PlannedQueries:

@@ -7,8 +7,9 @@ to nothing, each on the way to the first row. So a method itself loads what take
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +50,14 @@ class KafkaSource(DataSource):
 
 @dataclass
 class ReadTask(InputPartition):
-    """The ranges that one task reads; `opens` says that it lets operators begin that need no rows."""
+    """The ranges that one task reads; the first of a batch also lets operators begin, and says what the batch is.
+
+    - `opens`: operators begin that need no rows. `extent`: where the batch begins and ends, if this is to be told.
+    """
 
     ranges: tuple[Range, ...]
-    opens: bool
+    opens: bool = False
+    extent: str = ""
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -83,9 +88,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The read tasks of a batch."""
         begin = Offset.from_json(start)
-        tasks = self._planner.tasks(begin, Offset.from_json(end))
-        opens = self._planner.opens_with(begin)
-        return [ReadTask(ranges, opens and number == 0) for number, ranges in enumerate(tasks)]
+        tasks = [ReadTask(ranges) for ranges in self._planner.tasks(begin, Offset.from_json(end))]
+        first = (replace(each, opens=self._planner.opens_with(begin), extent=json.dumps(end)) for each in tasks[:1])
+        return [*first, *tasks[1:]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The blocks of one task, as they are made."""
@@ -93,7 +98,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         assert isinstance(partition, ReadTask), "partitions are this reader's own"
         freeze_what_stays("read")
-        for label, level, block in worker_reading(self._option).blocks(partition.ranges, opens=partition.opens):
+        reading = worker_reading(self._option)
+        for label, level, block in reading.blocks(partition.ranges, opens=partition.opens, extent=partition.extent):
             yield edge_rows([(label, level, block.to_bytes())])
         give_back()
 

@@ -47,6 +47,7 @@ class Deployment:
     - `filling`: if anything, the query reads what there is now and ends, and writes to topics of its own whose names
       end so.
     - `stops`: it ends when there is nothing new.
+    - `ahead`, `written`: as a `WriterSpec` has them.
     """
 
     job: Job
@@ -58,6 +59,8 @@ class Deployment:
     run: str = ""
     filling: str = ""
     stops: bool = False
+    ahead: int = 0
+    written: int = 0
 
     @property
     def once(self) -> Self:
@@ -159,6 +162,8 @@ def writer(graph: Graph, at: Deployment) -> WriterSpec:
         progress_topic=progress_name(at.job.name, at.name),
         dead_letter_topic=at.job.dead_letters.topic,
         run=at.run,
+        ahead=at.ahead,
+        written=at.written,
     )
 
 

@@ -21,6 +21,7 @@ from rowkind.service.kafka.writer_process import write_there
 from rowkind.service.kafka.writing import Counted, write
 from rowkind.service.spark.collector import freeze_what_stays, give_back
 from rowkind.service.spark.edge import EDGE_SCHEMA
+from rowkind.service.spark.processor import dated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,27 +65,31 @@ class TaskWriter:
         self._spec = spec
         self._reports = reports.accumulator
 
-    def __call__(self, blocks: Sequence[pa.Buffer]) -> None:
-        """Write these blocks, which are all that the task has. Raises a ChangelogError."""
-        of = _batch_partition()
+    def __call__(self, blocks: Sequence[pa.Buffer], now: int) -> None:
+        """Write these blocks, which are all that the task has, at the time of the batch. Raises a ChangelogError."""
+        of = _batch_partition(now)
         write_them = write_there if self._spec.transactions else write
         self._reports += [Report(of, write_them(self._spec, of, blocks))]
 
     def after(self, blocks: DataFrame) -> DataFrame:
         """No rows: those of an edge, written by the tasks that have them."""
-        return blocks.mapInArrow(self._all, EDGE_SCHEMA)
+        return dated(blocks).mapInArrow(self._all, EDGE_SCHEMA)
 
     def _all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_what_stays("write")
-        blocks = [value.as_buffer() for batch in batches for value in batch.column("block")]
+        blocks: list[pa.Buffer] = []
+        now = 0
+        for batch in batches:
+            blocks += [value.as_buffer() for value in batch.column("block")]
+            now = batch.column("now")[0].as_py() if len(batch) else now
         if blocks:
-            self(blocks)
+            self(blocks, now)
             blocks.clear()
             give_back()
         yield from ()
 
 
-def _batch_partition() -> BatchPartition:
+def _batch_partition(now: int) -> BatchPartition:
     """What this task is. Spark tells a task no batch number, but these local properties have it."""
     context = TaskContext.get()
     assert context is not None, "a task is asked"
@@ -92,4 +97,4 @@ def _batch_partition() -> BatchPartition:
     checkpoint = context.getLocalProperty("sql.streaming.queryId")
     assert batch is not None, "a streaming task has a batch number"
     assert checkpoint is not None, "a streaming task has a query id"
-    return BatchPartition(checkpoint, int(batch), context.partitionId())
+    return BatchPartition(checkpoint, int(batch), context.partitionId(), now)

@@ -38,11 +38,17 @@ from rowkind.service.spark.store import SparkStore, open_map
 def over_shards(blocks: DataFrame, processor: OperatorProcessor) -> DataFrame:
     """The blocks that the processor makes of these.
 
-    The time comes in as a column: in a streaming query it is the batch's, which Spark logs with the batch, so that a
-    replay sees the same. In its time mode Spark would set up timers in every task that nobody uses, 7 ms each.
+    In its time mode Spark would set up timers in every task that nobody uses, 7 ms each.
     """
-    dated = blocks.withColumn("now", F.unix_millis(F.current_timestamp()))
-    return dated.groupBy("shard").transformWithState(processor, EDGE_SCHEMA, "Append", "None")
+    return dated(blocks).groupBy("shard").transformWithState(processor, EDGE_SCHEMA, "Append", "None")
+
+
+def dated(blocks: DataFrame) -> DataFrame:
+    """The blocks with the time as a column `now`, in ms.
+
+    In a streaming query it is the batch's, which Spark logs with the batch, so that a replay sees the same.
+    """
+    return blocks.withColumn("now", F.unix_millis(F.current_timestamp()))
 
 
 class OperatorProcessor(StatefulProcessor):
@@ -55,7 +61,8 @@ class OperatorProcessor(StatefulProcessor):
         labels: Spark's label of each shard (`placement`).
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
         limits: of the run cache.
-        write: takes what a task has for the writer, at the task's end; without, it goes on as rows.
+        write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
+            as rows.
     """
 
     def __init__(
@@ -67,7 +74,7 @@ class OperatorProcessor(StatefulProcessor):
         labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
         limits: CacheLimits = DEFAULT_LIMITS,
-        write: Callable[[Sequence[pa.Buffer]], None] | None = None,
+        write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
     ) -> None:
         if unmatched == "dead_letter":
             assert all(member.wrap is not None for member in members), "dead letters need something that makes them"
@@ -79,6 +86,7 @@ class OperatorProcessor(StatefulProcessor):
         self._limits = limits
         self._write = write
         self._blocks: list[pa.Buffer] = []
+        self._now = 0
         self._map: MapState | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -94,14 +102,13 @@ class OperatorProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Apply one batch of one shard and emit its blocks."""
         own: list[Block] = []
-        now = 0
         for row in rows:
-            now = row.now
+            self._now = row.now
             if self._members and row.level == self._level:
                 own.append(Block.from_bytes(row.block))
             else:
                 yield from self._out(row.shard, row.level, row.block)
-        for shard, level, block in self.apply(key[0] % len(self._labels), own, now) if own else ():
+        for shard, level, block in self.apply(key[0] % len(self._labels), own, self._now) if own else ():
             yield from self._out(self._labels[shard], level, block.to_bytes())
 
     def _out(self, label: int, level: int, block: bytes) -> Iterator[Row]:
@@ -118,7 +125,7 @@ class OperatorProcessor(StatefulProcessor):
         Should that fail, the task is done again, on the state before it, and finds that all is written.
         """
         if self._write is not None and self._blocks:
-            self._write(self._blocks)
+            self._write(self._blocks, self._now)
             self._blocks.clear()
         give_back()
 

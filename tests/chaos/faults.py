@@ -217,7 +217,25 @@ def tear_offsets(scene: Scene) -> None:
     scene.job.kill()
     _tear(scene.stage.checkpoint / "offsets")
     scene.start()
-    _if_refused(scene, "--reset-state")
+
+
+def old_checkpoint(scene: Scene) -> None:
+    """All processes are killed, and the checkpoint is put back as it was some batches ago."""
+    stage = scene.stage
+    stage.catch_up(scene.job)
+    _drain(scene)
+    folder = stage.checkpoint.parent
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    scene.start()
+    stage.happens(scene.random.randrange(1, 600))
+    if scene.random.random() < 0.5:
+        stage.catch_up(scene.job)
+    scene.inside()
+    scene.job.kill()
+    shutil.rmtree(folder)
+    copy.rename(folder)
+    scene.start()
 
 
 def tear_state(scene: Scene) -> None:
@@ -330,6 +348,7 @@ FAULTS: dict[str, Fault] = {
         second_instance,
         tear_commit,
         tear_offsets,
+        old_checkpoint,
         tear_state,
         lose_state,
         fill_checkpoint_disk,
@@ -344,7 +363,7 @@ FAULTS: dict[str, Fault] = {
 }
 
 _NEED_ALL_ROWS = {
-    "tear_offsets",
+    "old_checkpoint",
     "tear_state",
     "lose_state",
     "tear_note",
@@ -352,7 +371,7 @@ _NEED_ALL_ROWS = {
     "reset_state",
     "change_query",
 }
-"""After these, a job may read again what it had read."""
+"""After these, a job may read again what it had read: all of it must be there, and rows of a key in one partition."""
 
 
 def drawn(scene: Scene, kinds: Iterable[str], count: int) -> Iterator[str]:
@@ -362,7 +381,7 @@ def drawn(scene: Scene, kinds: Iterable[str], count: int) -> Iterator[str]:
         impossible.add("lose_broker")
     for _ in range(count):
         fault = scene.random.choice([kind for kind in kinds if kind not in impossible])
-        if fault == "lose_rows":
+        if fault in {"lose_rows", "add_partition"}:
             impossible |= _NEED_ALL_ROWS
         yield fault
 

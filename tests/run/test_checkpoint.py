@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rowkind.service.job.load import load
-from rowkind.service.kafka.progress import next_run
+from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
@@ -178,20 +179,20 @@ def logs(folder: Path, begun: Sequence[str], ended: Sequence[str]) -> None:
 
 
 @pytest.mark.spark
-def test_what_was_torn_is_removed_where_the_batch_can_be_done_again(spark: SparkSession, folder: Path) -> None:
-    """The end of a batch in any case, its beginning if nothing of it is written; what is whole stays."""
+def test_what_was_torn_is_removed_so_that_the_batch_is_done_again(spark: SparkSession, folder: Path) -> None:
+    """Its end in any case, and its beginning with all that may have come of it; what is whole stays."""
     checkpoint = Checkpoint(spark, str(folder))
-    assert checkpoint.mend(never) == []
+    assert checkpoint.mend() == []
     assert checkpoint.position() is None
     logs(folder, [BATCH % 3, BATCH % 5, "v1\n{"], [ENDED, ""])
     states = [folder / "state" / "0" / "1" / name for name in ("2.changelog", "3.changelog", "3.zip")]
     for state in states:
         state.parent.mkdir(parents=True, exist_ok=True)
         state.touch()
-    assert checkpoint.mend(never) == ["commits/1", "offsets/2"]
+    assert checkpoint.mend() == ["offsets/2", "commits/1"]
     # A batch that is begun anew may have another end, and Spark does not write over what is there.
     assert [state.exists() for state in states] == [True, False, False]
-    assert checkpoint.mend(never) == []
+    assert checkpoint.mend() == []
     assert [path.name for path in sorted((folder / "offsets").glob("[0-9]*"))] == ["0", "1"]
     position = checkpoint.position()
     assert position is not None
@@ -199,19 +200,53 @@ def test_what_was_torn_is_removed_where_the_batch_can_be_done_again(spark: Spark
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("begun", "ended", "written"),
-    [([BATCH % 3, ""], [ENDED], ("c", 1)), ([BATCH % 3, ""], [ENDED, ENDED], None)],
-    ids=["written in part", "ended"],
-)
-def test_a_batch_that_is_written_and_not_known_any_more_is_refused(
-    spark: SparkSession, folder: Path, begun: list[str], ended: list[str], written: tuple[str, int] | None
-) -> None:
-    """How far it went is not known, and it would be skipped; nothing is removed, and the message has a way out."""
-    logs(folder, begun, ended)
+def test_a_batch_that_has_ended_and_whose_beginning_is_torn_has_not_ended(spark: SparkSession, folder: Path) -> None:
+    """Spark would go on from where nobody knows."""
+    checkpoint = Checkpoint(spark, str(folder))
+    logs(folder, [BATCH % 3, ""], [ENDED, ENDED])
+    assert checkpoint.mend() == ["offsets/1", "commits/1"]
+
+
+@pytest.mark.spark
+def test_a_checkpoint_without_a_name_is_refused(spark: SparkSession, folder: Path) -> None:
+    """What was written under its name would be written again under another."""
+    logs(folder, [BATCH % 3], [ENDED])
+    (folder / "metadata").write_text("")
     with pytest.raises(CheckpointTornError, match="--reset-state"):
-        Checkpoint(spark, str(folder)).mend(lambda *batch: batch == written)
-    assert (folder / "offsets" / "1").exists()
+        Checkpoint(spark, str(folder)).mend()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("begun", "batch", "steps"),
+    [
+        ([BATCH % 3], 0, {}),
+        ([BATCH % 3], 1, {1: (3, 7)}),
+        ([BATCH % 3], 6, {1: (3, 5), 2: (5, 7)}),
+        ([], 0, {0: (5, 7)}),
+    ],
+    ids=["known", "the next one", "several later", "the first one"],
+)
+def test_what_was_written_later_is_put_down_to_be_done_again(
+    spark: SparkSession, folder: Path, begun: list[str], batch: int, steps: dict[int, tuple[int, int]]
+) -> None:
+    """The last batch within the bounds and at the time that it had, and before it what leads to where it begins."""
+    checkpoint = Checkpoint(spark, str(folder))
+    checkpoint.claim(CONTENTS)
+    logs(folder, begun, [])
+    begins = 3 if batch == 1 else 5
+    extent = {"t": {"id": "x", "at": {"0": 7}, "from": {"0": begins}}}
+    written = Progress("job", "main", 0, "c", batch, now=123, extent=json.dumps(extent))
+    assert checkpoint.catch_up(written, 100) == len(steps)
+    # Whoever was killed on the way comes to the same.
+    assert checkpoint.catch_up(written, 100) == 0
+    found = {int(file.name): file.read_text().splitlines() for file in (folder / "rowkind.aside").glob("[0-9]*")}
+    assert {json.loads(text[1])["batchTimestampMs"] for text in found.values()} <= {123}
+    ends = {number: json.loads(text[2])["t"] for number, text in found.items()}
+    assert {number: (end["from"]["0"], end["at"]["0"]) for number, end in ends.items()} == steps
+    contents = checkpoint.contents()
+    assert contents is not None
+    assert max(steps, default=0) + contents.ahead == batch
 
 
 @pytest.mark.spark
@@ -254,11 +289,6 @@ def test_a_checkpoint_whose_note_was_torn_is_refused_and_known(spark: SparkSessi
     assert checkpoint.torn()
     with pytest.raises(CheckpointTornError, match=r"rowkind.json .* torn"):
         checkpoint.claim(CONTENTS)
-
-
-def never(_checkpoint: str, _batch: int) -> bool:
-    """Nothing was written."""
-    return False
 
 
 @pytest.mark.spark

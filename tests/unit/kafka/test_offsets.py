@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from rowkind.service.kafka.offsets import Offset, Range, admit, divide
+from rowkind.service.kafka.offsets import Offset, Range, admit, between, divide
 
 
 def test_an_offset_survives_json_with_the_beginning_of_its_batch() -> None:
@@ -30,6 +30,16 @@ def test_a_batch_takes_no_more_than_it_may_and_from_every_partition_that_lags(se
     assert rows <= limit + len(begin), f"seed {seed}"
     if sum(end[at] - begin[at] for at in begin) <= limit:
         assert taken == end, f"seed {seed}"
+
+
+def test_what_lies_between_is_cut_into_batches_that_follow_each_other() -> None:
+    """Each begins where the one before ends, none takes more than it may, and nothing is left out."""
+    begin, end = {("t", 0): 5, ("t", 1): 0}, Offset({("t", 0): 25, ("t", 1): 30, ("u", 0): 0}, {"t": "x", "u": "y"})
+    steps = list(between(begin, end, 10))
+    assert [step.begin for step in steps] == [begin, *(step.at for step in steps[:-1])]
+    assert steps[-1].at == end.at
+    assert all(sum(step.at[at] - step.begin.get(at, 0) for at in step.at) <= 10 for step in steps)
+    assert list(between(end.at, end, 10)) == []
 
 
 @pytest.mark.parametrize("seed", range(30))
