@@ -221,7 +221,17 @@ def _warn(message: str) -> None:
 )
 @click.option("--upgrade", is_flag=True, help="Rebuild what has changed since the checkpoint was written.")
 @click.option("--reset-state", is_flag=True, help="Rebuild everything.")
-def run(job_file: Path, master: str | None, port: int, host: str, *, upgrade: bool, reset_state: bool) -> None:
+@click.option("--from", "savepoint", metavar="FOLDER", help="Begin with a savepoint if there is no checkpoint.")
+def run(
+    job_file: Path,
+    master: str | None,
+    port: int,
+    host: str,
+    *,
+    upgrade: bool,
+    reset_state: bool,
+    savepoint: str | None,
+) -> None:
     """Run the job until SIGTERM or SIGINT; the batch in progress is finished.
 
     What is rebuilt reads its topics from where the job says, and writes nothing until it has read what there is. Then
@@ -251,7 +261,20 @@ def run(job_file: Path, master: str | None, port: int, host: str, *, upgrade: bo
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
     logging.getLogger("rowkind").setLevel(logging.INFO)
     rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
-    live(job, fresh, master=master, host=host, port=port, rebuild=rebuild)
+    live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint)
+
+
+@main.command()
+@_JOB
+@click.argument("folder")
+def savepoint(job_file: Path, folder: str) -> None:
+    """Copy the checkpoint of the job, which may run meanwhile, to FOLDER, for `run --from FOLDER`."""
+    job = _load(job_file)
+    job.check_runnable()
+    from rowkind.service.run.savepoint import save  # noqa: PLC0415 -- see the module's docstring
+
+    for name, batch in save(job, folder).items():
+        click.echo(f"query {name}: saved as of batch {batch}")
 
 
 @main.command()

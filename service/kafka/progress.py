@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from typing import Self
 
@@ -80,8 +80,9 @@ class Progress:
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Self:
-        """The progress that `to_bytes` wrote."""
-        return cls(**json.loads(value))
+        """The progress that `to_bytes` wrote, maybe that of a later release, which knows more."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: of for name, of in json.loads(value).items() if name in known})
 
 
 def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:

@@ -14,93 +14,38 @@ or not at all, whatever moment the process is killed at.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+import re
+from collections.abc import Collection
+from dataclasses import asdict, replace
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
 from rowkind.service.kafka.offsets import Offset, between
 from rowkind.service.kafka.progress import Progress, next_run
-from rowkind.service.plan.fingerprint import Fingerprint, differences
-from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
+from rowkind.service.plan.fingerprint import differences
+from rowkind.service.run.contents import VERSION, Contents
+from rowkind.service.run.errors import (
+    CheckpointFolderError,
+    CheckpointMismatchError,
+    CheckpointTornError,
+    SavepointError,
+)
+from rowkind.service.run.folder import Folder, reason
 
 _FILE = "rowkind.json"
 _DRAFT = f"{_FILE}.tmp"
 _RUN = "rowkind.run."
 _ASIDE = "rowkind.aside"
-_VERSION = 1
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a checkpoint is of.
-
-    - `sinks`: the fingerprint of each. `parallelism`, `levels`: how many shards and how many stages there are.
-    - `exchange`: rows are shuffled before they are written. `atomic`: one task writes all of them. A batch that was
-      written in part is completed by the other tasks, so each row must be in the same one again.
-    - `views`: those that stand by themselves, each with the places of the columns that are kept of it.
-    - `states`: what the state of each operator is called, by `<sink>.<node>`.
-    - `ahead`: by how much Spark's numbers of batches are behind those under which they are written, since a batch that
-      was done again for the state alone may have taken the place of several.
-    - `filling`: if anything, the state is being filled beside result topics that hold something already, and the names
-      of the topics that have the result meanwhile end so (`service.run.cut_over`).
-    """
-
-    sinks: Mapping[str, Fingerprint]
-    parallelism: int
-    levels: int
-    exchange: bool = False
-    atomic: bool = False
-    views: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    states: Mapping[str, str] = field(default_factory=dict)
-    filling: str = ""
-    ahead: int = 0
-
-    @property
-    def common(self) -> Fingerprint:
-        """The facts that concern all sinks."""
-        return {"parallelism": str(self.parallelism), "atomic": str(self.atomic).lower()}
-
-    @property
-    def facts(self) -> Fingerprint:
-        """All facts, by `<sink>.<node>.<fact>`."""
-        of_sinks = {f"{sink}.{fact}": value for sink, facts in self.sinks.items() for fact, value in facts.items()}
-        return {**self.common, **of_sinks}
-
-    @property
-    def planned_by(self) -> tuple[list[str], dict[str, frozenset[int]]]:
-        """What a query with this checkpoint is planned by: its sinks, and the views that stand by themselves."""
-        return list(self.sinks), {view: frozenset(columns) for view, columns in self.views.items()}
-
-    def after(self, before: Self) -> Self:
-        """These, where a checkpoint has more stages or a shuffle: it had sinks that are gone, or gone deeper.
-
-        What its states are called stays.
-        """
-        return replace(
-            self,
-            levels=max(self.levels, before.levels),
-            exchange=self.exchange or before.exchange,
-            states={node: before.states.get(node, state) for node, state in self.states.items()},
-            filling=before.filling,
-            ahead=before.ahead,
-        )
-
-
-class Checkpoint:
+class Checkpoint(Folder):
     """The folder of one query, in the hands of this run of the job. `run` is the run's name, once it is claimed."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        self.folder = folder
+        super().__init__(spark, folder)
         self.run = ""
-        self._spark = spark
-        jvm: Any = spark.sparkContext._jvm
-        self._jvm = jvm
-        self._path = jvm.org.apache.hadoop.fs.Path(folder)
-        self._hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
     def contents(self) -> Contents | None:
         """What the checkpoint is of, None if there is none. Raises CheckpointFolderError."""
@@ -108,7 +53,8 @@ class Checkpoint:
             # A run that was killed between the two has left the draft alone.
             for note in (self._child(_FILE), self._child(_DRAFT)):
                 if (said := self._json(files, note)) is not None:
-                    said.pop("version")
+                    if said["version"] > VERSION:
+                        raise CheckpointFolderError(self.folder, "a later version of Rowkind has written it")
                     return Contents(**said)
         return None
 
@@ -137,11 +83,16 @@ class Checkpoint:
             if before != contents:
                 self._write(files, contents)
             self.run = next_run(after, *runs)
-            files.create(self._child(_RUN + self.run), True).close()
+            self.sign(self.run)
             for earlier in self.runs():
                 if earlier < self.run:
                     files.delete(self._child(_RUN + earlier), False)
         return contents
+
+    def sign(self, run: str) -> None:
+        """Leave the trace of a run. Raises CheckpointFolderError."""
+        with self._files() as files:
+            files.create(self._child(_RUN + run), True).close()
 
     def keep(self, sinks: Collection[str]) -> None:
         """Note that no other sinks than these are left; others may begin elsewhere. Raises CheckpointFolderError."""
@@ -191,10 +142,31 @@ class Checkpoint:
                 files.delete(self._child(name), False)
         return removed
 
+    def settle(self) -> None:
+        """Let Spark's notes on state, which have whole paths, say where the folder is now; it may have been moved.
+
+        Raises CheckpointFolderError.
+        """
+        with self._files() as files:
+            root = str(files.makeQualified(self._path))
+            for note in files.globStatus(self._child("state/*/_metadata/v2/[0-9]*")) or ():
+                name = str(note.getPath()).removeprefix(f"{root}/")
+                before = self._text(files, note.getPath())
+                after = re.sub(r'"[^"]*(/state/\d+/_stateSchema/)', rf'"{root}\1', before)
+                if after != before:
+                    self._put(files, name, after)
+
     def identity(self) -> str:
         """Spark's id of the checkpoint, nothing before there is one. Raises CheckpointFolderError."""
         with self._files() as files:
             return str((self._json(files, self._child("metadata")) or {"id": ""})["id"])
+
+    def is_strange(self, last: Progress) -> bool:
+        """Whether a run that came after all that have left a trace here has written, from another checkpoint, `last`.
+
+        Raises CheckpointFolderError.
+        """
+        return self.identity() not in {"", last.checkpoint} and last.run > max(self.runs(), default="")
 
     def catch_up(self, written: Progress, rows: int) -> int:
         """Put down to be done again what was written after the last batch that is known here; how many batches that is.
@@ -225,9 +197,12 @@ class Checkpoint:
             # First, because the number of the last step must be right in any case.
             self._write(files, replace(contents, ahead=written.batch - last - len(steps)))
             files.mkdirs(self._child(_ASIDE))
-            said = json.dumps({**json.loads(kept), "batchTimestampMs": written.now})
-            for batch, step in enumerate(steps, last + 1):
-                self._put(files, f"{_ASIDE}/{batch}", f"v1\n{said}\n{json.dumps(step.to_json())}")
+            said = json.loads(kept)
+            since = said["batchTimestampMs"] or written.now
+            for number, step in enumerate(steps, 1):
+                # With a TTL it matters when a row came: about then, as far as that is known.
+                said["batchTimestampMs"] = since + (written.now - since) * number // len(steps)
+                self._put(files, f"{_ASIDE}/{last + number}", f"v1\n{json.dumps(said)}\n{json.dumps(step.to_json())}")
         return len(steps)
 
     def back(self) -> int | None:
@@ -265,6 +240,33 @@ class Checkpoint:
                 return None
             return self._end(files, f"offsets/{ended[-1]}")
 
+    def copy(self, to: str) -> int:
+        """Copy what is needed to go on from the last batch that has ended, the number of which this gives.
+
+        Spark may be at work here meanwhile, and delete what is too old.
+
+        Raises:
+            SavepointError: There is no state that is whole.
+            CheckpointFolderError: A folder cannot be read or written, or something is gone before it was copied.
+        """
+        with self._files() as files:
+            ended = self._numbers(files, "commits")
+            if not ended or self._numbers(files, _ASIDE):
+                raise SavepointError(
+                    f"the checkpoint {self.folder} has no batch that has ended, or does some again: try again later"
+                )
+            found = self._names(files)
+            # What a snapshot names is there before it is: what has come since the first look may belong to one.
+            blobs = {name for name in self._names(files) if "/SSTs/" in name}
+            target = self._jvm.org.apache.hadoop.fs.Path(to)
+            there = target.getFileSystem(self._hadoop)
+            for name in sorted(blobs | {name for name in found if _version(name) <= ended[-1]}):
+                path = self._jvm.org.apache.hadoop.fs.Path(target, name)
+                self._jvm.org.apache.hadoop.fs.FileUtil.copy(
+                    files, self._child(name), there, path, False, True, self._hadoop
+                )
+            return ended[-1]
+
     def delete(self) -> None:
         """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""
         with self._files() as files:
@@ -283,14 +285,6 @@ class Checkpoint:
         except CheckpointFolderError:
             return True
 
-    @contextmanager
-    def _files(self) -> Iterator[Any]:
-        """The file system of the folder. What it raises inside is a CheckpointFolderError."""
-        try:
-            yield self._path.getFileSystem(self._hadoop)
-        except Py4JJavaError as error:
-            raise CheckpointFolderError(self.folder, _reason(error)) from None
-
     def _begun(self, files: Any) -> bool:
         """Whether Spark has written here."""
         return bool(files.exists(self._child("offsets")))
@@ -302,11 +296,6 @@ class Checkpoint:
             # After the first batch, whose number is 0, it is 1.
             if version.isdigit() and int(version) > batch:
                 files.delete(each.getPath(), False)
-
-    def _numbers(self, files: Any, log: str) -> list[int]:
-        """The batches that one of Spark's logs has, in their order."""
-        names = (each.getPath().getName() for each in files.globStatus(self._child(f"{log}/[0-9]*")) or ())
-        return sorted(int(name) for name in names if name.isdigit())
 
     def _whole(self, files: Any, name: str) -> bool:
         """Whether a file of such a log is all there: a version, and one or more lines of JSON."""
@@ -328,35 +317,7 @@ class Checkpoint:
         return Offset.from_json(json.loads(self._text(files, self._child(name)).splitlines()[-1]))
 
     def _write(self, files: Any, contents: Contents) -> None:
-        self._put(files, _FILE, json.dumps({"version": _VERSION, **asdict(contents)}, indent=2))
-
-    def _put(self, files: Any, name: str, text: str) -> None:
-        note, draft = self._child(name), self._child(f"{name}.tmp")
-        stream = files.create(draft, True)
-        stream.write(bytearray(text.encode()))
-        stream.close()
-        # A file system may refuse to rename onto what is there.
-        files.delete(note, False)
-        files.rename(draft, note)
-
-    def _child(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
-
-    def _json(self, files: Any, path: Any) -> Any:
-        """A note, None where it is not there or is not whole."""
-        if not files.exists(path):
-            return None
-        try:
-            return json.loads(self._text(files, path))
-        except json.JSONDecodeError:
-            return None
-
-    def _text(self, files: Any, path: Any) -> str:
-        stream = files.open(path)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        self._put(files, _FILE, json.dumps(asdict(contents), indent=2))
 
 
 def queries(spark: SparkSession, folder: str) -> dict[str, Contents]:
@@ -368,15 +329,22 @@ def queries(spark: SparkSession, folder: str) -> dict[str, Contents]:
         there = files.listStatus(path) if files.exists(path) else ()
         names = [str(each.getPath().getName()) for each in there if each.isDirectory()]
     except Py4JJavaError as error:
-        raise CheckpointFolderError(folder, _reason(error)) from None
+        raise CheckpointFolderError(folder, reason(error)) from None
     found = {name: Checkpoint(spark, f"{folder}/{name}").contents() for name in sorted(names)}
     return {name: contents for name, contents in found.items() if contents is not None}
 
 
+_OF_A_BATCH = re.compile(r"(?:offsets|commits|state/\d+/_metadata/v2)/(\d+)")
+_AFTER_A_BATCH = re.compile(r"state/\d+/\d+/(?:.*/)?(\d+)\.\w+")
+
+
+def _version(name: str) -> int:
+    """The batch that a file is of, or, of state, the one that led to it; -1 if it is of all of them."""
+    if found := _OF_A_BATCH.fullmatch(name):
+        return int(found[1])
+    found = _AFTER_A_BATCH.fullmatch(name)
+    return -1 if found is None else int(found[1]) - 1
+
+
 def _is_ours(status: Any) -> bool:
     return str(status.getPath().getName()).lstrip(".").startswith("rowkind.")
-
-
-def _reason(error: Py4JJavaError) -> str:
-    """The first line of what Java says, without the class."""
-    return str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0]

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from rowkind.service.graph import graph
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.topics import with_records
-from rowkind.service.run.checkpoint import Contents, queries
+from rowkind.service.run.checkpoint import queries
+from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import Amount
 from rowkind.service.run.topics import Connection, connect
 from rowkind.service.run.upgrade import Upgrade, upgrade

@@ -5,6 +5,8 @@
     ├── CheckpointMismatchError    the checkpoint belongs to another plan
     ├── CheckpointFolderError      the checkpoint cannot be read or written
     ├── CheckpointTornError        a crash of the machine has taken the end of the checkpoint
+    ├── SavepointError             a savepoint is not there, or there already
+    ├── StrangeCheckpointError     the topics were written from another checkpoint since
     ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
     ├── SupersededError            a later run of the same job has taken over
     ├── RebuildError               the job has to be rebuilt, and says so itself
@@ -75,6 +77,27 @@ class CheckpointTornError(RunError):
             f"the checkpoint {folder} is not whole: {what}.\n"
             "`rowkind run --reset-state` builds the state anew from the topics; it changes only those rows of the "
             "result topics that are different."
+        )
+
+
+class SavepointError(RunError):
+    """There is nothing to save or to begin with, or something where the savepoint should go."""
+
+    exit_code = REFUSED
+
+
+class StrangeCheckpointError(RunError):
+    """Another checkpoint has taken this one's place, and it is back. What was written since is not of it."""
+
+    exit_code = REFUSED
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        super().__init__(
+            f"the result topics were written from another checkpoint after {folder} was, and it cannot be gone on "
+            "from.\n"
+            "Put the later one back, or let `rowkind run --reset-state` build the state anew from the topics; it "
+            "changes only those rows of the result topics that are different."
         )
 
 

@@ -26,14 +26,22 @@ from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import SchemaIds, group_name, partitions, progress_name, with_records
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import PlannedQuery
-from rowkind.service.run.checkpoint import Checkpoint, Contents, queries
+from rowkind.service.run.checkpoint import Checkpoint, queries
+from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import CutOver, clear, take_over
-from rowkind.service.run.errors import CheckpointMismatchError, RebuildError, StartError, TopicsHeldError
+from rowkind.service.run.errors import (
+    CheckpointMismatchError,
+    RebuildError,
+    StartError,
+    StrangeCheckpointError,
+    TopicsHeldError,
+)
 from rowkind.service.run.http import StatusServer
 from rowkind.service.run.lag import LagWatch
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.queries import planned
+from rowkind.service.run.savepoint import restore
 from rowkind.service.run.signals import Signals
 from rowkind.service.run.streaming import Deployment, register, source, start
 from rowkind.service.run.supervisor import Running, Supervisor
@@ -52,8 +60,19 @@ Rebuild = Literal["nothing", "what changed", "everything"]
 """Which sinks may begin anew, their topics brought to what they are then."""
 
 
-def run(job: Job, fresh: PlannedQueries, *, master: str | None, host: str, port: int, rebuild: Rebuild) -> None:
+def run(
+    job: Job,
+    fresh: PlannedQueries,
+    *,
+    master: str | None,
+    host: str,
+    port: int,
+    rebuild: Rebuild,
+    savepoint: str | None = None,
+) -> None:
     """Run `job`, whose queries without a checkpoint are `fresh`, until a signal ends it.
+
+    Where it has no checkpoint it begins with the `savepoint`, a folder, if there is one.
 
     Raises:
         RowkindError: With a message for the person on call.
@@ -81,6 +100,8 @@ def run(job: Job, fresh: PlannedQueries, *, master: str | None, host: str, port:
             signals.listen()
             try:
                 with stopping(spark):
+                    if savepoint is not None:
+                        restore(spark, job, savepoint)
                     all_of_them = _Queries(spark, job, connection, ids, monitor, lags, supervisor.drain)
                     log.info("status, metrics and health at http://%s:%d", host, server.port)
                     all_of_them.live(fresh, supervisor, rebuild)
@@ -120,8 +141,9 @@ class _Queries:
                 plan = upgrade(self.job, recorded, keep=rebuild == "what changed")
                 chosen, new = plan.queries, plan.queries.keys() - plan.stay
                 for name in plan.left:
-                    self._take_over(name)
+                    run = self._take_over(name)
                     if name in plan.stay:
+                        self._checkpoint(name).sign(run)
                         self._checkpoint(name).keep({sink.name for sink in plan.queries[name].sinks})
                 torn = [name for name in new if self._checkpoint(name).torn()]
                 for name in (*plan.dropped, *torn):
@@ -156,21 +178,26 @@ class _Queries:
             raise TopicsHeldError(held)
         return {topics[topic] for topic in held}
 
-    def _take_over(self, name: str) -> None:
-        """See that no earlier run writes for this query any more."""
+    def _take_over(self, name: str) -> str:
+        """See that no earlier run writes for this query any more; the name of the one that has taken its place."""
         run = next_run(*(each.run for each in self._progress(name)), *self._checkpoint(name).runs())
         kafka = self.connection.kafka
         take_over(WriterSpec(self.job.name, name, {}, kafka, progress_name(self.job.name, name), run=run))
+        return run
 
     def _start(self, name: str, query: PlannedQuery, token: str) -> None:
         """Start a query. If it is new, and there is a token, it fills its state first."""
         checkpoint = self._checkpoint(name)
         whole, wanted = contents(self.job, query, checkpoint.contents())
         progress = self._progress(name)
-        last_run = max((each.run for each in progress), default="")
+        last = max(progress, key=_run, default=None)
+        if last is not None and checkpoint.is_strange(last):
+            raise StrangeCheckpointError(checkpoint.folder)
+        last_run = "" if last is None else last.run
         checkpoint.claim(replace(wanted, filling=wanted.filling or token), after=last_run)
         if doubled(whole):
             raise CheckpointMismatchError(checkpoint.folder, [TWICE])
+        checkpoint.settle()
         for file in checkpoint.mend():
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
         identity = checkpoint.identity()
@@ -215,6 +242,10 @@ class _Queries:
         kafka, topic = self.connection.kafka, progress_name(self.job.name, name)
         found = [read_progress(kafka, topic, partition) for partition in range(partitions(kafka, topic))]
         return [each for each in found if each is not None]
+
+
+def _run(progress: Progress) -> str:
+    return progress.run
 
 
 def _batch(progress: Progress) -> int:

@@ -14,7 +14,7 @@ from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
 from rowkind.service.plan.fingerprint import Fingerprint, differences, fingerprint
 from rowkind.service.plan.pipeline import PlannedQuery
-from rowkind.service.run.checkpoint import Contents
+from rowkind.service.run.contents import Contents
 from rowkind.service.run.queries import planned
 from rowkind.service.run.topics import PlannedQueries
 

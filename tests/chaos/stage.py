@@ -79,6 +79,10 @@ class Stage:
         temporary = {"TMPDIR": str(self._disks["temporary"])} if "temporary" in self._disks else {}
         return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments, **temporary)
 
+    def save(self, folder: Path) -> Rowkind:
+        """A savepoint of the job to a folder, to be begun with `with`."""
+        return Rowkind(self.shop.folder / "output", "savepoint", str(self._job), str(folder))
+
     def change(self, **changed: Any) -> None:
         """The job file says something else from the next start on."""
         self._job.write_text(json.dumps(json.loads(self._job.read_text()) | changed))
@@ -130,7 +134,8 @@ class Stage:
         until(done, "the right result", lambda: job.error, SLOW)
 
     def drain(self, job: Rowkind) -> Ended:
-        """SIGTERM, and how the job ends."""
+        """SIGTERM, once it is listened for, and how the job ends."""
+        self.await_words(job, "status, metrics and health")
         job.terminate()
         return job.ended(SLOW)
 
@@ -175,6 +180,8 @@ class Stage:
         results.rows()
 
         def seen() -> bool:
+            if self.unfinished() is None:
+                self.happens(20)
             before = results.kinds.total()
             results.rows()
             return results.kinds.total() > before and self.unfinished() is not None

@@ -1,13 +1,15 @@
-"""A scenario in which a checkpoint is put back that is older than what has been written since."""
+"""Scenarios in which a job goes on from a checkpoint that is older than what has been written since."""
 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
-from tests.chaos.checks import CHECKS
+from tests.chaos.checks import CHECKS, UPSERT
 from tests.chaos.conftest import SetStage
+from tests.chaos.stage import SLOW
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -38,5 +40,75 @@ def test_a_checkpoint_that_is_put_back_is_brought_forward(set_stage: SetStage) -
     with stage.job() as job:
         stage.catch_up(job)
         assert "older" not in job.error
+        assert stage.drain(job).code == 0, job.error
+    stage.validate()
+
+
+def test_a_checkpoint_whose_place_was_taken_is_refused(set_stage: SetStage) -> None:
+    """What another one has written since is not in its numbers, and would be written once more."""
+    stage = set_stage(UPSERT)
+    stage.manipulate(0.2)
+    with stage.job() as job:
+        stage.catch_up(job)
+        assert stage.drain(job).code == 0, job.error
+    copy = stage.checkpoint.parent.with_name("copy")
+    shutil.copytree(stage.checkpoint.parent, copy)
+    with stage.job("--reset-state") as job:
+        stage.await_words(job, ": writing to topic")
+        stage.manipulate(0.2)
+        stage.catch_up(job)
+        assert stage.drain(job).code == 0, job.error
+    shutil.rmtree(stage.checkpoint.parent)
+    copy.rename(stage.checkpoint.parent)
+    with stage.job() as job:
+        ended = job.ended(SLOW)
+    assert ended.code == 2, ended.error
+    assert "were written from another checkpoint" in ended.error
+    with stage.job("--reset-state") as job:
+        stage.await_words(job, ": writing to topic")
+        stage.catch_up(job)
+        assert stage.drain(job).code == 0, job.error
+    stage.validate()
+
+
+def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: SetStage, tmp_path: Path) -> None:
+    """It was made while the job ran; nothing is written twice or missing, and the next start takes what is there."""
+    stage = set_stage(*CHECKS)
+    savepoint = tmp_path / "savepoint"
+    with stage.save(savepoint) as saving:
+        refused = saving.ended(SLOW)
+    assert refused.code == 2, refused.error
+    assert "there is no checkpoint of job" in refused.error
+    stage.manipulate(0.3)
+    with stage.job() as job:
+        stage.catch_up(job)
+        stage.manipulate(0.2)
+        with stage.save(savepoint) as saving:
+            saved = saving.ended(SLOW)
+        assert saved.code == 0, saved.error
+        assert saved.output.startswith("query main: saved as of batch "), saved.output
+        stage.manipulate(0.2)
+        stage.catch_up(job)
+        stage.manipulate(0.2)
+        stage.half_written(job, stage.one())
+        job.kill()
+    with stage.save(savepoint) as saving:
+        refused = saving.ended(SLOW)
+    assert refused.code == 2, refused.error
+    assert "is there already" in refused.error
+    shutil.rmtree(stage.checkpoint.parent)
+    with stage.job("--from", str(tmp_path / "nowhere")) as job:
+        refused = job.ended(SLOW)
+    assert refused.code == 2, refused.error
+    assert "there is no savepoint of job" in refused.error
+    with stage.job("--from", str(savepoint)) as job:
+        stage.catch_up(job)
+        assert "query main begins with the savepoint" in job.error
+        assert "the checkpoint is older than the results" in job.error
+        assert stage.drain(job).code == 0, job.error
+    stage.manipulate(0.1)
+    with stage.job("--from", str(savepoint)) as job:
+        stage.catch_up(job)
+        assert "the savepoint is not used" in job.error
         assert stage.drain(job).code == 0, job.error
     stage.validate()

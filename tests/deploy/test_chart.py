@@ -63,6 +63,13 @@ def test_a_changed_job_is_rebuilt_if_the_values_say_so(tmp_path: Path) -> None:
         assert ("--upgrade" in container["args"]) == wanted
 
 
+def test_a_job_begins_with_a_savepoint_if_the_values_name_one(tmp_path: Path) -> None:
+    """The folder is one argument, whatever is in its name."""
+    pod = _render(tmp_path, savepoint="/saved by hand")["StatefulSet"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert container["args"][-2:] == ["--from", "/saved by hand"]
+
+
 def test_the_pod_may_write_to_its_checkpoint_and_scratch_only(tmp_path: Path) -> None:
     """No root, no capability, a read-only root file system; the checkpoint is a claim and /tmp an empty folder."""
     pod = _render(tmp_path)["StatefulSet"]["spec"]

@@ -65,7 +65,8 @@ class Told:
 class Shop:
     """The topics `<name>-<table>` with their schemas, and the folder that holds the job."""
 
-    def __init__(self, servers: str, folder: Path, name: str, partitions: int = 2) -> None:
+    def __init__(self, servers: str, folder: Path, name: str, partitions: int = 2, *, opened: bool = False) -> None:
+        """Make the topics, unless it has been `opened` before."""
         self.servers = servers
         self.folder = folder
         self.name = name
@@ -77,7 +78,8 @@ class Shop:
             table: self.registry.register(f"{self.topic(table)}-value", record) for table, record in records.items()
         }
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        for made in admin.create_topics([NewTopic(self.topic(table), partitions) for table in COLUMNS]).values():
+        wanted = [] if opened else [NewTopic(self.topic(table), partitions) for table in COLUMNS]
+        for made in admin.create_topics(wanted).values() if wanted else ():
             made.result()
         self._producer = self._connect()
 

@@ -10,7 +10,7 @@ import pytest
 
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
-from rowkind.service.run.checkpoint import Contents
+from rowkind.service.run.contents import Contents
 from rowkind.service.run.queries import planned
 from rowkind.service.run.upgrade import Upgrade, contents, upgrade
 

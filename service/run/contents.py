@@ -1,0 +1,75 @@
+"""What a checkpoint is of: its note `rowkind.json`, by which a changed job is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from rowkind.service.plan.fingerprint import Fingerprint
+
+VERSION = 1
+"""From here on a promise: what is written under a version is read by all later releases (`tests.upgrade`), or, where an
+operator keeps something else now, is known by it and rebuilt by `--upgrade`."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a checkpoint is of.
+
+    - `version`: of the format of this note and of what operators keep. Another one of the latter is another plan.
+    - `sinks`: the fingerprint of each. `parallelism`, `levels`: how many shards and how many stages there are.
+    - `exchange`: rows are shuffled before they are written. `atomic`: one task writes all of them. A batch that was
+      written in part is completed by the other tasks, so each row must be in the same one again.
+    - `views`: those that stand by themselves, each with the places of the columns that are kept of it.
+    - `states`: what the state of each operator is called, by `<sink>.<node>`.
+    - `ahead`: by how much Spark's numbers of batches are behind those under which they are written, since a batch that
+      was done again for the state alone may have taken the place of several.
+    - `filling`: if anything, the state is being filled beside result topics that hold something already, and the names
+      of the topics that have the result meanwhile end so (`service.run.cut_over`).
+    """
+
+    sinks: Mapping[str, Fingerprint]
+    parallelism: int
+    levels: int
+    exchange: bool = False
+    atomic: bool = False
+    views: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    states: Mapping[str, str] = field(default_factory=dict)
+    filling: str = ""
+    ahead: int = 0
+    version: int = VERSION
+
+    @property
+    def common(self) -> Fingerprint:
+        """The facts that concern all sinks."""
+        return {
+            "version": str(self.version),
+            "parallelism": str(self.parallelism),
+            "atomic": str(self.atomic).lower(),
+        }
+
+    @property
+    def facts(self) -> Fingerprint:
+        """All facts, by `<sink>.<node>.<fact>`."""
+        of_sinks = {f"{sink}.{fact}": value for sink, facts in self.sinks.items() for fact, value in facts.items()}
+        return {**self.common, **of_sinks}
+
+    @property
+    def planned_by(self) -> tuple[list[str], dict[str, frozenset[int]]]:
+        """What a query with this checkpoint is planned by: its sinks, and the views that stand by themselves."""
+        return list(self.sinks), {view: frozenset(columns) for view, columns in self.views.items()}
+
+    def after(self, before: Self) -> Self:
+        """These, where a checkpoint has more stages or a shuffle: it had sinks that are gone, or gone deeper.
+
+        What its states are called stays.
+        """
+        return replace(
+            self,
+            levels=max(self.levels, before.levels),
+            exchange=self.exchange or before.exchange,
+            states={node: before.states.get(node, state) for node, state in self.states.items()},
+            filling=before.filling,
+            ahead=before.ahead,
+        )

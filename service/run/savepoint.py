@@ -1,0 +1,95 @@
+"""Savepoints: copies of a job's checkpoint, from which the job begins where its own is lost.
+
+A copy is of the last batch that had ended. What was written since is no loss and is not written again: its records are
+read once more, which Kafka must still have (`Checkpoint.catch_up`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
+from pyspark.sql import SparkSession
+
+from rowkind.service.job.model import Job
+from rowkind.service.run.checkpoint import Checkpoint, queries
+from rowkind.service.run.errors import CheckpointFolderError, SavepointError
+from rowkind.service.run.folder import reason
+from rowkind.service.spark.session import session, stopping
+
+_TRIALS = 3
+
+log = logging.getLogger("rowkind")
+
+
+def save(job: Job, folder: str) -> dict[str, int]:
+    """Copy the checkpoint of a job, which may run meanwhile, to `<folder>/<job>`; the last batch of each query.
+
+    Raises SavepointError or CheckpointFolderError.
+    """
+    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
+    source, target = f"{job.checkpoint}/{job.name}", f"{folder}/{job.name}"
+    # Only Spark knows how to get at wherever it keeps checkpoints.
+    with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
+        there = queries(spark, source)
+        if not there:
+            raise SavepointError(
+                f"there is no checkpoint of job {job.name} in {job.checkpoint}, and so nothing to save"
+            )
+        with _made_whole(spark, target) as draft:
+            if draft is None:
+                raise SavepointError(f"{target} is there already: choose another folder for this savepoint")
+            return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{draft}/{name}") for name in there}
+
+
+def restore(spark: SparkSession, job: Job, folder: str) -> None:
+    """Let a job that has no checkpoint begin with the one that was saved to `<folder>/<job>`.
+
+    Raises SavepointError or CheckpointFolderError.
+    """
+    source, target = f"{folder}/{job.name}", f"{job.checkpoint}/{job.name}"
+    saved = queries(spark, source)
+    if not saved:
+        raise SavepointError(f"there is no savepoint of job {job.name} in {folder}")
+    with _made_whole(spark, target) as draft:
+        if draft is None:
+            log.info("the job has a checkpoint of its own, %s; the savepoint is not used", target)
+            return
+        batches = {name: Checkpoint(spark, f"{source}/{name}").copy(f"{draft}/{name}") for name in saved}
+    for name, batch in batches.items():
+        log.info("query %s begins with the savepoint %s, which is of batch %d", name, source, batch)
+
+
+def _copied(checkpoint: Checkpoint, to: str) -> int:
+    """The copy of a checkpoint from which Spark may delete what is too old for it, while it is copied."""
+    reason = ""
+    for _ in range(_TRIALS):
+        try:
+            return checkpoint.copy(to)
+        except CheckpointFolderError as error:
+            reason = error.reason
+    raise SavepointError(
+        f"the checkpoint {checkpoint.folder} could not be copied: {reason}. If it is only that the job deletes files "
+        "before they are copied, stop it first"
+    )
+
+
+@contextmanager
+def _made_whole(spark: SparkSession, folder: str) -> Iterator[str | None]:
+    """A folder beside this one, which takes its name at the end; None if it is there already."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's file systems are to be had through its gateway only
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
+    path, draft = (jvm.org.apache.hadoop.fs.Path(each) for each in (folder, f"{folder}.draft"))
+    try:
+        files = path.getFileSystem(hadoop)
+        if files.exists(path):
+            yield None
+            return
+        files.delete(draft, True)
+        yield f"{folder}.draft"
+        files.rename(draft, path)
+    except Py4JJavaError as error:
+        raise CheckpointFolderError(folder, reason(error)) from None
