@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal
@@ -190,7 +191,7 @@ class _Queries:
         checkpoint = self._checkpoint(name)
         whole, wanted = contents(self.job, query, checkpoint.contents())
         progress = self._progress(name)
-        last = max(progress, key=_run, default=None)
+        last = max(progress, key=attrgetter("run"), default=None)
         if last is not None and checkpoint.is_strange(last):
             raise StrangeCheckpointError(checkpoint.folder)
         last_run = "" if last is None else last.run
@@ -201,7 +202,7 @@ class _Queries:
         for file in checkpoint.mend():
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
         identity = checkpoint.identity()
-        written = max((each for each in progress if each.checkpoint == identity), key=_batch, default=None)
+        written = max((each for each in progress if each.checkpoint == identity), key=attrgetter("batch"), default=None)
         if written is not None and (batches := checkpoint.catch_up(written, self.job.batch.max_rows)):
             log.warning(
                 "query %s: the checkpoint is older than the results; what was read since is read again, in %d batches, "
@@ -242,14 +243,6 @@ class _Queries:
         kafka, topic = self.connection.kafka, progress_name(self.job.name, name)
         found = [read_progress(kafka, topic, partition) for partition in range(partitions(kafka, topic))]
         return [each for each in found if each is not None]
-
-
-def _run(progress: Progress) -> str:
-    return progress.run
-
-
-def _batch(progress: Progress) -> int:
-    return progress.batch
 
 
 def _going_on(job: Job, fresh: PlannedQueries, recorded: Mapping[str, Contents]) -> PlannedQueries:

@@ -65,14 +65,14 @@ def restore(spark: SparkSession, job: Job, folder: str) -> None:
 
 def _copied(checkpoint: Checkpoint, to: str) -> int:
     """The copy of a checkpoint from which Spark may delete what is too old for it, while it is copied."""
-    reason = ""
+    why = ""
     for _ in range(_TRIALS):
         try:
             return checkpoint.copy(to)
         except CheckpointFolderError as error:
-            reason = error.reason
+            why = error.reason
     raise SavepointError(
-        f"the checkpoint {checkpoint.folder} could not be copied: {reason}. If it is only that the job deletes files "
+        f"the checkpoint {checkpoint.folder} could not be copied: {why}. If it is only that the job deletes files "
         "before they are copied, stop it first"
     )
 

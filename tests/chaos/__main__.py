@@ -28,7 +28,8 @@ from tests.bench.compare import page
 from tests.bench.compare.page import Table
 from tests.chaos.brokers import Brokers
 from tests.chaos.checks import CHECKS
-from tests.chaos.faults import FAULTS, Scene, drawn
+from tests.chaos.faults import FAULTS, drawn
+from tests.chaos.scene import Scene
 from tests.chaos.stage import Stage
 
 _FAULTS_OF_AN_EPISODE = 10

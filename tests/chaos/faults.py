@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from rowkind.service.dev.broker import Broker
-from tests.chaos.brokers import Brokers
 from tests.chaos.network import Network
-from tests.chaos.stage import SLOW, Stage
-from tests.run.process import Rowkind
+from tests.chaos.scene import (
+    Scene,
+    drained,
+    ended_with,
+    fill_disk,
+    harm_network,
+    harm_state,
+    kill_those,
+    rebuilt,
+    stop_those,
+    stopped,
+    tear_newest,
+)
+from tests.chaos.stage import SLOW
 
-Fault = Callable[["Scene"], None]
-
-
-@dataclass
-class Scene:
-    """A stage with brokers of its own, and the job that runs on it.
-
-    - `disks`: the folders of limited size that it uses, by what for.
-    """
-
-    stage: Stage
-    brokers: Brokers
-    random: random.Random
-    disks: Mapping[str, Path]
-    job: Rowkind = field(init=False)
-
-    def start(self, *arguments: str) -> None:
-        """Start the job, in the place of the one before."""
-        self.job = self.stage.job(*arguments)
-        self.job.__enter__()
-
-    def end(self) -> None:
-        """Kill whatever runs."""
-        self.job.kill()
-
-    @property
-    def broker(self) -> Broker:
-        """Any one."""
-        return self.random.choice(self.brokers.all)
-
-    def inside(self) -> None:
-        """Wait for some moment, which lies inside a batch or between two."""
-        self.stage.happens(self.random.randrange(50, 400))
-        time.sleep(self.random.choice((0.3, 2.0)) * self.random.random())
+Fault = Callable[[Scene], None]
 
 
 def kill_main(scene: Scene) -> None:
@@ -73,7 +48,7 @@ def kill_all(scene: Scene) -> None:
 
 def kill_java(scene: Scene) -> None:
     """SIGKILL to Spark's JVM."""
-    _kill(scene, lambda job: [job.java()])
+    kill_those(scene, lambda job: [job.java()])
 
 
 def kill_worker(scene: Scene) -> None:
@@ -85,47 +60,47 @@ def kill_worker(scene: Scene) -> None:
 
 def kill_workers(scene: Scene) -> None:
     """SIGKILL to all Python workers, and what they are forked from."""
-    _kill(scene, lambda job: job.workers())
+    kill_those(scene, lambda job: job.workers())
 
 
 def kill_planner(scene: Scene) -> None:
     """SIGKILL to the process that says how far a batch goes."""
-    _kill(scene, lambda job: job.planners())
+    kill_those(scene, lambda job: job.planners())
 
 
 def kill_writer(scene: Scene) -> None:
     """SIGKILL to a process that writes to Kafka."""
-    _kill(scene, lambda job: job.writers()[:1])
+    kill_those(scene, lambda job: job.writers()[:1])
 
 
 def stop_main(scene: Scene) -> None:
     """SIGSTOP to the main process for some seconds."""
-    _stop(scene, lambda job: [job.pid])
+    stop_those(scene, lambda job: [job.pid])
 
 
 def stop_java(scene: Scene) -> None:
     """SIGSTOP to Java for some seconds, as in a long collection of garbage."""
-    _stop(scene, lambda job: [job.java()])
+    stop_those(scene, lambda job: [job.java()])
 
 
 def stop_workers(scene: Scene) -> None:
     """SIGSTOP to all workers for some seconds."""
-    _stop(scene, lambda job: job.workers())
+    stop_those(scene, lambda job: job.workers())
 
 
 def stop_planner(scene: Scene) -> None:
     """SIGSTOP to the process that says how far a batch goes."""
-    _stop(scene, lambda job: job.planners())
+    stop_those(scene, lambda job: job.planners())
 
 
 def stop_writers(scene: Scene) -> None:
     """SIGSTOP to the processes that write to Kafka."""
-    _stop(scene, lambda job: job.writers())
+    stop_those(scene, lambda job: job.writers())
 
 
 def stop_all(scene: Scene) -> None:
     """SIGSTOP to everything, as when a machine is suspended."""
-    _stop(scene, lambda job: job.members())
+    stop_those(scene, lambda job: job.members())
 
 
 def restart_broker(scene: Scene) -> None:
@@ -149,7 +124,7 @@ def kill_broker(scene: Scene) -> None:
 def stop_broker(scene: Scene) -> None:
     """A broker stands still for up to 20 seconds."""
     scene.inside()
-    with _stopped([scene.broker.pid]):
+    with stopped([scene.broker.pid]):
         time.sleep(scene.random.uniform(1, 20))
 
 
@@ -165,24 +140,24 @@ def lose_broker(scene: Scene) -> None:
 
 def cut_network(scene: Scene) -> None:
     """All connections between the job and the brokers are reset, for some seconds."""
-    _network(scene, Network.cut)
+    harm_network(scene, Network.cut)
 
 
 def stop_network(scene: Scene) -> None:
     """Nothing gets through between the job and the brokers, for some seconds, and nobody is told."""
-    _network(scene, Network.stop)
+    harm_network(scene, Network.stop)
 
 
 def slow_network(scene: Scene) -> None:
     """What passes between the job and the brokers takes its time."""
     delay = scene.random.uniform(0.02, 0.5)
-    _network(scene, lambda network: network.slow(delay))
+    harm_network(scene, lambda network: network.slow(delay))
 
 
 def drain(scene: Scene) -> None:
     """SIGTERM, and a new start."""
     scene.inside()
-    _drain(scene)
+    drained(scene)
     scene.start()
 
 
@@ -190,7 +165,7 @@ def terminate_all(scene: Scene) -> None:
     """SIGTERM to every process, as from systemd."""
     scene.inside()
     scene.job.terminate_all()
-    _ended(scene, 0)
+    ended_with(scene, 0)
     scene.start()
 
 
@@ -207,7 +182,7 @@ def tear_commit(scene: Scene) -> None:
     """All processes are killed, and the last note of Spark's that a batch has ended is torn."""
     scene.inside()
     scene.job.kill()
-    _tear(scene.stage.checkpoint / "commits")
+    tear_newest(scene.stage.checkpoint / "commits")
     scene.start()
 
 
@@ -215,7 +190,7 @@ def tear_offsets(scene: Scene) -> None:
     """All processes are killed, and the last note of Spark's on where a batch begins and ends is torn."""
     scene.inside()
     scene.job.kill()
-    _tear(scene.stage.checkpoint / "offsets")
+    tear_newest(scene.stage.checkpoint / "offsets")
     scene.start()
 
 
@@ -223,7 +198,7 @@ def old_checkpoint(scene: Scene) -> None:
     """All processes are killed, and the checkpoint is put back as it was some batches ago."""
     stage = scene.stage
     stage.catch_up(scene.job)
-    _drain(scene)
+    drained(scene)
     folder = stage.checkpoint.parent
     copy = folder.with_name("copy")
     shutil.copytree(folder, copy)
@@ -240,22 +215,22 @@ def old_checkpoint(scene: Scene) -> None:
 
 def tear_state(scene: Scene) -> None:
     """All processes are killed, and the newest file of a shard's state is torn."""
-    _harm_state(scene, lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 3]))
+    harm_state(scene, lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 3]))
 
 
 def lose_state(scene: Scene) -> None:
     """All processes are killed, and the newest file of a shard's state is gone."""
-    _harm_state(scene, Path.unlink)
+    harm_state(scene, Path.unlink)
 
 
 def fill_checkpoint_disk(scene: Scene) -> None:
     """The disk with the checkpoint is full for some seconds."""
-    _fill(scene, "checkpoint")
+    fill_disk(scene, "checkpoint")
 
 
 def fill_temporary_disk(scene: Scene) -> None:
     """The disk with temporary files, which RocksDB's are, is full for some seconds."""
-    _fill(scene, "temporary")
+    fill_disk(scene, "temporary")
 
 
 def tear_note(scene: Scene) -> None:
@@ -264,7 +239,7 @@ def tear_note(scene: Scene) -> None:
     scene.job.kill()
     (scene.stage.checkpoint / "rowkind.json").write_text("{")
     scene.start()
-    _ended(scene, 2)
+    ended_with(scene, 2)
     scene.start("--upgrade")
 
 
@@ -274,23 +249,23 @@ def lose_checkpoint(scene: Scene) -> None:
     scene.job.kill()
     shutil.rmtree(scene.stage.checkpoint.parent)
     scene.start()
-    _ended(scene, 2)
+    ended_with(scene, 2)
     scene.start("--upgrade")
 
 
 def reset_state(scene: Scene) -> None:
     """The job is stopped and everything rebuilt; as often as not, it is killed on the way."""
     scene.inside()
-    _drain(scene)
-    _rebuilt(scene, "--reset-state")
+    drained(scene)
+    rebuilt(scene, "--reset-state")
 
 
 def change_query(scene: Scene) -> None:
     """The job is stopped, the query of a sink is another one, and it is rebuilt; maybe killed on the way."""
     scene.inside()
-    _drain(scene)
+    drained(scene)
     scene.stage.change_query()
-    _rebuilt(scene, "--upgrade")
+    rebuilt(scene, "--upgrade")
 
 
 def add_partition(scene: Scene) -> None:
@@ -304,14 +279,14 @@ def lose_rows(scene: Scene) -> None:
     """Retention takes rows that the job has not read; the job is told to go on, and the rows come again."""
     stage = scene.stage
     stage.catch_up(scene.job)
-    _drain(scene)
+    drained(scene)
     before = len(stage.shop.events)
     stage.happens(scene.random.randrange(50, 300))
     tables = sorted({event.table for event in stage.shop.events[before:]})
     for table in tables:
         stage.shop.forget(table)
     scene.start()
-    _ended(scene, 1)
+    ended_with(scene, 1)
     assert "on_lost" in scene.job.error, scene.job.error
     stage.tolerate_losses(tolerate=True)
     stage.shop.say(stage.shop.events[before:])
@@ -384,99 +359,3 @@ def drawn(scene: Scene, kinds: Iterable[str], count: int) -> Iterator[str]:
         if fault in {"lose_rows", "add_partition"}:
             impossible |= _NEED_ALL_ROWS
         yield fault
-
-
-def _kill(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
-    scene.inside()
-    _signal(which(scene.job), signal.SIGKILL)
-
-
-def _stop(scene: Scene, which: Callable[[Rowkind], Iterable[int]]) -> None:
-    scene.inside()
-    with _stopped(which(scene.job)):
-        time.sleep(scene.random.uniform(0.5, 15))
-
-
-def _network(scene: Scene, harm: Callable[[Network], None]) -> None:
-    scene.inside()
-    for network in scene.brokers.networks:
-        harm(network)
-    time.sleep(scene.random.uniform(0.5, 20))
-    for network in scene.brokers.networks:
-        network.mend()
-
-
-def _harm_state(scene: Scene, harm: Callable[[Path], object]) -> None:
-    scene.inside()
-    scene.job.kill()
-    shards = [folder for folder in scene.stage.checkpoint.glob("state/*/*") if folder.name.isdigit()]
-    files = [file for folder in shards for file in folder.rglob("[0-9]*") if file.is_file()]
-    if files:
-        harm(max(files, key=lambda file: file.stat().st_mtime))
-    scene.start()
-    _if_refused(scene, "--reset-state")
-
-
-def _fill(scene: Scene, disk: str) -> None:
-    ballast = scene.disks[disk] / "ballast"
-    scene.inside()
-    with suppress(OSError), ballast.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(1 << 16))
-    scene.stage.happens(100)
-    time.sleep(scene.random.uniform(2, 10))
-    ballast.unlink()
-    if not scene.job.running:
-        assert "Traceback" not in scene.job.error, scene.job.error
-        scene.start()
-
-
-@contextmanager
-def _stopped(processes: Iterable[int]) -> Iterator[None]:
-    stopped = list(processes)
-    _signal(stopped, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        _signal(stopped, signal.SIGCONT)
-
-
-def _signal(processes: Iterable[int], number: signal.Signals) -> None:
-    for pid in processes:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def _drain(scene: Scene) -> None:
-    scene.job.terminate()
-    _ended(scene, 0)
-
-
-def _ended(scene: Scene, code: int) -> None:
-    ended = scene.job.ended(SLOW)
-    assert ended.code == code, ended.error
-    assert "Traceback" not in ended.error, ended.error
-
-
-def _rebuilt(scene: Scene, option: str) -> None:
-    scene.start(option)
-    if scene.random.random() < 0.5:
-        scene.stage.while_filling(scene.job)
-        scene.job.kill()
-        scene.start(option)
-
-
-def _tear(log: Path) -> None:
-    newest = max((path for path in log.iterdir() if path.name.isdigit()), key=lambda path: int(path.name), default=None)
-    if newest is not None:
-        text = newest.read_bytes()
-        newest.write_bytes(text[: len(text) // 3])
-
-
-def _if_refused(scene: Scene, option: str) -> None:
-    """If the job says that it cannot go on, and how it can, do that."""
-    scene.stage.await_either(scene.job, ": writing to topic")
-    if not scene.job.running:
-        _ended(scene, 2)
-        assert option in scene.job.error, scene.job.error
-        scene.start(option)

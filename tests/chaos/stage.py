@@ -139,6 +139,15 @@ class Stage:
         job.terminate()
         return job.ended(SLOW)
 
+    def runs(self, *arguments: str) -> str:
+        """A whole run of the job, until the result is right and then drained; what it said."""
+        with self.job(*arguments) as job:
+            self.await_words(job, ": writing to topic")
+            self.catch_up(job)
+            ended = self.drain(job)
+        assert ended.code == 0, ended.error
+        return ended.error
+
     def unfinished(self) -> int | None:
         """The batch that the query of all sinks has begun and not ended, by Spark's own logs."""
         begun, ended = (_last(self.checkpoint / log) for log in ("offsets", "commits"))

@@ -18,9 +18,7 @@ def test_a_checkpoint_that_is_put_back_is_brought_forward(set_stage: SetStage) -
     """What was written since is done again for the state alone, the batch that was under way as it was begun."""
     stage = set_stage(*CHECKS)
     stage.manipulate(0.3)
-    with stage.job() as job:
-        stage.catch_up(job)
-        assert stage.drain(job).code == 0, job.error
+    stage.runs()
     copy = stage.checkpoint.parent.with_name("copy")
     shutil.copytree(stage.checkpoint.parent, copy)
     stage.manipulate(0.5)
@@ -37,10 +35,8 @@ def test_a_checkpoint_that_is_put_back_is_brought_forward(set_stage: SetStage) -
         assert "the checkpoint is older than the results" in job.error
         job.kill()
     stage.manipulate(0.1)
-    with stage.job() as job:
-        stage.catch_up(job)
-        assert "older" not in job.error
-        assert stage.drain(job).code == 0, job.error
+    said = stage.runs()
+    assert "older" not in said
     stage.validate()
 
 
@@ -48,9 +44,7 @@ def test_a_checkpoint_whose_place_was_taken_is_refused(set_stage: SetStage) -> N
     """What another one has written since is not in its numbers, and would be written once more."""
     stage = set_stage(UPSERT)
     stage.manipulate(0.2)
-    with stage.job() as job:
-        stage.catch_up(job)
-        assert stage.drain(job).code == 0, job.error
+    stage.runs()
     copy = stage.checkpoint.parent.with_name("copy")
     shutil.copytree(stage.checkpoint.parent, copy)
     with stage.job("--reset-state") as job:
@@ -64,10 +58,7 @@ def test_a_checkpoint_whose_place_was_taken_is_refused(set_stage: SetStage) -> N
         ended = job.ended(SLOW)
     assert ended.code == 2, ended.error
     assert "were written from another checkpoint" in ended.error
-    with stage.job("--reset-state") as job:
-        stage.await_words(job, ": writing to topic")
-        stage.catch_up(job)
-        assert stage.drain(job).code == 0, job.error
+    stage.runs("--reset-state")
     stage.validate()
 
 
@@ -101,14 +92,10 @@ def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: S
         refused = job.ended(SLOW)
     assert refused.code == 2, refused.error
     assert "there is no savepoint of job" in refused.error
-    with stage.job("--from", str(savepoint)) as job:
-        stage.catch_up(job)
-        assert "query main begins with the savepoint" in job.error
-        assert "the checkpoint is older than the results" in job.error
-        assert stage.drain(job).code == 0, job.error
+    said = stage.runs("--from", str(savepoint))
+    assert "query main begins with the savepoint" in said
+    assert "the checkpoint is older than the results" in said
     stage.manipulate(0.1)
-    with stage.job("--from", str(savepoint)) as job:
-        stage.catch_up(job)
-        assert "the savepoint is not used" in job.error
-        assert stage.drain(job).code == 0, job.error
+    said = stage.runs("--from", str(savepoint))
+    assert "the savepoint is not used" in said
     stage.validate()

@@ -18,26 +18,20 @@ def test_state_that_was_torn_is_made_again(set_stage: SetStage) -> None:
     """From what was there before, by doing again what was done since; none of it is written twice."""
     stage = set_stage(RETRACT_BY_KEY)
     stage.manipulate(0.5)
-    with stage.job() as job:
-        stage.catch_up(job)
-        assert stage.drain(job).code == 0, job.error
+    stage.runs()
     newest = max(change_logs(stage), key=version)
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
     stage.manipulate(0.1)
-    with stage.job() as job:
-        stage.catch_up(job)
-        assert f"the state after batch {version(newest) - 1} is torn" in job.error
-        assert stage.drain(job).code == 0, job.error
+    said = stage.runs()
+    assert f"the state after batch {version(newest) - 1} is torn" in said
     last = max(map(version, change_logs(stage)))
     for file in change_logs(stage):
         if version(file) >= last - 1:
             file.unlink()
     stage.manipulate(0.1)
-    with stage.job() as job:
-        stage.catch_up(job)
-        assert f"the state after batch {last - 2} is torn" in job.error
-        assert stage.drain(job).code == 0, job.error
-        assert "Traceback" not in job.error
+    said = stage.runs()
+    assert f"the state after batch {last - 2} is torn" in said
+    assert "Traceback" not in said
     stage.validate()
 
 
@@ -45,9 +39,7 @@ def test_state_of_which_nothing_is_left_is_rebuilt(set_stage: SetStage) -> None:
     """Where no state is left that could be gone on from, the job says so, and how it is built anew."""
     stage = set_stage(RETRACT_BY_KEY)
     stage.manipulate(0.5)
-    with stage.job() as job:
-        stage.catch_up(job)
-        assert stage.drain(job).code == 0, job.error
+    stage.runs()
     # Spark forgets where batches began and ended that lie far back.
     begun = sorted(stage.checkpoint.glob("offsets/[0-9]*"), key=lambda file: int(file.name))
     for file in (*stage.checkpoint.glob("state/*/*/[0-9]*.*"), *begun[:-2]):
@@ -58,9 +50,7 @@ def test_state_of_which_nothing_is_left_is_rebuilt(set_stage: SetStage) -> None:
     assert ended.code == 2, ended.error
     assert "Traceback" not in ended.error
     assert "`rowkind run --reset-state`" in ended.error
-    with stage.job("--reset-state") as job:
-        stage.catch_up(job)
-        assert stage.drain(job).code == 0, job.error
+    stage.runs("--reset-state")
     stage.validate()
 
 
@@ -74,9 +64,7 @@ def test_a_kill_while_the_first_batch_was_noted_is_no_obstacle(set_stage: SetSta
         shutil.rmtree(log) if log.is_dir() else log.unlink()
     (stage.checkpoint / "offsets" / ".0.3f2a.tmp").touch()
     stage.manipulate(0.1)
-    with stage.job() as job:
-        stage.catch_up(job)
-        assert stage.drain(job).code == 0, job.error
+    stage.runs()
     stage.validate()
 
 
