@@ -55,6 +55,8 @@ _PRODUCER = {
     "batch.size": 1_000_000,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 131_072,
+    # How large a message may be is up to its topic, which says so: there is one place to set it.
+    "message.max.bytes": 1_000_000_000,
 }
 _PRODUCER_FIXED = {
     "enable.idempotence": True,

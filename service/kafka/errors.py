@@ -142,6 +142,7 @@ _REFUSALS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
 
@@ -162,6 +163,10 @@ def translate(failure: KafkaException, servers: str, doing: str) -> ChangelogErr
         return RefusedError(f"While {doing}: Kafka at {servers} refuses this client: {error.str()}.")
     if error.code() in _MISSING:
         return MissingTopicError(f"While {doing}: {error.str()}.")
+    if error.code() in _TOO_LARGE:
+        return UnfitTopicError(
+            f"While {doing}: {error.str()}. A row is larger than its topic takes: raise the topic's max.message.bytes."
+        )
     if fences(error):
         return FencedError(f"While {doing}: {error.str()}. Does a second run of this job exist?")
     return UnreachableError(

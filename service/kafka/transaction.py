@@ -20,6 +20,7 @@ from rowkind.service.kafka.errors import (
     MissingTopicError,
     RefusedError,
     TransactionError,
+    UnfitTopicError,
     UnknownOutcomeError,
     translate,
 )
@@ -30,6 +31,8 @@ from rowkind.service.kafka.spec import WriterSpec
 Outcome = Literal["committed", "skipped"]
 
 _TRIALS = 3
+_HOPELESS = (RefusedError, MissingTopicError, UnfitTopicError)
+"""What another trial would meet again."""
 
 
 class TransactionalWriter:
@@ -110,7 +113,7 @@ def write_once(spec: WriterSpec, batch_partition: BatchPartition, outgoing: Outg
             writer.discard()
             failure = error
             meant = _meaning(spec, error)
-            if isinstance(meant, RefusedError | MissingTopicError):
+            if isinstance(meant, _HOPELESS):
                 raise meant from None
         else:
             _writers[cache] = writer
@@ -128,7 +131,7 @@ def _topics(spec: WriterSpec) -> str:
 def _meaning(spec: WriterSpec, failure: KafkaException) -> ChangelogError:
     doing = f"committing to {_topics(spec)}"
     meant = translate(failure, servers(spec.kafka), doing)
-    if isinstance(meant, FencedError | RefusedError | MissingTopicError):
+    if isinstance(meant, (FencedError, *_HOPELESS)):
         return meant
     error: KafkaError = failure.args[0]
     if error.code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - librdkafka's own codes have an underscore

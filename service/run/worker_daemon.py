@@ -12,9 +12,12 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from socket import socket
+from typing import Any
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
@@ -44,7 +47,21 @@ def main() -> None:
     # Should it be refused its socket, the first task that writes says so.
     with suppress(writer_process.WriterLostError):
         writer_process.fork_on_demand()
-    import_module("pyspark.daemon").manager()
+    daemon: Any = import_module("pyspark.daemon")
+    daemon.worker = _ending_quietly(daemon.worker)
+    daemon.manager()
+
+
+def _ending_quietly(work: Callable[[socket, bool], int]) -> Callable[[socket, bool], int]:
+    """Pyspark's worker, to which a lost connection to Spark is an end like any other."""
+
+    def worker(connection: socket, authenticated: bool) -> int:
+        try:
+            return work(connection, authenticated)
+        except (BrokenPipeError, ConnectionResetError, EOFError):
+            return 1
+
+    return worker
 
 
 def _threads() -> int:

@@ -26,7 +26,7 @@ _NOISE = (
 )
 
 _LOST = (b"BrokenPipeError:", b"ConnectionResetError:", b"EOFError")
-_SPARKS = (b"pyspark/daemon.py", b"pyspark/sql/streaming/python_streaming_source_runner.py")
+_SOURCE = b"pyspark/sql/streaming/python_streaming_source_runner.py"
 
 
 def not_py4js(record: logging.LogRecord) -> bool:
@@ -61,9 +61,9 @@ def _relay(source: int, screen: int) -> None:
 
 
 def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines but for tracebacks of pyspark's daemon, or of a source's process, from which Spark has turned away.
+    """The lines but for tracebacks of a source's process from which Spark has turned away.
 
-    Every failed batch has some, beside the failure itself. Only a traceback's last line is not indented. Where one came
+    A failed batch may have one, beside the failure itself. Only a traceback's last line is not indented. Where one came
     of another, what stands between them goes with the first.
     """
     traceback: list[bytes] = []
@@ -75,7 +75,7 @@ def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
             traceback.append(line)
             if len(traceback) == 1 or line.startswith(b" "):
                 continue
-            gone = line.startswith(_LOST) and any(place in each for each in traceback for place in _SPARKS)
+            gone = line.startswith(_LOST) and any(_SOURCE in each for each in traceback)
             if not gone:
                 yield from traceback
             traceback = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from confluent_kafka import KafkaException, Producer
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.execute.members import address
 from rowkind.service.kafka import progress, transaction
-from rowkind.service.kafka.errors import FencedError, TransactionError, fences
+from rowkind.service.kafka.errors import FencedError, UnfitTopicError, fences
 from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.transaction import TransactionalWriter, write_once
@@ -29,6 +30,8 @@ from tests.kafka.tables import order
 pytestmark = pytest.mark.kafka
 
 FIRST = BatchPartition("checkpoint", 0, 0)
+HUGE = random.Random(0).randbytes(1_000_000).hex()
+"""What compression makes no smaller than the megabyte that a topic takes."""
 
 
 def some(sink: Sink, *numbers: int) -> Outgoing:
@@ -143,8 +146,8 @@ def test_a_commit_whose_outcome_is_unknown_is_settled_by_the_progress_topic(
 def test_a_message_that_kafka_refuses_fails_the_task_in_words(make_sink: MakeSink) -> None:
     """Nothing of the batch shows, and the error names the topic."""
     sink = make_sink()
-    huge, _ = prepare(sink.spec, changes(("+I", order(1)), ("+I", order(2, "x" * 2_000_000))))
-    with pytest.raises(TransactionError, match=f"{sink.topic}.*too large"):
+    huge, _ = prepare(sink.spec, changes(("+I", order(1)), ("+I", order(2, HUGE))))
+    with pytest.raises(UnfitTopicError, match=f"{sink.topic}.*larger than its topic takes"):
         write_once(sink.spec, FIRST, huge)
     assert write_once(sink.spec, FIRST, some(sink, 3)) == ("committed", 0)
     assert ids(sink) == [3]
@@ -207,10 +210,10 @@ def test_all_sinks_of_a_query_are_written_in_one_transaction(make_sink: MakeSink
 def test_a_topic_that_refuses_its_rows_takes_those_of_the_other_sinks_with_it(make_sink: MakeSink) -> None:
     """A message too large for Kafka leaves nothing of the batch in any topic; the error names them all."""
     query = make_sink().beside(make_sink())
-    rows = [changes(("+I", order(1))), changes(("+I", order(2, "x" * 2_000_000)))]
+    rows = [changes(("+I", order(1))), changes(("+I", order(2, HUGE)))]
     huge, _ = prepare(query.spec, Changes.concat([address(part, place) for place, part in enumerate(rows)]))
     first, second = (sink.topic for sink in query.spec.sinks.values())
-    with pytest.raises(TransactionError, match=f"topics {first}, {second}.*too large"):
+    with pytest.raises(UnfitTopicError, match=f"topics {first}, {second}.*larger than its topic takes"):
         write_once(query.spec, FIRST, huge)
     assert (query.messages(first), query.messages(second)) == ([], [])
 

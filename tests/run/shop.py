@@ -65,8 +65,17 @@ class Told:
 class Shop:
     """The topics `<name>-<table>` with their schemas, and the folder that holds the job."""
 
-    def __init__(self, servers: str, folder: Path, name: str, partitions: int = 2, *, opened: bool = False) -> None:
-        """Make the topics, unless it has been `opened` before."""
+    def __init__(
+        self,
+        servers: str,
+        folder: Path,
+        name: str,
+        partitions: int = 2,
+        *,
+        opened: bool = False,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the topics, set so, unless it has been `opened` before."""
         self.servers = servers
         self.folder = folder
         self.name = name
@@ -78,13 +87,16 @@ class Shop:
             table: self.registry.register(f"{self.topic(table)}-value", record) for table, record in records.items()
         }
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        wanted = [] if opened else [NewTopic(self.topic(table), partitions) for table in COLUMNS]
+        wanted = (
+            [] if opened else [NewTopic(self.topic(table), partitions, config=dict(config or {})) for table in COLUMNS]
+        )
         for made in admin.create_topics(wanted).values() if wanted else ():
             made.result()
         self._producer = self._connect()
 
     def _connect(self) -> Producer:
-        return Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0})
+        settings: dict[str, Any] = {"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0}
+        return Producer({**settings, "message.max.bytes": 20_000_000})
 
     def topic(self, name: str) -> str:
         """The name of one of the shop's topics."""

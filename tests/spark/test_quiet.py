@@ -10,9 +10,8 @@ import pytest
 from rowkind.service.spark.quiet import quiet_stderr
 
 LOST = """Traceback (most recent call last):
-  File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
-    code = worker(sock, authenticated)
-  File "/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker
+  File "/lib/pyspark.zip/pyspark/sql/streaming/python_streaming_source_runner.py", line 300, in main
+    outfile.flush()
 BrokenPipeError: [Errno 32] Broken pipe
 """
 TURNED_AWAY = """Traceback (most recent call last):
@@ -28,7 +27,7 @@ Traceback (most recent call last):
 BrokenPipeError: [Errno 32] Broken pipe
 """
 OTHERS = """Traceback (most recent call last):
-  File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
+  File "/lib/pyspark.zip/pyspark/sql/streaming/python_streaming_source_runner.py", line 300, in main
 MemoryError
 Traceback (most recent call last):
   File "/lib/mine.py", line 1, in <module>
@@ -48,7 +47,7 @@ BrokenPipeError: [Errno 32] Broken pipe
     ],
 )
 def test_only_the_known_notices_are_left_out(said: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """A worker whose task was called off says so in a traceback; any other traceback is shown, whole."""
+    """A source that was called off says so in a traceback; any other traceback is shown, whole."""
     before = set(threading.enumerate())
     with quiet_stderr():
         subprocess.run(["sh", "-c", 'printf %s "$0" >&2', said], check=True)

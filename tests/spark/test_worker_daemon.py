@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +49,26 @@ def test_with_another_thread_pysparks_own_daemon_takes_its_place(tmp_path: Path)
         assert daemon.stdout is not None
         assert len(daemon.stdout.read(4)) == 4
         assert "pyspark.daemon" in Path("/proc", str(daemon.pid), "cmdline").read_text()
+
+
+def test_a_worker_that_spark_turns_away_from_ends_without_a_word(tmp_path: Path) -> None:
+    """Its connection closes before anything was said, as where a task is called off at once."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_UNIX_DOMAIN_ENABLED"}
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "rowkind.service.run.worker_daemon", "pyspark.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+    )
+    with daemon:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        assert daemon.stderr is not None
+        port = int.from_bytes(daemon.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port)) as turned_away:
+            assert turned_away.recv(4), "the worker tells its number"
+        # Read to its end, which comes when the last worker has ended.
+        daemon.stdin.close()
+        assert daemon.stderr.read() == b""
