@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from rowkind.service.kafka.errors import RefusedError, refuses, translate
+from rowkind.service.kafka.errors import MissingTopicError, RefusedError, refuses, translate
 
 Reply = TypeVar("Reply")
 
@@ -23,6 +23,7 @@ ANSWER_SECONDS = 10.0
 """How long a broker may take to answer a question before it counts as unreachable."""
 
 _PAUSE_SECONDS = 0.05
+_HEARSAY_SECONDS = 2.0
 _LEADERLESS = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -122,6 +123,22 @@ def patiently(ask: Callable[[], Reply]) -> Reply:
             return ask()
         except KafkaException as error:
             if error.args[0].code() not in _LEADERLESS or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+
+
+def heard(ask: Callable[[], Reply]) -> Reply:
+    """The answer to a question about topics, asked again for a moment while one of them is not there.
+
+    A topic that was just made is known to the controller, from which each broker hears of it by and by.
+    Raises MissingTopicError.
+    """
+    deadline = time.monotonic() + _HEARSAY_SECONDS
+    while True:
+        try:
+            return ask()
+        except MissingTopicError:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_SECONDS)
 

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # it is exported by a name
 
-from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, patiently, reach, servers
+from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, heard, patiently, reach, servers
 from rowkind.service.kafka.errors import MissingTopicError, translate
 from rowkind.service.kafka.offsets import At, Range
 
@@ -36,9 +36,13 @@ class Cluster:
 
     def topics(self, names: Iterable[str]) -> Topics:
         """The topics of these names with their partitions of now. Raises MissingTopicError."""
+        wanted = sorted(names)
+        return heard(lambda: self._topics(wanted))
+
+    def _topics(self, names: list[str]) -> Topics:
         ids: dict[str, str] = {}
         partitions: list[At] = []
-        for name, answer in self._admin.describe_topics(TopicCollection(sorted(names)), **_PATIENCE).items():
+        for name, answer in self._admin.describe_topics(TopicCollection(names), **_PATIENCE).items():
             try:
                 topic = result(answer)
             except KafkaException as error:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, bu
     ConfigResource,
     NewTopic,
     ResourceType,
+    TopicMetadata,
 )
 
 from rowkind.avro.errors import ResolutionError, UnknownSubjectError
@@ -19,7 +20,7 @@ from rowkind.avro.registry import Registry
 from rowkind.avro.resolve import plan as resolution
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, reach, servers
+from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, heard, reach, servers
 from rowkind.service.kafka.cluster import Cluster, result
 from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
 
@@ -140,12 +141,17 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
     Raises MissingTopicError, naming all that are missing, or UnfitTopicError.
     """
     admin = reach(kafka)
-    present = admin.list_topics(timeout=ANSWER_SECONDS).topics
-    if missing := [topic.name for topic in topics if topic.name not in present]:
-        raise MissingTopicError(
-            f"There is no topic {', '.join(missing)} at {servers(kafka)}. `rowkind topics create` makes the topics of "
-            f"a job."
-        )
+
+    def ask() -> Mapping[str, TopicMetadata]:
+        present = admin.list_topics(timeout=ANSWER_SECONDS).topics
+        if missing := [topic.name for topic in topics if topic.name not in present]:
+            raise MissingTopicError(
+                f"There is no topic {', '.join(missing)} at {servers(kafka)}. `rowkind topics create` makes the topics "
+                f"of a job."
+            )
+        return present
+
+    present = heard(ask)
     for topic in topics:
         count = len(present[topic.name].partitions)
         if topic.name.endswith(".progress") and count < topic.partitions:

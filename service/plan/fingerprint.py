@@ -49,12 +49,19 @@ def fingerprint(sink: PhysicalSink) -> Fingerprint:
 
 
 def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """One line per fact that differs, naming it with both values."""
+    """One line per fact that differs, naming it with both values; of lists, with what the other one has not."""
     return [
-        f"{fact}: {before.get(fact, 'absent')} -> {after.get(fact, 'absent')}"
+        f"{fact}: {' -> '.join(_apart(before.get(fact, 'absent'), after.get(fact, 'absent')))}"
         for fact in sorted(before.keys() | after.keys())
         if before.get(fact) != after.get(fact)
     ]
+
+
+def _apart(*values: str) -> list[str]:
+    """Two values without the parts that they share; whole where only the order of their parts differs."""
+    first, second = (value.split(", ") for value in values)
+    only = [[part for part in first if part not in second], [part for part in second if part not in first]]
+    return [", ".join(parts) or "none" for parts in only] if any(only) else list(values)
 
 
 def _own(

@@ -26,7 +26,9 @@ _NOISE = (
 )
 
 _LOST = (b"BrokenPipeError:", b"ConnectionResetError:", b"EOFError")
-_SOURCE = b"pyspark/sql/streaming/python_streaming_source_runner.py"
+_SPARKS = (b"pyspark/daemon.py", b"pyspark/sql/streaming/python_streaming_source_runner.py")
+_BEGIN = b"Traceback (most recent call last):"
+_AFTERWARDS = b"During handling of the above exception"
 
 
 def not_py4js(record: logging.LogRecord) -> bool:
@@ -61,25 +63,27 @@ def _relay(source: int, screen: int) -> None:
 
 
 def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines but for tracebacks of a source's process from which Spark has turned away.
+    """The lines but for tracebacks of pyspark's daemon, or of a source's process, from which Spark has turned away.
 
-    A failed batch may have one, beside the failure itself. Only a traceback's last line is not indented. Where one came
-    of another, what stands between them goes with the first.
+    Every failed batch may have some, beside the failure itself. Only a traceback's last line is not indented. Where one
+    came of another, what stands between them goes with the first. Several processes may say theirs at a time, line by
+    line, and be killed before they have said more than that there is one.
     """
     traceback: list[bytes] = []
     gone = False
     for line in lines:
-        if gone and (not line.strip() or line.startswith(b"During handling of the above exception")):
+        if gone and not traceback and (not line.strip() or line.startswith((_AFTERWARDS, *_LOST))):
             continue
-        if traceback or line.startswith(b"Traceback (most recent call last):"):
+        if traceback or line.startswith(_BEGIN):
             traceback.append(line)
-            if len(traceback) == 1 or line.startswith(b" "):
+            if line.startswith((b" ", _BEGIN)):
                 continue
-            gone = line.startswith(_LOST) and any(_SOURCE in each for each in traceback)
+            gone = line.startswith(_LOST) and any(place in each for each in traceback for place in _SPARKS)
             if not gone:
                 yield from traceback
             traceback = []
         else:
             gone = False
             yield line
-    yield from traceback
+    if not all(line.startswith(_BEGIN) for line in traceback):
+        yield from traceback

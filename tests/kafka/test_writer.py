@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from rowkind.operators.columns.changes import Changes
 from rowkind.service.execute.members import address
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.clients import producer_settings
+from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
 from rowkind.service.kafka.writing import Counted
@@ -261,6 +263,17 @@ def test_topics_are_made_on_request_and_checked(broker: Any, new_topic: Any) -> 
         topics.check(kafka, [topics.sink_topic(f"{name}-x", "append")])
     with pytest.raises(UnfitTopicError, match="eplication"):
         topics.create(kafka, [topics.sink_topic(f"{name}-x", "append", replication=3)])
+
+
+@pytest.mark.parametrize("ask", [topics.check, lambda kafka, wanted: Cluster(kafka).topics([wanted[0].name])])
+def test_a_topic_is_there_that_a_broker_hears_of_a_moment_later(broker: Any, new_topic: Any, ask: Any) -> None:
+    """As where several brokers have just been told of it, and the next question goes to another one."""
+    kafka = settings(broker)
+    wanted = [topics.sink_topic(new_topic() + "-later", "upsert")]
+    later = threading.Timer(0.5, topics.create, (kafka, wanted))
+    later.start()
+    ask(kafka, wanted)
+    later.join()
 
 
 def test_a_schema_that_present_readers_could_not_read_is_refused(schemas: Any) -> None:

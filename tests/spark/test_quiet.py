@@ -10,8 +10,9 @@ import pytest
 from rowkind.service.spark.quiet import quiet_stderr
 
 LOST = """Traceback (most recent call last):
-  File "/lib/pyspark.zip/pyspark/sql/streaming/python_streaming_source_runner.py", line 300, in main
-    outfile.flush()
+  File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
+    code = worker(sock, authenticated)
+  File "/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker
 BrokenPipeError: [Errno 32] Broken pipe
 """
 TURNED_AWAY = """Traceback (most recent call last):
@@ -26,8 +27,10 @@ Traceback (most recent call last):
   File "/lib/pyspark/sql/streaming/python_streaming_source_runner.py", line 300, in main
 BrokenPipeError: [Errno 32] Broken pipe
 """
+TOGETHER = "".join(line for pair in zip(LOST.splitlines(True), LOST.splitlines(True), strict=True) for line in pair)
+BEGUN = "Traceback (most recent call last):\n"
 OTHERS = """Traceback (most recent call last):
-  File "/lib/pyspark.zip/pyspark/sql/streaming/python_streaming_source_runner.py", line 300, in main
+  File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
 MemoryError
 Traceback (most recent call last):
   File "/lib/mine.py", line 1, in <module>
@@ -43,11 +46,13 @@ BrokenPipeError: [Errno 32] Broken pipe
         (f"{LOST}{OTHERS}", OTHERS),
         (f"one\n{TURNED_AWAY}two\n", "one\ntwo\n"),
         (f"{TURNED_AWAY}{OTHERS}", OTHERS),
-        ("Traceback (most recent call last):\n  cut", "Traceback (most recent call last):\n  cut"),
+        (f"one\n{TOGETHER}two\n", "one\ntwo\n"),
+        (f"one\n{BEGUN}{BEGUN}", "one\n"),
+        (f"{BEGUN}  cut", f"{BEGUN}  cut"),
     ],
 )
 def test_only_the_known_notices_are_left_out(said: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """A source that was called off says so in a traceback; any other traceback is shown, whole."""
+    """A worker or source that was called off says so in a traceback; any other one is shown, whole."""
     before = set(threading.enumerate())
     with quiet_stderr():
         subprocess.run(["sh", "-c", 'printf %s "$0" >&2', said], check=True)

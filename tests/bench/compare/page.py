@@ -32,8 +32,12 @@ class Table:
 
 def write(section: str, tables: Sequence[Table], page: Path = PAGE) -> None:
     """Put tables in the place of those that a page has for this section."""
+    put(section, "\n\n".join(table.text() for table in tables), page)
+
+
+def put(section: str, inner: str, page: Path) -> None:
+    """Put text in the place of what a page has for this section."""
     text = page.read_text("utf-8")
-    inner = "\n\n".join(table.text() for table in tables)
     pattern = re.compile(rf"(<!-- {section} -->\n).*?(<!-- end of {section} -->)", re.DOTALL)
     assert pattern.search(text), f"{page.name} has no place for {section}"
     page.write_text(pattern.sub(lambda found: f"{found[1]}\n{inner}\n\n{found[2]}", text), "utf-8")

@@ -125,7 +125,7 @@ def test_a_changed_table_does_not_run_over_digests_of_the_old_one(tmp_path: Path
     """A new column changes every digest, though nobody reads it: the fingerprint tells, and names the columns."""
     before = fingerprint(planned(tmp_path, GROUPS)[1])
     after = fingerprint(planned(tmp_path, GROUPS, more=", v: STRING")[1])
-    assert differences(before, after) == ["scan_a.digest: id BIGINT, k BIGINT -> id BIGINT, k BIGINT, v STRING"]
+    assert differences(before, after) == ["scan_a.digest: none -> v STRING"]
 
 
 def test_equal_rows_have_equal_digests_and_others_have_not(tmp_path: Path) -> None:
