@@ -253,15 +253,38 @@ def run(
     fresh = _planned(job)
     from rowkind.service.run.lifecycle import Rebuild  # noqa: PLC0415 -- see the module's docstring
     from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- as above
-    from rowkind.service.spark.quiet import not_py4js  # noqa: PLC0415 -- as above
+
+    _log()
+    rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
+    live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint)
+
+
+def _log() -> None:
+    """Tell what happens on standard error."""
+    from rowkind.service.spark.quiet import not_py4js  # noqa: PLC0415 -- see the module's docstring
 
     # The libraries' own messages only from warnings on.
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(not_py4js)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
     logging.getLogger("rowkind").setLevel(logging.INFO)
-    rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
-    live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint)
+
+
+@main.command()
+@_JOB
+@click.option("--parallelism", type=click.IntRange(1, 1024), help="Instead of what the job says.")
+@click.option("--master", metavar="URL", help="A Spark master instead of this process.")
+def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None:
+    """Move the job's state to as many partitions as the job has tasks. A run that is under way is ended."""
+    job = _load(job_file)
+    job = job.model_copy(update={"parallelism": parallelism or job.parallelism})
+    job.check_runnable()
+    fresh = _planned(job)
+    from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- see the module's docstring
+
+    _log()
+    live(job, fresh, master=master, host="127.0.0.1", port=0, rebuild="nothing", moves=True)
+    click.echo(f"rescaled: the job runs with `parallelism: {job.parallelism}`")
 
 
 @main.command()

@@ -264,6 +264,7 @@ class Job(_Part):
 
     `atomic` says that what a batch changes in all topics is one transaction: whoever reads several of them, committed
     records only, never sees a part of a batch. `memory` is what all processes of the job take together at most.
+    `parallelism` is in how many tasks its shards are worked on; how many `shards` there are, state fixes for good.
     """
 
     name: ResourceName = Field(alias="job")
@@ -272,6 +273,7 @@ class Job(_Part):
     checkpoint: str | None = None
     ttl: Duration | None = None
     parallelism: int = Field(default=2, gt=0, le=1024)
+    shards: int | None = Field(default=None, gt=0, le=1024)
     memory: Size | None = None
     batch: BatchSettings = BatchSettings()
     unmatched: UnmatchedPolicy = "ignore"
@@ -334,6 +336,12 @@ class Job(_Part):
             raise ValueError(
                 f"`memory` is {self.memory >> 20}m, and a job with parallelism {self.parallelism} takes "
                 f"{needed >> 20}m at least"
+            )
+        if self.shards is not None and self.shards & (self.shards - 1):
+            raise ValueError(f"`shards` is {self.shards}, and no power of two, whose parts are even")
+        if self.shards is not None and self.shards < self.parallelism:
+            raise ValueError(
+                f"`parallelism` is {self.parallelism}, and each task needs one of the {self.shards} `shards`"
             )
         topics: dict[str, str] = {}
         for name, sink in self.sinks.items():

@@ -48,7 +48,8 @@ class BatchPartition:
 class Progress:
     """The last batch that a query's partition has committed: enough to do the very same again on the state before it.
 
-    `job` and `query` say whose it is; the rest is what a `BatchPartition` has, and the name of the `run`.
+    `job` and `query` say whose it is, and `tasks` how many such partitions there are, 0 if that was not noted. The
+    rest is what a `BatchPartition` has, and the name of the `run`.
     """
 
     job: str
@@ -59,11 +60,12 @@ class Progress:
     run: str = ""
     now: int = 0
     extent: str = ""
+    tasks: int = 0
 
     @classmethod
     def of(cls, spec: WriterSpec, batch_partition: BatchPartition) -> Self:
         """The progress once `batch_partition` is committed."""
-        return cls(job=spec.job, query=spec.query, run=spec.run, **asdict(batch_partition))
+        return cls(job=spec.job, query=spec.query, run=spec.run, tasks=spec.tasks, **asdict(batch_partition))
 
     def covers(self, batch_partition: BatchPartition) -> bool:
         """Whether `batch_partition` is written already. Batches of another checkpoint are other batches."""

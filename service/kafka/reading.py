@@ -54,7 +54,7 @@ class Reading:
         operators begin without rows.
         """
         labels, spec = self._spec.labels, self._spec
-        for label in labels if extent else ():
+        for label in spec.writers if extent else ():
             yield label, spec.writer, Block(Changes.empty(), extent=extent)
         for shard, level in spec.opens if opens else ():
             yield labels[shard], level, Block(Changes.empty())

@@ -24,9 +24,9 @@ OPTION = "secret.spec"
 class SourceSpec:
     """A source: all tables that a query reads.
 
-    - `scans`: each with the ways of its rows. `shards`: how many there are; `labels`: Spark's label of each.
+    - `scans`: each with the ways of its rows. `labels`: Spark's label of each shard.
     - `kafka`: librdkafka settings.
-    - `writer`: the level to which counters and dead letters go.
+    - `writer`: the level to which counters and dead letters go; `writers`: labels that lead to each of its tasks.
     - `opens`: shards and levels at which somebody has something to say of empty topics too. The source has a first
       batch then even if there is nothing to read, and sends an empty block there.
     - `tasks`: the most read tasks of a batch; `rows_per_task`: the fewest rows for which there is a further one.
@@ -43,6 +43,7 @@ class SourceSpec:
     registry: Registry
     labels: tuple[int, ...] = (0,)
     writer: int = 1
+    writers: tuple[int, ...] = (0,)
     opens: tuple[tuple[int, int], ...] = ()
     tasks: int = 2
     rows_per_task: int = 5_000
@@ -95,6 +96,7 @@ class WriterSpec:
     - `progress_topic`: this query's own, with a partition for every task of a batch.
     - `ahead`: by how much the number under which a batch is written is greater than Spark's for it. What is before the
       batch `written` has been written by all tasks, and is done again for the state that comes of it.
+    - `tasks`: in how many partitions its state lies.
     """
 
     job: str
@@ -107,6 +109,7 @@ class WriterSpec:
     run: str = ""
     ahead: int = 0
     written: int = 0
+    tasks: int = 0
 
     @property
     def transactions(self) -> bool:

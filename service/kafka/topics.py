@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, but not by `__all__`
     AdminClient,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
     TopicMetadata,
@@ -23,6 +24,8 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, heard, reach, servers
 from rowkind.service.kafka.cluster import Cluster, result
 from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
+
+_PROGRESS = ".progress"
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def progress_topic(job: str, query: str, tasks: int, replication: int | None = N
 
 def progress_name(job: str, query: str) -> str:
     """The name of a query's progress topic."""
-    return f"{job}.{query}.progress"
+    return f"{job}.{query}{_PROGRESS}"
 
 
 def filling_name(job: str, query: str, sink: str, token: str) -> str:
@@ -73,18 +76,24 @@ def dead_letter_topic(name: str, replication: int | None = None) -> Topic:
 
 
 def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
-    """Make the topics that are not there yet, and return their names. Raises a ChangelogError."""
-    admin = reach(kafka)
-    wanted = [
-        NewTopic(topic.name, topic.partitions, topic.replication or -1, config=dict(topic.config)) for topic in topics
-    ]
+    """Make the topics that are not there yet, and return their names; one for progress gets the partitions it lacks.
+
+    Raises a ChangelogError.
+    """
+    admin, wanted = reach(kafka), {topic.name: topic for topic in topics}
     made: list[str] = []
-    answers = admin.create_topics(wanted, operation_timeout=ANSWER_SECONDS) if wanted else {}
+    new = [
+        NewTopic(topic.name, topic.partitions, topic.replication or -1, config=dict(topic.config))
+        for topic in wanted.values()
+    ]
+    answers = admin.create_topics(new, operation_timeout=ANSWER_SECONDS) if new else {}
     for name, answer in answers.items():
         try:
             result(answer)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                if name.endswith(_PROGRESS):
+                    _widen(kafka, admin, wanted[name])
                 continue
             if error.args[0].code() in _UNFIT:
                 raise UnfitTopicError(f"Topic {name} cannot be made: {error.args[0].str()}.") from None
@@ -128,6 +137,16 @@ def with_records(kafka: KafkaSettings, of: Collection[str]) -> list[str]:
     return sorted({at[0] for at in all_of_them if end[at] > begin[at]})
 
 
+def _widen(kafka: KafkaSettings, admin: AdminClient, topic: Topic) -> None:
+    if partitions(kafka, topic.name) >= topic.partitions:
+        return
+    more = [NewPartitions(topic.name, topic.partitions)]
+    try:
+        result(admin.create_partitions(more, operation_timeout=ANSWER_SECONDS)[topic.name])
+    except KafkaException as error:
+        raise translate(error, servers(kafka), f"adding partitions to topic {topic.name}") from None
+
+
 def _await(admin: AdminClient, names: Sequence[str]) -> None:
     """Wait until the brokers' metadata has the topics that were just made; it follows the controller's in a moment."""
     deadline = time.monotonic() + ANSWER_SECONDS
@@ -154,7 +173,7 @@ def check(kafka: KafkaSettings, topics: Sequence[Topic]) -> list[str]:
     present = heard(ask)
     for topic in topics:
         count = len(present[topic.name].partitions)
-        if topic.name.endswith(".progress") and count < topic.partitions:
+        if topic.name.endswith(_PROGRESS) and count < topic.partitions:
             raise UnfitTopicError(
                 f"The progress topic {topic.name} has {count} partitions, and the query writes with {topic.partitions} "
                 f"tasks: add partitions to it."

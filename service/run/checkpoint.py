@@ -1,119 +1,40 @@
 # ruff: noqa: SLF001 - Spark's own file systems are to be had through its gateway only
-"""The checkpoint folder of one query: Spark's own files, and beside them notes of ours.
+"""The checkpoint of one query: Spark's logs of its batches and its state, and how both are put right.
 
-- `rowkind.json`: the sinks whose plans wrote the state, each with its fingerprint; parallelism, how many stages there
-  are, and which task writes what.
-- `rowkind.run.<name>`: empty; the name of the run of the job that has taken the folder. A later run adds its own and
-  removes the others, by which an earlier one that is still alive sees that it has been replaced.
-- `rowkind.aside`: files of Spark's log `offsets`, of batches that wait to be done again.
-
-Spark's file systems are used, so that the folder may lie wherever Spark can keep a checkpoint. Each note appears whole
-or not at all, whatever moment the process is killed at.
+Spark notes in `offsets` where a batch begins and ends before it is done, and in `commits` that it is; `state` has what
+operators keep, by batch and partition. `rowkind.aside` is ours: files of `offsets`, of batches that wait to be done
+again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
 from rowkind.service.kafka.offsets import Offset, between
-from rowkind.service.kafka.progress import Progress, next_run
-from rowkind.service.plan.fingerprint import differences
-from rowkind.service.run.contents import VERSION, Contents
-from rowkind.service.run.errors import (
-    CheckpointFolderError,
-    CheckpointMismatchError,
-    CheckpointTornError,
-    SavepointError,
-)
-from rowkind.service.run.folder import Folder, reason
+from rowkind.service.kafka.progress import Progress
+from rowkind.service.run.contents import Contents
+from rowkind.service.run.errors import CheckpointFolderError, CheckpointTornError, SavepointError
+from rowkind.service.run.folder import reason
+from rowkind.service.run.notes import Notes
 
-_FILE = "rowkind.json"
-_DRAFT = f"{_FILE}.tmp"
-_RUN = "rowkind.run."
 _ASIDE = "rowkind.aside"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-class Checkpoint(Folder):
-    """The folder of one query, in the hands of this run of the job. `run` is the run's name, once it is claimed."""
-
-    def __init__(self, spark: SparkSession, folder: str) -> None:
-        super().__init__(spark, folder)
-        self.run = ""
-
-    def contents(self) -> Contents | None:
-        """What the checkpoint is of, None if there is none. Raises CheckpointFolderError."""
-        with self._files() as files:
-            # A run that was killed between the two has left the draft alone.
-            for note in (self._child(_FILE), self._child(_DRAFT)):
-                if (said := self._json(files, note)) is not None:
-                    if said["version"] > VERSION:
-                        raise CheckpointFolderError(self.folder, "a later version of Rowkind has written it")
-                    return Contents(**said)
-        return None
-
-    def claim(self, contents: Contents, *, after: str = "") -> Contents:
-        """Make sure that what is there was written by these plans, and take it over from earlier runs.
-
-        Sinks that are gone may be gone. `after` is the name of the last run of which a trace was found elsewhere. Gives
-        what the checkpoint is of now.
-
-        Raises:
-            CheckpointMismatchError: The checkpoint belongs to other plans; the message lists every fact that differs.
-            CheckpointTornError: Spark has written here, and there is no note that says what.
-            CheckpointFolderError: The folder cannot be read or written.
-        """
-        with self._files() as files:
-            runs = self.runs()
-            if (before := self.contents()) is not None:
-                kept = {name: facts for name, facts in before.sinks.items() if name in contents.sinks}
-                if changed := differences(replace(before, sinks=kept).facts, contents.facts):
-                    raise CheckpointMismatchError(self.folder, changed)
-                contents = contents.after(before)
-            elif self._begun(files):
-                raise CheckpointTornError(self.folder, f"{_FILE} is gone or was torn")
-            elif files.exists(self._path) and any(not _is_ours(each) for each in files.listStatus(self._path)):
-                raise CheckpointMismatchError(self.folder, ["the folder holds files of something else"])
-            if before != contents:
-                self._write(files, contents)
-            self.run = next_run(after, *runs)
-            self.sign(self.run)
-            for earlier in self.runs():
-                if earlier < self.run:
-                    files.delete(self._child(_RUN + earlier), False)
-        return contents
-
-    def sign(self, run: str) -> None:
-        """Leave the trace of a run. Raises CheckpointFolderError."""
-        with self._files() as files:
-            files.create(self._child(_RUN + run), True).close()
-
-    def keep(self, sinks: Collection[str]) -> None:
-        """Note that no other sinks than these are left; others may begin elsewhere. Raises CheckpointFolderError."""
-        with self._files() as files:
-            if (before := self.contents()) is not None:
-                left = {name: facts for name, facts in before.sinks.items() if name in sinks}
-                self._write(files, replace(before, sinks=left))
-
-    def torn(self) -> bool:
-        """Whether Spark has written here, and the note that says what is gone. Raises CheckpointFolderError."""
-        with self._files() as files:
-            return self._begun(files) and self.contents() is None
-
-    def filled(self) -> None:
-        """Note that the state of the query is full, and its result where it belongs. Raises CheckpointFolderError."""
-        with self._files() as files:
-            if (before := self.contents()) is not None:
-                self._write(files, replace(before, filling=""))
+class Checkpoint(Notes):
+    """The checkpoint of one query, in the hands of this run of the job."""
 
     def mend(self) -> list[str]:
         """Remove what Spark wrote last and a crash of the machine has torn, so that the batch is done again.
+
+        State that was on its way to other partitions (`repartition`) is left where it was.
 
         That one has ended is found out by doing it again. Where it begins and ends is decided anew, or told by what was
         written of it (`catch_up`). Gives the files removed.
@@ -129,6 +50,8 @@ class Checkpoint(Folder):
             if begun and not self._whole(files, f"offsets/{begun[-1]}"):
                 removed.append(f"offsets/{begun[-1]}")
                 self._forget_state(files, begun[-1])
+            elif begun[-1:] != ended[-1:] and self._moves(files, begun):
+                self._forget_move(files, begun.pop())
             # A batch that has ended has begun.
             whole = [batch for batch in begun if f"offsets/{batch}" not in removed]
             removed += [
@@ -140,7 +63,23 @@ class Checkpoint(Folder):
                 raise CheckpointTornError(self.folder, "Spark's file `metadata` is gone or was torn")
             for name in removed:
                 files.delete(self._child(name), False)
+            # What Spark says of it holds, should the note not have been written any more.
+            contents = self.contents()
+            if contents is not None and whole and (tasks := self._tasks(files, whole[-1])) != contents.parallelism:
+                self._write(files, replace(contents, parallelism=tasks))
         return removed
+
+    def repartition(self, tasks: int) -> None:
+        """Move the state, of which no batch may be under way, to as many partitions. Killed in between, it is undone.
+
+        Spark notes it as a batch of its own. Raises CheckpointFolderError.
+        """
+        with self._files() as files:
+            contents = self.contents()
+            assert contents is not None, "the checkpoint was claimed"
+            if self._numbers(files, "commits"):
+                self._spark._streamingCheckpointManager.repartition(self.folder, tasks)
+            self._write(files, replace(contents, parallelism=tasks))
 
     def settle(self) -> None:
         """Let Spark's notes on state, which have whole paths, say where the folder is now; it may have been moved.
@@ -168,8 +107,17 @@ class Checkpoint(Folder):
         """
         return self.identity() not in {"", last.checkpoint} and last.run > max(self.runs(), default="")
 
-    def catch_up(self, written: Progress, rows: int) -> int:
-        """Put down to be done again what was written after the last batch that is known here; how many batches that is.
+    def is_behind(self, written: Progress) -> bool:
+        """Whether it was written after the last batch that is known here. Raises CheckpointFolderError."""
+        with self._files() as files:
+            contents = self.contents()
+            known = (batch for log in ("offsets", _ASIDE) for batch in self._numbers(files, log))
+            return contents is not None and written.batch > max(known, default=-1) + contents.ahead
+
+    def catch_up(self, written: Progress, rows: int) -> tuple[int, int]:
+        """Put down to be done again what was written after the last batch that is known here.
+
+        Gives how many batches that is, and by how much Spark's numbers are behind from then on (`Contents.ahead`).
 
         The checkpoint is an older copy of itself, or has lost its end. What it knows ends where batch N does. Batch
         `written`, of which only a part may be written, is done again as it was, on state that is brought to where it
@@ -184,8 +132,6 @@ class Checkpoint(Folder):
             assert contents is not None, "the checkpoint was claimed"
             known = {batch: log for log in ("offsets", _ASIDE) for batch in self._numbers(files, log)}
             last = max(known, default=-1)
-            if written.batch <= last + contents.ahead:
-                return 0
             end = Offset.from_json(json.loads(written.extent))
             at, kept = end.begin, self._kept(contents)
             if last >= 0:
@@ -195,7 +141,8 @@ class Checkpoint(Folder):
                 raise CheckpointTornError(self.folder, "of all batches that were written it knows none")
             steps = [*between(at, replace(end, at=end.begin), rows), end]
             # First, because the number of the last step must be right in any case.
-            self._write(files, replace(contents, ahead=written.batch - last - len(steps)))
+            ahead = written.batch - last - len(steps)
+            self._write(files, replace(contents, ahead=ahead))
             files.mkdirs(self._child(_ASIDE))
             said = json.loads(kept)
             since = said["batchTimestampMs"] or written.now
@@ -203,7 +150,7 @@ class Checkpoint(Folder):
                 # With a TTL it matters when a row came: about then, as far as that is known.
                 said["batchTimestampMs"] = since + (written.now - since) * number // len(steps)
                 self._put(files, f"{_ASIDE}/{last + number}", f"v1\n{json.dumps(said)}\n{json.dumps(step.to_json())}")
-        return len(steps)
+        return len(steps), ahead
 
     def back(self) -> int | None:
         """Have the batch that has ended last done again, for the state that it left is not whole; None if it cannot be.
@@ -214,6 +161,9 @@ class Checkpoint(Folder):
         with self._files() as files:
             ended, begun = (self._numbers(files, log) for log in ("commits", "offsets"))
             if not ended or ended[-1] not in begun or (ended[-1] > 0 and ended[-1] - 1 not in begun):
+                return None
+            # Only state as it was read leads to state that was moved.
+            if self._moves(files, [batch for batch in begun if batch <= ended[-1]]):
                 return None
             batch = ended[-1]
             files.mkdirs(self._child(_ASIDE))
@@ -267,28 +217,6 @@ class Checkpoint(Folder):
                 )
             return ended[-1]
 
-    def delete(self) -> None:
-        """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""
-        with self._files() as files:
-            files.delete(self._path, True)
-
-    def runs(self) -> list[str]:
-        """The names of the runs that have taken the folder and left a trace. Raises CheckpointFolderError."""
-        with self._files() as files:
-            found = files.globStatus(self._child(f"{_RUN}*")) or ()
-            return [each.getPath().getName().removeprefix(_RUN) for each in found]
-
-    def held(self) -> bool:
-        """Whether no later run has taken the folder; also true while that cannot be told."""
-        try:
-            return max(self.runs(), default="") == self.run
-        except CheckpointFolderError:
-            return True
-
-    def _begun(self, files: Any) -> bool:
-        """Whether Spark has written here."""
-        return bool(files.exists(self._child("offsets")))
-
     def _forget_state(self, files: Any, batch: int) -> None:
         """Delete the state that was written from this batch on: on a local disk Spark leaves a file that is there."""
         for each in files.globStatus(self._child("state/*/*/[0-9]*.*")) or ():
@@ -296,6 +224,23 @@ class Checkpoint(Folder):
             # After the first batch, whose number is 0, it is 1.
             if version.isdigit() and int(version) > batch:
                 files.delete(each.getPath(), False)
+
+    def _forget_move(self, files: Any, batch: int) -> None:
+        """Undo a batch in which state was to be moved."""
+        self._forget_state(files, batch)
+        # From which batch on an operator keeps what in how many partitions.
+        for each in files.globStatus(self._child(f"state/*/_metadata/v2/{batch}")) or ():
+            files.delete(each.getPath(), False)
+        files.delete(self._child(f"offsets/{batch}"), False)
+
+    def _moves(self, files: Any, begun: Sequence[int]) -> bool:
+        """Whether the last of these batches is one in which state is moved to other partitions."""
+        return len(begun) > 1 and len({self._tasks(files, batch) for batch in begun[-2:]}) > 1
+
+    def _tasks(self, files: Any, batch: int) -> int:
+        """In how many partitions state lies in a batch."""
+        _, kept, *_ = self._text(files, self._child(f"offsets/{batch}")).splitlines()
+        return int(json.loads(kept)["conf"][_PARTITIONS])
 
     def _whole(self, files: Any, name: str) -> bool:
         """Whether a file of such a log is all there: a version, and one or more lines of JSON."""
@@ -309,15 +254,12 @@ class Checkpoint(Folder):
         """What Spark keeps of a batch of a query that has begun none yet, as JSON."""
         spark = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
         kept = json.loads(str(spark.OffsetSeqMetadata.apply(0, 0, self._spark.conf._jconf).json()))
-        kept["conf"]["spark.sql.shuffle.partitions"] = str(contents.parallelism)
+        kept["conf"][_PARTITIONS] = str(contents.parallelism)
         return json.dumps(kept)
 
     def _end(self, files: Any, name: str) -> Offset:
         """Where a batch ends, by such a file: Spark's version, what it keeps of the batch, a line for each source."""
         return Offset.from_json(json.loads(self._text(files, self._child(name)).splitlines()[-1]))
-
-    def _write(self, files: Any, contents: Contents) -> None:
-        self._put(files, _FILE, json.dumps(asdict(contents), indent=2))
 
 
 def queries(spark: SparkSession, folder: str) -> dict[str, Contents]:
@@ -344,7 +286,3 @@ def _version(name: str) -> int:
         return int(found[1])
     found = _AFTER_A_BATCH.fullmatch(name)
     return -1 if found is None else int(found[1]) - 1
-
-
-def _is_ours(status: Any) -> bool:
-    return str(status.getPath().getName()).lstrip(".").startswith("rowkind.")

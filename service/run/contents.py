@@ -18,7 +18,8 @@ class Contents:
     """What a checkpoint is of.
 
     - `version`: of the format of this note and of what operators keep. Another one of the latter is another plan.
-    - `sinks`: the fingerprint of each. `parallelism`, `levels`: how many shards and how many stages there are.
+    - `sinks`: the fingerprint of each. `shards`, `levels`: how many shards and how many stages there are.
+    - `parallelism`: in how many partitions the shards lie; `service.run.rescale` changes it.
     - `exchange`: rows are shuffled before they are written. `atomic`: one task writes all of them. A batch that was
       written in part is completed by the other tasks, so each row must be in the same one again.
     - `views`: those that stand by themselves, each with the places of the columns that are kept of it.
@@ -30,6 +31,7 @@ class Contents:
     """
 
     sinks: Mapping[str, Fingerprint]
+    shards: int
     parallelism: int
     levels: int
     exchange: bool = False
@@ -45,7 +47,7 @@ class Contents:
         """The facts that concern all sinks."""
         return {
             "version": str(self.version),
-            "parallelism": str(self.parallelism),
+            "shards": str(self.shards),
             "atomic": str(self.atomic).lower(),
         }
 
@@ -63,7 +65,7 @@ class Contents:
     def after(self, before: Self) -> Self:
         """These, where a checkpoint has more stages or a shuffle: it had sinks that are gone, or gone deeper.
 
-        What its states are called stays.
+        What its states are called stays, and where they lie.
         """
         return replace(
             self,
@@ -71,5 +73,6 @@ class Contents:
             exchange=self.exchange or before.exchange,
             states={node: before.states.get(node, state) for node, state in self.states.items()},
             filling=before.filling,
+            parallelism=before.parallelism,
             ahead=before.ahead,
         )

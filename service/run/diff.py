@@ -31,6 +31,8 @@ def said(job: Job, recorded: Mapping[str, Contents], plan: Upgrade, connection: 
     for name, query in plan.queries.items():
         if name in plan.stay:
             yield from (f"sink {sink.name} stays{_meanwhile(recorded[name])}" for sink in query.sinks)
+            if (tasks := recorded[name].parallelism) != job.parallelism:
+                yield f"  the state of query {name} moves from {tasks} partitions to {job.parallelism}"
             continue
         held = with_records(connection.kafka, [sink.topic for sink in query.sinks])
         for sink in query.sinks:

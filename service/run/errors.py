@@ -3,6 +3,7 @@
     RunError
     ├── StartError                 something that the process needs from its machine is not there
     ├── CheckpointMismatchError    the checkpoint belongs to another plan
+    ├── ParallelismError           state lies in another number of partitions
     ├── CheckpointFolderError      the checkpoint cannot be read or written
     ├── CheckpointTornError        a crash of the machine has taken the end of the checkpoint
     ├── SavepointError             a savepoint is not there, or there already
@@ -46,6 +47,18 @@ class CheckpointMismatchError(RunError):
             f"the checkpoint {folder} belongs to another plan:\n{lines}\n"
             "`rowkind diff` says what can stay. `rowkind run --upgrade` keeps that and rebuilds the rest from the "
             "topics; it changes only those rows of the result topics that have become different."
+        )
+
+
+class ParallelismError(RunError):
+    """The state of a query lies in another number of partitions than the job has tasks."""
+
+    exit_code = REFUSED
+
+    def __init__(self, query: str, before: int, after: int) -> None:
+        super().__init__(
+            f"the state of query {query} lies in {before} partitions, and the job says `parallelism: {after}`.\n"
+            "`rowkind rescale` moves it there; `rowkind run --upgrade` does the same and goes on."
         )
 
 

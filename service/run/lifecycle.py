@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Literal
 import pyspark
 from pyspark.sql import SparkSession
 
+from rowkind.service.graph import Graph
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.progress import read as read_progress
@@ -32,6 +33,7 @@ from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import CutOver, clear, take_over
 from rowkind.service.run.errors import (
     CheckpointMismatchError,
+    ParallelismError,
     RebuildError,
     StartError,
     StrangeCheckpointError,
@@ -42,6 +44,7 @@ from rowkind.service.run.lag import LagWatch
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.queries import planned
+from rowkind.service.run.rescale import rescale
 from rowkind.service.run.savepoint import restore
 from rowkind.service.run.signals import Signals
 from rowkind.service.run.streaming import Deployment, register, source, start
@@ -70,10 +73,12 @@ def run(
     port: int,
     rebuild: Rebuild,
     savepoint: str | None = None,
+    moves: bool = False,
 ) -> None:
     """Run `job`, whose queries without a checkpoint are `fresh`, until a signal ends it.
 
-    Where it has no checkpoint it begins with the `savepoint`, a folder, if there is one.
+    Where it has no checkpoint it begins with the `savepoint`, a folder, if there is one. Where it but `moves`, it ends
+    as soon as its state lies in as many partitions as the job says.
 
     Raises:
         RowkindError: With a message for the person on call.
@@ -105,7 +110,7 @@ def run(
                         restore(spark, job, savepoint)
                     all_of_them = _Queries(spark, job, connection, ids, monitor, lags, supervisor.drain)
                     log.info("status, metrics and health at http://%s:%d", host, server.port)
-                    all_of_them.live(fresh, supervisor, rebuild)
+                    all_of_them.live(fresh, supervisor, rebuild, moves=moves)
             except SparkLostError as error:
                 supervisor.lost(error)
                 rebuild = "what changed" if rebuild == "everything" else rebuild
@@ -130,11 +135,17 @@ class _Queries:
     drain: Path
     _running: list[Running] = field(default_factory=list)
 
-    def live(self, fresh: PlannedQueries, supervisor: Supervisor, rebuild: Rebuild) -> None:
-        """Start them, and see that they run until they have stopped."""
+    def live(self, fresh: PlannedQueries, supervisor: Supervisor, rebuild: Rebuild, *, moves: bool) -> None:
+        """Start them, and see that they run until they have stopped; or only move their state (`rescale`)."""
         try:
             register(self.spark)
             recorded = queries(self.spark, self._folder)
+            moved = [name for name, each in recorded.items() if each.parallelism != self.job.parallelism]
+            if rebuild == "nothing" and not moves and moved:
+                before = recorded[moved[0]].parallelism
+                raise ParallelismError(moved[0], before, self.job.parallelism)
+            for name in moved:
+                self._take_over(name)
             if rebuild == "nothing":
                 chosen = _going_on(self.job, fresh, recorded)
                 new = chosen.keys() - recorded.keys()
@@ -156,9 +167,14 @@ class _Queries:
             for name, query in chosen.items():
                 if supervisor.signals.count:
                     break
-                self._start(name, query, token_hex(4) if name in filling else "")
-                supervisor.until_it_runs(self._running[-1])
-            supervisor.over(self._running)
+                running = self._ready(name, query, token_hex(4) if name in filling else "")
+                if moves:
+                    continue
+                running.begin()
+                self._running.append(running)
+                supervisor.until_it_runs(running)
+            if not moves:
+                supervisor.over(self._running)
         finally:
             for each in self._running:
                 # A query that has failed may still be on its way out, and would stumble over a stopped session.
@@ -186,8 +202,8 @@ class _Queries:
         take_over(WriterSpec(self.job.name, name, {}, kafka, progress_name(self.job.name, name), run=run))
         return run
 
-    def _start(self, name: str, query: PlannedQuery, token: str) -> None:
-        """Start a query. If it is new, and there is a token, it fills its state first."""
+    def _ready(self, name: str, query: PlannedQuery, token: str) -> Running:
+        """A query, ready to begin. If it is new, and there is a token, it fills its state first."""
         checkpoint = self._checkpoint(name)
         whole, wanted = contents(self.job, query, checkpoint.contents())
         progress = self._progress(name)
@@ -201,28 +217,7 @@ class _Queries:
         checkpoint.settle()
         for file in checkpoint.mend():
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
-        identity = checkpoint.identity()
-        written = max((each for each in progress if each.checkpoint == identity), key=attrgetter("batch"), default=None)
-        if written is not None and (batches := checkpoint.catch_up(written, self.job.batch.max_rows)):
-            log.warning(
-                "query %s: the checkpoint is older than the results; what was read since is read again, in %d batches, "
-                "and what is missing is written",
-                name,
-                batches,
-            )
-        there = checkpoint.contents()
-        assert there is not None, "it was claimed"
-        at = Deployment(
-            self.job,
-            name,
-            self.connection,
-            self.ids,
-            Reports(self.spark),
-            self.drain,
-            checkpoint.run,
-            ahead=there.ahead,
-            written=0 if written is None else written.batch,
-        )
+        at = self._brought_up(name, whole, checkpoint, progress)
         position = checkpoint.position()
         self.monitor.add(
             name,
@@ -231,12 +226,42 @@ class _Queries:
             None if position is None else position.at,
         )
         self.lags.add(name, source(whole, at), group_name(self.job.name, name))
-        cut_over = None
-        if there.filling:
-            cut_over = CutOver(whole, checkpoint, replace(at, filling=there.filling), at)
-        running = Running(checkpoint, query.sinks, at, partial(start, self.spark, whole, checkpoint.folder), cut_over)
-        running.begin()
-        self._running.append(running)
+        cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None
+        begin = partial(start, self.spark, whole, checkpoint.folder)
+        return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over)
+
+    def _brought_up(self, name: str, whole: Graph, checkpoint: Checkpoint, progress: Sequence[Progress]) -> Deployment:
+        """How a query runs whose checkpoint is claimed, and that is to begin where its results are, as the job says."""
+        there, identity = checkpoint.contents(), checkpoint.identity()
+        assert there is not None, "it was claimed"
+        written = max((each for each in progress if each.checkpoint == identity), key=attrgetter("batch"), default=None)
+        at = Deployment(
+            self.job,
+            name,
+            self.connection,
+            self.ids,
+            Reports(self.spark),
+            self.drain,
+            there.shards,
+            there.parallelism,
+            checkpoint.run,
+            filling=there.filling,
+            ahead=there.ahead,
+            written=0 if written is None else written.batch,
+        )
+        begin = partial(start, self.spark, whole, checkpoint.folder)
+        if written is not None and checkpoint.is_behind(written):
+            # A batch is done again by as many tasks as did it first.
+            at = rescale(checkpoint, at, written.tasks or at.tasks, begin)
+            batches, ahead = checkpoint.catch_up(written, self.job.batch.max_rows)
+            log.warning(
+                "query %s: the checkpoint is older than the results; what was read since is read again, in %d batches, "
+                "and what is missing is written",
+                name,
+                batches,
+            )
+            at = replace(at, ahead=ahead)
+        return rescale(checkpoint, at, self.job.parallelism, begin)
 
     def _progress(self, name: str) -> list[Progress]:
         """What each task of a query has written last."""

@@ -32,7 +32,7 @@ from rowkind.service.run.topics import Connection
 from rowkind.service.run.unmatched import UnmatchedLetters, sides
 from rowkind.service.run.writer import Reports, TaskWriter
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, lies_in_memory, scratch
-from rowkind.service.spark.placement import placement
+from rowkind.service.spark.placement import one_each, placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
 
 
@@ -43,6 +43,7 @@ class Deployment:
     - `name`: the query's. `ids`: the schemas of its sinks, by name.
     - `reports`: what the tasks that write have counted.
     - `drain`: a file on the driver; once it exists, the source offers nothing new.
+    - `shards` of state, which lie in as many partitions as there are `tasks` of each stage.
     - `run`: the name of this run of the job (`service.kafka.progress`).
     - `filling`: if anything, the query reads what there is now and ends, and writes to topics of its own whose names
       end so.
@@ -56,6 +57,8 @@ class Deployment:
     ids: Mapping[str, SchemaIds]
     reports: Reports
     drain: Path
+    shards: int
+    tasks: int
     run: str = ""
     filling: str = ""
     stops: bool = False
@@ -80,25 +83,30 @@ def register(spark: SparkSession) -> None:
 def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
     """Start a query; it runs until it is stopped or fails, or, if it is filling, has read what there is."""
     blocks = spark.readStream.format(SOURCE).option(OPTION, to_option(source(graph, at))).load()
-    nothing = assemble(graph, at.job, blocks, TaskWriter(writer(graph, at), at.reports)).writeStream.format("noop")
+    write = TaskWriter(writer(graph, at), at.reports)
+    nothing = assemble(graph, at.job, blocks, at.shards, at.tasks, write).writeStream.format("noop")
     if at.filling or at.stops:
         nothing = nothing.trigger(availableNow=True)
     return nothing.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
 
-def assemble(graph: Graph, job: Job, read: DataFrame, write: TaskWriter | None = None) -> DataFrame:
-    """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one partition.
+def assemble(  # noqa: PLR0917 - two of them are numbers
+    graph: Graph, job: Job, read: DataFrame, shards: int, tasks: int, write: TaskWriter | None = None
+) -> DataFrame:
+    """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
 
     There are none if they have been given to `write`.
     """
     moves = graph.exchange or job.atomic
-    labels = placement(job.parallelism, job.parallelism)
+    labels = placement(shards)
     cache, limits = job.budget.cache, DEFAULT_LIMITS
     if cache is not None and lies_in_memory(scratch()):
-        limits = CacheLimits(worker=cache // job.parallelism, disk=cache)
+        limits = CacheLimits(worker=cache // tasks, disk=cache)
     blocks = read
     for level in range(1, graph.levels + 1):
-        members = [_member(place, each, job) for place, each in enumerate(graph.operators) if each.level == level]
+        members = [
+            _member(place, each, job, shards) for place, each in enumerate(graph.operators) if each.level == level
+        ]
         processor = OperatorProcessor(
             members,
             level=level,
@@ -110,7 +118,7 @@ def assemble(graph: Graph, job: Job, read: DataFrame, write: TaskWriter | None =
         )
         blocks = over_shards(blocks, processor)
     if moves:
-        blocks = blocks.repartition(1) if job.atomic else blocks.repartition(job.parallelism, "shard")
+        blocks = blocks.repartition(1) if job.atomic else blocks.repartition(tasks, "shard")
     return write.after(blocks) if write is not None and (moves or not graph.levels) else blocks
 
 
@@ -120,7 +128,7 @@ def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
     return tuple((shard_without_key(shards), level) for level in sorted(levels))
 
 
-def _member(place: int, of: GraphOperator, job: Job) -> Member:
+def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
     return Member(
         place=place,
         sink=of.sink,
@@ -129,21 +137,23 @@ def _member(place: int, of: GraphOperator, job: Job) -> Member:
         operator=operator(of.node, refreshes=of.refreshes),
         exits=of.exits,
         sides=sides(of.node),
-        always_runs=shard_without_key(job.parallelism) if always_runs(of.node) else None,
+        always_runs=shard_without_key(shards) if always_runs(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
     )
 
 
 def source(graph: Graph, at: Deployment) -> SourceSpec:
     """What a query reads."""
+    labels = placement(at.shards)
     return SourceSpec(
         scans=graph.scans,
         kafka=at.connection.kafka,
         registry=at.connection.registry,
-        labels=tuple(placement(at.job.parallelism, at.job.parallelism)),
+        labels=labels,
         writer=graph.writer,
-        opens=opens(graph, at.job.parallelism),
-        tasks=at.job.parallelism,
+        writers=one_each(labels, at.tasks),
+        opens=opens(graph, at.shards),
+        tasks=at.tasks,
         whole_partitions=graph.whole_partitions,
         rows_per_batch=at.job.batch.max_rows,
         bytes_per_batch=at.job.budget.batch,
@@ -164,6 +174,7 @@ def writer(graph: Graph, at: Deployment) -> WriterSpec:
         run=at.run,
         ahead=at.ahead,
         written=at.written,
+        tasks=at.tasks,
     )
 
 

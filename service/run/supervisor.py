@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rowkind.errors import UNREACHABLE, RowkindError
+from rowkind.errors import RowkindError
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.errors import RestartedTopicError
 from rowkind.service.physical import PhysicalSink
@@ -22,30 +20,20 @@ from rowkind.service.run.cut_over import CutOver
 from rowkind.service.run.errors import (
     CheckpointTornError,
     QueryFailedError,
-    QueryUnreachableError,
     RebuildError,
     RunError,
     SupersededError,
 )
+from rowkind.service.run.failure import damage, failed, passing
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.signals import Signals
 from rowkind.service.run.streaming import Deployment
-from rowkind.service.spark.errors import SparkLostError, surfaced
+from rowkind.service.spark.errors import SparkLostError
 
 _POLL_SECONDS = 0.2
 _HELD_SECONDS = 1.0
 """How often is looked whether a later run has taken over."""
-
-_PASSING = {
-    "CONCURRENT_STREAM_LOG_UPDATE": "another run was still at work on the checkpoint",
-    # Spark gives it ten seconds.
-    "Python worker failed to connect back": "the machine was too busy to start a worker in time",
-}
-"""Failures of Spark's that are no reason to end even of a query that never ran, by words of theirs."""
-
-_NO_SPACE = "No space left on device"
-_FULL_DISK = "a disk is full"
 
 _MOST_RESTARTS = 5
 """How often in a row a query is started again though Kafka answers: a second after it failed, then two, four, eight."""
@@ -151,13 +139,15 @@ class Supervisor:
         if each.again is not None:
             self._retry(each)
         elif (error := each.query.exception()) is not None:
-            failure = _failure(self.job.name, each, error)
+            failure: RunError = failed(each.name, each.checkpoint.folder, error)
+            if not each.checkpoint.held():
+                failure = SupersededError(self.job.name, each.name)
             if isinstance(failure, QueryFailedError) and failure.error is RestartedTopicError:
                 raise RebuildError(failure.reason)
-            if damage := _damage(error):
-                self._back(each, damage)
+            if torn := damage(error):
+                self._back(each, torn)
             else:
-                self._later(each, failure, _passing(failure, error, ran=each.ran))
+                self._later(each, failure, passing(failure, error, ran=each.ran))
         elif each.redoing and not each.query.isActive and not self.signals.count:
             self._begin(each)
         elif each.cut_over is not None and not each.query.isActive and not self.signals.count:
@@ -247,46 +237,3 @@ class Supervisor:
                 each.idle = 0
         # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
         return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
-
-
-def _failure(job: str, each: Running, error: StreamingQueryException) -> RunError:
-    if not each.checkpoint.held():
-        return SupersededError(job, each.name)
-    found = surfaced(error)
-    if found is None:
-        said = _cause(error).partition("\n")[0]
-        if _NO_SPACE in said:
-            folders = f"the checkpoint {each.checkpoint.folder} or temporary files ({tempfile.gettempdir()})"
-            return QueryFailedError(each.name, f"{_FULL_DISK}: make room where {folders} lie", None)
-        return QueryFailedError(each.name, "Spark does not say why" if "(no cause message)" in said else said, None)
-    unreachable = found.error is not None and found.error.exit_code == UNREACHABLE
-    return (QueryUnreachableError if unreachable else QueryFailedError)(each.name, found.message, found.error)
-
-
-def _passing(failure: RunError, error: StreamingQueryException, *, ran: bool) -> str | None:
-    """Why a query has failed, if the same may go well when it is started again.
-
-    Our own errors say whether it may. What else ends a query that `ran` is taken for a loss of Spark's, such as of one
-    of its processes, of which it tells nothing but that a pipe is broken.
-    """
-    if not isinstance(failure, QueryFailedError):
-        return None
-    if failure.error is not None:
-        return failure.reason if failure.passes else None
-    if failure.reason.startswith(_FULL_DISK):
-        return failure.reason
-    known = next((reason for words, reason in _PASSING.items() if words in str(error)), None)
-    return known or (f"Spark's part of it was lost ({failure.reason})" if ran else None)
-
-
-def _damage(error: StreamingQueryException) -> str:
-    """Why state cannot be loaded, if that is what has ended a query, and no want of space is the reason."""
-    cause = _cause(error)
-    return cause if "CANNOT_LOAD_STATE_STORE" in str(error) and _NO_SPACE not in cause else ""
-
-
-def _cause(error: Exception) -> str:
-    """What was raised first, of all that was raised of it."""
-    while (before := getattr(error, "_cause", None)) is not None:
-        error = before
-    return str(error)

@@ -82,7 +82,7 @@ def run_query(
     source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
     try:
         query = (
-            assemble(whole, job, source)
+            assemble(whole, job, source, job.parallelism, job.parallelism)
             .writeStream.foreachBatch(collect)
             .option("checkpointLocation", str(scratch / "checkpoint"))
             .trigger(availableNow=True)
@@ -106,7 +106,7 @@ def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Chang
 
 def write(path: Path, parts: Iterable[Part], of: Graph, shards: int) -> None:
     """Leave the blocks of one batch in a file, at least one for each that may begin without."""
-    labels = placement(shards, shards)
+    labels = placement(shards)
     opening = ((shard, level, Changes.empty()) for shard, level in opens(of, shards))
     rows = (
         (labels[shard], level, Block(changes).to_bytes())

@@ -17,6 +17,7 @@ from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.queries import planned
 from rowkind.service.run.topics import PlannedQueries
+from rowkind.service.spark.placement import usual
 
 TWICE = "STATE_TTL: what was kept once would have to be kept twice"
 
@@ -43,6 +44,7 @@ def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> t
     whole = graph(query.sinks)
     wanted = Contents(
         sinks={sink.name: fingerprint(sink) for sink in query.sinks},
+        shards=_shards(job, before),
         parallelism=job.parallelism,
         levels=whole.levels,
         exchange=whole.exchange,
@@ -54,6 +56,13 @@ def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> t
         return whole, wanted
     wanted = wanted.after(before)
     return graph(query.sinks, wanted.levels, exchange=wanted.exchange, states=wanted.states), wanted
+
+
+def _shards(job: Job, before: Contents | None) -> int:
+    """As many as the job says, or as there are, if they are enough."""
+    if job.shards is None and before is not None and before.shards >= job.parallelism:
+        return before.shards
+    return job.shards or usual(job.parallelism)
 
 
 def doubled(whole: Graph) -> bool:

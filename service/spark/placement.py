@@ -1,5 +1,8 @@
 """Which number stands for a shard in Spark, so that every partition gets its even part of the shards.
 
+State is kept by shard, of which there are as many for as long as it lives, and a partition has several of them: with
+other partitions, it gets other shards. A power of two has even parts for every number of partitions that divides it.
+
 Spark sends a group to the partition `murmur3(key) mod partitions`, and the hashes of small numbers collide: of two
 shards named 0 and 1, both may meet in the first of two partitions while the second idles. So a shard is not named by
 its own number but by a label whose hash leads where we want it.
@@ -9,20 +12,36 @@ The labels are part of the checkpoint: state is found under them. This file must
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
+
+_USUAL_SHARDS = 8
+
 _SEED = 42
 _MASK = 0xFFFFFFFF
 
 
-def placement(shards: int, partitions: int) -> list[int]:
-    """A label per shard: shard `i` goes to partition `i mod partitions`.
+def usual(parallelism: int) -> int:
+    """How many shards suit so many partitions, and some more."""
+    return max(_USUAL_SHARDS, 1 << (parallelism - 1).bit_length())
+
+
+@lru_cache(maxsize=4)
+def placement(shards: int) -> tuple[int, ...]:
+    """A label per shard: of `shards` partitions, or of a divisor of it, shard `i` goes to the `i`-th, modulo.
 
     Of the labels that lead there, the smallest that is `i` modulo `shards` is taken; so a label's shard is
     `label % shards`.
     """
-    return [
-        next(label for label in range(shard, 2**31, shards) if partition(label, partitions) == shard % partitions)
+    return tuple(
+        next(label for label in range(shard, 2**31, shards) if partition(label, shards) == shard)
         for shard in range(shards)
-    ]
+    )
+
+
+def one_each(labels: Iterable[int], partitions: int) -> tuple[int, ...]:
+    """Of these labels one that leads to each partition, as far as there is one."""
+    return tuple({partition(label, partitions): label for label in labels}.values())
 
 
 def partition(label: int, partitions: int) -> int:

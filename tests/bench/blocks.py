@@ -81,7 +81,7 @@ class BlockReader(DataSourceStreamReader):
 
     def partitions(self, *_: Any) -> Sequence[InputPartition]:
         """A task per shard."""
-        return [Shard(label) for label in placement(self.shards, self.shards)]
+        return [Shard(label) for label in placement(self.shards)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The block of a shard, made once per worker."""

@@ -77,7 +77,7 @@ def on_rocksdb(
     spark: SparkSession, numbers: Sequence[int], script: Sequence[Step], folder: Path
 ) -> dict[int, list[Figures]]:
     """The figures of every step of these scenarios, which run side by side."""
-    labels = placement(len(SCENARIOS), int(spark.conf.get("spark.sql.shuffle.partitions") or 0))
+    labels = placement(len(SCENARIOS))
     query = Query(spark, folder, alone("bench", Measuring(), labels=labels), len(SCENARIOS))
     for number, step in enumerate(script):
         batch = {}

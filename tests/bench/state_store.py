@@ -76,7 +76,7 @@ def measure(
 ) -> Figures:
     """One query of `batches` batches with `rows` changes per shard; `cold` reads every blob from the state store."""
     limits = CacheLimits(0, 0) if cold else CacheLimits()
-    labels = placement(SHARDS, SHARDS)
+    labels = placement(SHARDS)
     processor = alone("bench", Keep(), exits=(), labels=labels, limits=limits)
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():

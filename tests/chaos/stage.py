@@ -79,9 +79,9 @@ class Stage:
         temporary = {"TMPDIR": str(self._disks["temporary"])} if "temporary" in self._disks else {}
         return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments, **temporary)
 
-    def save(self, folder: Path) -> Rowkind:
-        """A savepoint of the job to a folder, to be begun with `with`."""
-        return Rowkind(self.shop.folder / "output", "savepoint", str(self._job), str(folder))
+    def command(self, name: str, *arguments: str) -> Rowkind:
+        """What can be done with the job beside running it, to be begun with `with`."""
+        return Rowkind(self.shop.folder / "output", name, str(self._job), *arguments)
 
     def change(self, **changed: Any) -> None:
         """The job file says something else from the next start on."""

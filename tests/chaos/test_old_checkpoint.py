@@ -66,7 +66,7 @@ def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: S
     """It was made while the job ran; nothing is written twice or missing, and the next start takes what is there."""
     stage = set_stage(*CHECKS)
     savepoint = tmp_path / "savepoint"
-    with stage.save(savepoint) as saving:
+    with stage.command("savepoint", str(savepoint)) as saving:
         refused = saving.ended(SLOW)
     assert refused.code == 2, refused.error
     assert "there is no checkpoint of job" in refused.error
@@ -74,7 +74,7 @@ def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: S
     with stage.job() as job:
         stage.catch_up(job)
         stage.manipulate(0.2)
-        with stage.save(savepoint) as saving:
+        with stage.command("savepoint", str(savepoint)) as saving:
             saved = saving.ended(SLOW)
         assert saved.code == 0, saved.error
         assert saved.output.startswith("query main: saved as of batch "), saved.output
@@ -83,7 +83,7 @@ def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: S
         stage.manipulate(0.2)
         stage.half_written(job, stage.one())
         job.kill()
-    with stage.save(savepoint) as saving:
+    with stage.command("savepoint", str(savepoint)) as saving:
         refused = saving.ended(SLOW)
     assert refused.code == 2, refused.error
     assert "is there already" in refused.error

@@ -54,7 +54,8 @@ class OnKafka:
         """Run all sinks, which are one query, until everything has been read."""
         register(spark)
         ids = {name: register_schemas(sink, self._connection) for name, sink in self.sinks.items()}
-        at = Deployment(self.job, MAIN, self._connection, ids, Reports(spark), drain=self._folder / "drain")
+        drain = self._folder / "drain"
+        at = Deployment(self.job, MAIN, self._connection, ids, Reports(spark), drain=drain, shards=4, tasks=2)
         query = start(spark, graph(list(self.sinks.values())), str(self._folder / "checkpoint"), at)
         try:
             query.processAllAvailable()

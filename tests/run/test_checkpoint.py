@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rowkind.service.job.load import load
-from rowkind.service.kafka.progress import Progress, next_run
+from rowkind.service.kafka.progress import next_run
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
@@ -22,7 +21,7 @@ from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatch
 from rowkind.service.run.queries import queries
 
 PAID = {"join.kind": "left", "sink.key": "a"}
-CONTENTS = Contents({"paid": PAID, "liked": {"sink.mode": "append"}}, parallelism=2, levels=1)
+CONTENTS = Contents({"paid": PAID, "liked": {"sink.mode": "append"}}, shards=2, parallelism=2, levels=1)
 
 JOB = """
 job: shop
@@ -70,14 +69,16 @@ def test_a_run_comes_after_the_last_one_that_left_a_trace_elsewhere(spark: Spark
 def test_another_plan_is_refused_with_every_fact_that_differs(spark: SparkSession, folder: Path) -> None:
     """The message has both values of each, what to do, and nothing of what is equal."""
     Checkpoint(spark, str(folder)).claim(CONTENTS)
-    changed = Contents({"paid": {"join.kind": "left", "sink.mode": "upsert"}}, parallelism=4, levels=1, atomic=True)
+    changed = Contents(
+        {"paid": {"join.kind": "left", "sink.mode": "upsert"}}, shards=4, parallelism=4, levels=1, atomic=True
+    )
     with pytest.raises(CheckpointMismatchError) as refused:
         Checkpoint(spark, str(folder)).claim(changed)
     assert refused.value.changed == (
         "atomic: false -> true",
         "paid.sink.key: a -> absent",
         "paid.sink.mode: absent -> upsert",
-        "parallelism: 2 -> 4",
+        "shards: 2 -> 4",
     )
     assert "--upgrade" in str(refused.value)
 
@@ -88,7 +89,7 @@ def test_a_folder_that_is_deleted_is_taken_from_whoever_has_it(spark: SparkSessi
     earlier, later = Checkpoint(spark, str(folder)), Checkpoint(spark, str(folder))
     earlier.claim(CONTENTS)
     (folder / "offsets").mkdir()
-    other = Contents({"new": {}}, parallelism=4, levels=0)
+    other = Contents({"new": {}}, shards=4, parallelism=4, levels=0)
     later.delete()
     assert not earlier.held()
     later.claim(other, after=earlier.run)
@@ -127,8 +128,8 @@ def test_the_draft_of_a_run_that_was_killed_counts(spark: SparkSession, folder: 
     (folder / "offsets").mkdir()
     (folder / "rowkind.json").rename(folder / "rowkind.json.tmp")
     assert recorded(spark, str(folder.parent)) == {"sink": CONTENTS}
-    with pytest.raises(CheckpointMismatchError, match="parallelism: 2 -> 3"):
-        Checkpoint(spark, str(folder)).claim(replace(CONTENTS, parallelism=3))
+    with pytest.raises(CheckpointMismatchError, match="shards: 2 -> 4"):
+        Checkpoint(spark, str(folder)).claim(replace(CONTENTS, shards=4))
     fewer = replace(CONTENTS, sinks={"paid": PAID})
     assert Checkpoint(spark, str(folder)).claim(fewer) == fewer
     assert recorded(spark, str(folder.parent)) == {"sink": fewer}
@@ -146,7 +147,7 @@ def test_sinks_may_leave_before_the_folder_is_claimed(spark: SparkSession, folde
 def test_a_sink_that_is_gone_leaves_the_others_what_they_have(spark: SparkSession, folder: Path) -> None:
     """Its stages and its shuffle stay, however often the job starts, because Spark's own files go by them."""
     Checkpoint(spark, str(folder)).claim(replace(CONTENTS, levels=3, exchange=True))
-    left = Contents({"liked": CONTENTS.sinks["liked"]}, parallelism=2, levels=0)
+    left = Contents({"liked": CONTENTS.sinks["liked"]}, shards=2, parallelism=2, levels=0)
     for _ in range(2):
         kept = Checkpoint(spark, str(folder)).claim(left)
         assert kept == replace(left, levels=3, exchange=True)
@@ -166,126 +167,13 @@ def test_what_else_lies_beside_the_checkpoints_is_none(spark: SparkSession, fold
     assert recorded(spark, str(folder.parent)) == {"sink": CONTENTS}
 
 
-BATCH = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":23}\n{"t": {"id": "x", "at": {"0": %d}}}'
-ENDED = 'v1\n{"nextBatchWatermarkMs":0}'
-
-
-def logs(folder: Path, begun: Sequence[str], ended: Sequence[str]) -> None:
-    """Spark's logs of batches, and the id of the checkpoint."""
-    for log, files in (("offsets", begun), ("commits", ended)):
-        (folder / log).mkdir(parents=True)
-        for number, text in enumerate(files):
-            (folder / log / str(number)).write_text(text)
-    (folder / "metadata").write_text('{"id":"c"}')
-
-
-@pytest.mark.spark
-def test_what_was_torn_is_removed_so_that_the_batch_is_done_again(spark: SparkSession, folder: Path) -> None:
-    """Its end in any case, and its beginning with all that may have come of it; what is whole stays."""
-    checkpoint = Checkpoint(spark, str(folder))
-    assert checkpoint.mend() == []
-    assert checkpoint.position() is None
-    logs(folder, [BATCH % 3, BATCH % 5, "v1\n{"], [ENDED, ""])
-    states = [folder / "state" / "0" / "1" / name for name in ("2.changelog", "3.changelog", "3.zip")]
-    for state in states:
-        state.parent.mkdir(parents=True, exist_ok=True)
-        state.touch()
-    assert checkpoint.mend() == ["offsets/2", "commits/1"]
-    # A batch that is begun anew may have another end, and Spark does not write over what is there.
-    assert [state.exists() for state in states] == [True, False, False]
-    assert checkpoint.mend() == []
-    assert [path.name for path in sorted((folder / "offsets").glob("[0-9]*"))] == ["0", "1"]
-    position = checkpoint.position()
-    assert position is not None
-    assert position.at == {("t", 0): 3}
-
-
-@pytest.mark.spark
-def test_a_batch_that_has_ended_and_whose_beginning_is_torn_has_not_ended(spark: SparkSession, folder: Path) -> None:
-    """Spark would go on from where nobody knows."""
-    checkpoint = Checkpoint(spark, str(folder))
-    logs(folder, [BATCH % 3, ""], [ENDED, ENDED])
-    assert checkpoint.mend() == ["offsets/1", "commits/1"]
-
-
-@pytest.mark.spark
-def test_a_checkpoint_without_a_name_is_refused(spark: SparkSession, folder: Path) -> None:
-    """What was written under its name would be written again under another."""
-    logs(folder, [BATCH % 3], [ENDED])
-    (folder / "metadata").write_text("")
-    with pytest.raises(CheckpointTornError, match="--reset-state"):
-        Checkpoint(spark, str(folder)).mend()
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("begun", "batch", "steps"),
-    [
-        ([BATCH % 3], 0, {}),
-        ([BATCH % 3], 1, {1: (3, 7)}),
-        ([BATCH % 3], 6, {1: (3, 5), 2: (5, 7)}),
-        ([], 0, {0: (5, 7)}),
-    ],
-    ids=["known", "the next one", "several later", "the first one"],
-)
-def test_what_was_written_later_is_put_down_to_be_done_again(
-    spark: SparkSession, folder: Path, begun: list[str], batch: int, steps: dict[int, tuple[int, int]]
-) -> None:
-    """The last batch within the bounds and at the time that it had, and before it what leads to where it begins."""
-    checkpoint = Checkpoint(spark, str(folder))
-    checkpoint.claim(CONTENTS)
-    logs(folder, begun, [])
-    begins = 3 if batch == 1 else 5
-    extent = {"t": {"id": "x", "at": {"0": 7}, "from": {"0": begins}}}
-    written = Progress("job", "main", 0, "c", batch, now=123, extent=json.dumps(extent))
-    assert checkpoint.catch_up(written, 100) == len(steps)
-    # Whoever was killed on the way comes to the same.
-    assert checkpoint.catch_up(written, 100) == 0
-    found = {int(file.name): file.read_text().splitlines() for file in (folder / "rowkind.aside").glob("[0-9]*")}
-    times = [json.loads(found[number][1])["batchTimestampMs"] for number in sorted(found)]
-    assert times == {0: [], 1: [123], 2: [73, 123]}[len(steps)]
-    ends = {number: json.loads(text[2])["t"] for number, text in found.items()}
-    assert {number: (end["from"]["0"], end["at"]["0"]) for number, end in ends.items()} == steps
-    contents = checkpoint.contents()
-    assert contents is not None
-    assert max(steps, default=0) + contents.ahead == batch
-
-
-@pytest.mark.spark
-def test_batches_are_done_again_in_their_order(spark: SparkSession, folder: Path) -> None:
-    """Each within the bounds that it had, and only then the next one; as far back as these are known."""
-    checkpoint = Checkpoint(spark, str(folder))
-    logs(folder, [BATCH % 3, BATCH % 5, BATCH % 7, BATCH % 9], [ENDED, ENDED, ENDED])
-
-    def known() -> list[list[str]]:
-        return [
-            sorted(path.name for path in (folder / log).glob("[0-9]*"))
-            for log in ("offsets", "commits", "rowkind.aside")
-        ]
-
-    assert checkpoint.back() == 2
-    assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
-    assert checkpoint.back() == 1
-    assert known() == [["0", "1"], ["0"], ["2", "3"]]
-    assert checkpoint.forward()
-    assert known() == [["0", "1"], ["0"], ["2", "3"]]
-    (folder / "commits" / "1").write_text(ENDED)
-    assert checkpoint.forward()
-    assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
-    (folder / "commits" / "2").write_text(ENDED)
-    assert not checkpoint.forward()
-    assert known() == [["0", "1", "2", "3"], ["0", "1", "2"], []]
-    (folder / "offsets" / "1").unlink()
-    assert checkpoint.back() is None
-
-
 @pytest.mark.spark
 def test_a_checkpoint_whose_note_was_torn_is_refused_and_known(spark: SparkSession, folder: Path) -> None:
     """It may be dropped, unlike a folder of something else."""
     checkpoint = Checkpoint(spark, str(folder))
     assert not checkpoint.torn()
     checkpoint.claim(CONTENTS)
-    logs(folder, [BATCH % 3], [ENDED])
+    (folder / "offsets").mkdir()
     assert not checkpoint.torn()
     (folder / "rowkind.json").write_text("{")
     assert checkpoint.torn()

@@ -94,13 +94,24 @@ def test_a_changed_view_changes_all_who_use_it(tmp_path: Path) -> None:
     assert plan.changes.keys() == {"large", "larger"}
 
 
-@pytest.mark.parametrize("settings", ["parallelism: 4", "atomic: true"])
+@pytest.mark.parametrize("settings", ["shards: 16", "atomic: true"])
 def test_what_concerns_a_query_as_a_whole_changes_all_its_sinks(tmp_path: Path, settings: str) -> None:
     """Nothing of it is left, so that the new one has its name."""
     plan = upgrade(job(tmp_path, settings=settings), recorded(job(tmp_path)))
     assert sinks(plan) == {"main": list(SINKS)}
     assert (plan.stay, plan.left, plan.dropped) == (set(), {"main"}, {"main"})
     assert all(settings.partition(":")[0] in lines[0] for lines in plan.changes.values())
+
+
+def test_state_stays_in_whatever_partitions_it_lies(tmp_path: Path) -> None:
+    """As long as there are shards for all of them; with more, it is built anew for more shards."""
+    before = recorded(job(tmp_path))
+    plan = upgrade(job(tmp_path, settings="parallelism: 8"), before)
+    assert (plan.stay, plan.changes) == ({"main"}, {})
+    assert recorded(job(tmp_path, settings="parallelism: 8"), before)["main"] == before["main"]
+    plan = upgrade(job(tmp_path, settings="parallelism: 12"), before)
+    assert not plan.stay
+    assert all(lines == ("shards: 8 -> 16",) for lines in plan.changes.values())
 
 
 def test_sinks_come_and_go(tmp_path: Path) -> None:

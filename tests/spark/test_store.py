@@ -29,7 +29,7 @@ def test_the_memory_store_keeps_the_contract(name: str) -> None:
 
 def run_on_rocksdb(spark: SparkSession, folder: Path, limits: CacheLimits, cached: bool) -> dict[str, list[str]]:
     """What came of each step of each check, every check on a shard of its own."""
-    processor = alone("checks", RunChecks(cached), labels=placement(len(CHECKS), 2), limits=limits)
+    processor = alone("checks", RunChecks(cached), labels=placement(len(CHECKS)), limits=limits)
     query = Query(spark, folder, processor, shards=len(CHECKS))
     for step in range(max(map(len, CHECKS.values()))):
         query.add(

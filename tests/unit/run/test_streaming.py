@@ -57,6 +57,6 @@ def test_partitions_stay_whole_where_nothing_is_shuffled(
     (tmp_path / "job.yaml").write_text(JOB)
     job = load(tmp_path / "job.yaml", {})
     connection = Connection({}, FolderRegistry(tmp_path))
-    at = Deployment(job, "main", connection, {}, tmp_path, tmp_path / "drain")
+    at = Deployment(job, "main", connection, {}, tmp_path, tmp_path / "drain", shards=4, tasks=2)
     whole_graph = graph([plan(job, name) for name in sinks], levels, exchange=exchange)
     assert source(whole_graph, at).whole_partitions == whole

@@ -1,0 +1,132 @@
+"""Our notes in the checkpoint folder of a query, beside Spark's own files.
+
+- `rowkind.json`: the sinks whose plans wrote the state, each with its fingerprint; how many shards, partitions and
+  stages there are, and which task writes what.
+- `rowkind.run.<name>`: empty; the name of the run of the job that has taken the folder. A later run adds its own and
+  removes the others, by which an earlier one that is still alive sees that it has been replaced.
+
+Spark's file systems are used, so that the folder may lie wherever Spark can keep a checkpoint. Each note appears whole
+or not at all, whatever moment the process is killed at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from rowkind.service.kafka.progress import next_run
+from rowkind.service.plan.fingerprint import differences
+from rowkind.service.run.contents import VERSION, Contents
+from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
+from rowkind.service.run.folder import Folder
+
+_FILE = "rowkind.json"
+_DRAFT = f"{_FILE}.tmp"
+_RUN = "rowkind.run."
+
+
+class Notes(Folder):
+    """What the folder of a query is of, and whose it is. `run` is the name of this run, once it is claimed."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        super().__init__(spark, folder)
+        self.run = ""
+
+    def contents(self) -> Contents | None:
+        """What the checkpoint is of, None if there is none. Raises CheckpointFolderError."""
+        with self._files() as files:
+            # A run that was killed between the two has left the draft alone.
+            for note in (self._child(_FILE), self._child(_DRAFT)):
+                if (said := self._json(files, note)) is not None:
+                    if said["version"] > VERSION:
+                        raise CheckpointFolderError(self.folder, "a later version of Rowkind has written it")
+                    # Once each partition was a shard.
+                    return Contents(**{"shards": said["parallelism"], **said})
+        return None
+
+    def claim(self, contents: Contents, *, after: str = "") -> Contents:
+        """Make sure that what is there was written by these plans, and take it over from earlier runs.
+
+        Sinks that are gone may be gone. `after` is the name of the last run of which a trace was found elsewhere. Gives
+        what the checkpoint is of now.
+
+        Raises:
+            CheckpointMismatchError: The checkpoint belongs to other plans; the message lists every fact that differs.
+            CheckpointTornError: Spark has written here, and there is no note that says what.
+            CheckpointFolderError: The folder cannot be read or written.
+        """
+        with self._files() as files:
+            runs = self.runs()
+            if (before := self.contents()) is not None:
+                kept = {name: facts for name, facts in before.sinks.items() if name in contents.sinks}
+                if changed := differences(replace(before, sinks=kept).facts, contents.facts):
+                    raise CheckpointMismatchError(self.folder, changed)
+                contents = contents.after(before)
+            elif self._begun(files):
+                raise CheckpointTornError(self.folder, f"{_FILE} is gone or was torn")
+            elif files.exists(self._path) and any(not _is_ours(each) for each in files.listStatus(self._path)):
+                raise CheckpointMismatchError(self.folder, ["the folder holds files of something else"])
+            if before != contents:
+                self._write(files, contents)
+            self.run = next_run(after, *runs)
+            self.sign(self.run)
+            for earlier in self.runs():
+                if earlier < self.run:
+                    files.delete(self._child(_RUN + earlier), False)
+        return contents
+
+    def sign(self, run: str) -> None:
+        """Leave the trace of a run. Raises CheckpointFolderError."""
+        with self._files() as files:
+            files.create(self._child(_RUN + run), True).close()
+
+    def keep(self, sinks: Collection[str]) -> None:
+        """Note that no other sinks than these are left; others may begin elsewhere. Raises CheckpointFolderError."""
+        with self._files() as files:
+            if (before := self.contents()) is not None:
+                left = {name: facts for name, facts in before.sinks.items() if name in sinks}
+                self._write(files, replace(before, sinks=left))
+
+    def torn(self) -> bool:
+        """Whether Spark has written here, and the note that says what is gone. Raises CheckpointFolderError."""
+        with self._files() as files:
+            return self._begun(files) and self.contents() is None
+
+    def filled(self) -> None:
+        """Note that the state of the query is full, and its result where it belongs. Raises CheckpointFolderError."""
+        with self._files() as files:
+            if (before := self.contents()) is not None:
+                self._write(files, replace(before, filling=""))
+
+    def delete(self) -> None:
+        """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""
+        with self._files() as files:
+            files.delete(self._path, True)
+
+    def runs(self) -> list[str]:
+        """The names of the runs that have taken the folder and left a trace. Raises CheckpointFolderError."""
+        with self._files() as files:
+            found = files.globStatus(self._child(f"{_RUN}*")) or ()
+            return [each.getPath().getName().removeprefix(_RUN) for each in found]
+
+    def held(self) -> bool:
+        """Whether no later run has taken the folder; also true while that cannot be told."""
+        try:
+            return max(self.runs(), default="") == self.run
+        except CheckpointFolderError:
+            return True
+
+    def _begun(self, files: Any) -> bool:
+        """Whether Spark has written here."""
+        return bool(files.exists(self._child("offsets")))
+
+    def _write(self, files: Any, contents: Contents) -> None:
+        self._put(files, _FILE, json.dumps(asdict(contents), indent=2))
+
+
+def _is_ours(status: Any) -> bool:
+    return str(status.getPath().getName()).lstrip(".").startswith("rowkind.")

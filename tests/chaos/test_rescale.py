@@ -1,0 +1,50 @@
+"""A scenario in which the state of a job moves to more and fewer partitions, and is killed on the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.chaos.checks import CHECKS, UPSERT
+from tests.chaos.conftest import SetStage
+from tests.chaos.stage import SLOW, Stage
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def test_state_moves_to_more_and_fewer_partitions(set_stage: SetStage) -> None:
+    """From 2 to 4 with a batch half written, by `rescale`; from 4 to 1 at a start, killed at any moment of it."""
+    stage = set_stage(*CHECKS)
+    stage.manipulate(0.3)
+    with stage.job() as job:
+        stage.half_written(job, UPSERT.name)
+        job.kill()
+    stage.manipulate(0.1)
+    stage.change(parallelism=4)
+    with stage.job() as job:
+        refused = job.ended(SLOW)
+    assert refused.code == 2, refused.error
+    assert "lies in 2 partitions" in refused.error
+    with stage.command("rescale") as rescale:
+        ended = rescale.ended(SLOW)
+    assert ended.code == 0, ended.error
+    assert "moves from 2 partitions to 4" in ended.error
+    assert partitions(stage) == {"2", "4"}
+    assert "moves" not in stage.runs()
+    stage.manipulate(0.2)
+    stage.change(parallelism=1)
+    with stage.job("--upgrade") as job:
+        stage.await_words(job, "moves from 4 partitions to 1")
+        job.kill()
+    stage.manipulate(0.2)
+    assert "moves from 4 partitions to 1" in stage.runs("--upgrade")
+    stage.manipulate(0.2)
+    stage.runs()
+    stage.validate()
+
+
+def partitions(stage: Stage) -> set[str]:
+    """In how many partitions Spark says that state lay, in any batch."""
+    logs = (each for each in (stage.checkpoint / "offsets").iterdir() if each.name.isdigit())
+    return {json.loads(log.read_text().splitlines()[1])["conf"]["spark.sql.shuffle.partitions"] for log in logs}

@@ -1,0 +1,165 @@
+"""Spark's logs of a query's batches, put right after whatever has happened to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rowkind.service.kafka.progress import Progress
+from rowkind.service.run.checkpoint import Checkpoint
+from rowkind.service.run.contents import Contents
+from rowkind.service.run.errors import CheckpointTornError
+
+pytestmark = pytest.mark.spark
+
+CONTENTS = Contents({"paid": {"sink.mode": "append"}}, shards=4, parallelism=2, levels=1)
+KEPT = '{"batchWatermarkMs":0,"batchTimestampMs":23,"conf":{"spark.sql.shuffle.partitions":"%d"}}'
+BATCH = f'v1\n{KEPT % 2}\n{{"t": {{"id": "x", "at": {{"0": %d}}}}}}'
+ENDED = 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that is not there yet."""
+    return tmp_path / "job" / "sink"
+
+
+def logs(folder: Path, begun: Sequence[str], ended: Sequence[str]) -> None:
+    """Spark's logs of batches, and the id of the checkpoint."""
+    for log, files in (("offsets", begun), ("commits", ended)):
+        (folder / log).mkdir(parents=True)
+        for number, text in enumerate(files):
+            (folder / log / str(number)).write_text(text)
+    (folder / "metadata").write_text('{"id":"c"}')
+
+
+def test_what_was_torn_is_removed_so_that_the_batch_is_done_again(spark: SparkSession, folder: Path) -> None:
+    """Its end in any case, and its beginning with all that may have come of it; what is whole stays."""
+    checkpoint = Checkpoint(spark, str(folder))
+    assert checkpoint.mend() == []
+    assert checkpoint.position() is None
+    logs(folder, [BATCH % 3, BATCH % 5, "v1\n{"], [ENDED, ""])
+    states = [folder / "state" / "0" / "1" / name for name in ("2.changelog", "3.changelog", "3.zip")]
+    for state in states:
+        state.parent.mkdir(parents=True, exist_ok=True)
+        state.touch()
+    assert checkpoint.mend() == ["offsets/2", "commits/1"]
+    # A batch that is begun anew may have another end, and Spark does not write over what is there.
+    assert [state.exists() for state in states] == [True, False, False]
+    assert checkpoint.mend() == []
+    assert [path.name for path in sorted((folder / "offsets").glob("[0-9]*"))] == ["0", "1"]
+    position = checkpoint.position()
+    assert position is not None
+    assert position.at == {("t", 0): 3}
+
+
+def test_a_batch_that_has_ended_and_whose_beginning_is_torn_has_not_ended(spark: SparkSession, folder: Path) -> None:
+    """Spark would go on from where nobody knows."""
+    checkpoint = Checkpoint(spark, str(folder))
+    logs(folder, [BATCH % 3, ""], [ENDED, ENDED])
+    assert checkpoint.mend() == ["offsets/1", "commits/1"]
+
+
+def test_a_checkpoint_without_a_name_is_refused(spark: SparkSession, folder: Path) -> None:
+    """What was written under its name would be written again under another."""
+    logs(folder, [BATCH % 3], [ENDED])
+    (folder / "metadata").write_text("")
+    with pytest.raises(CheckpointTornError, match="--reset-state"):
+        Checkpoint(spark, str(folder)).mend()
+
+
+@pytest.mark.parametrize(
+    ("begun", "batch", "steps"),
+    [
+        ([BATCH % 3], 0, {}),
+        ([BATCH % 3], 1, {1: (3, 7)}),
+        ([BATCH % 3], 6, {1: (3, 5), 2: (5, 7)}),
+        ([], 0, {0: (5, 7)}),
+    ],
+    ids=["known", "the next one", "several later", "the first one"],
+)
+def test_what_was_written_later_is_put_down_to_be_done_again(
+    spark: SparkSession, folder: Path, begun: list[str], batch: int, steps: dict[int, tuple[int, int]]
+) -> None:
+    """The last batch within the bounds and at the time that it had, and before it what leads to where it begins."""
+    checkpoint = Checkpoint(spark, str(folder))
+    checkpoint.claim(CONTENTS)
+    logs(folder, begun, [])
+    begins = 3 if batch == 1 else 5
+    extent = {"t": {"id": "x", "at": {"0": 7}, "from": {"0": begins}}}
+    written = Progress("job", "main", 0, "c", batch, now=123, extent=json.dumps(extent))
+    assert checkpoint.is_behind(written) == bool(steps)
+    if steps:
+        assert checkpoint.catch_up(written, 100)[0] == len(steps)
+    # Whoever was killed on the way comes to the same.
+    assert not checkpoint.is_behind(written)
+    found = {int(file.name): file.read_text().splitlines() for file in (folder / "rowkind.aside").glob("[0-9]*")}
+    times = [json.loads(found[number][1])["batchTimestampMs"] for number in sorted(found)]
+    assert times == {0: [], 1: [123], 2: [73, 123]}[len(steps)]
+    ends = {number: json.loads(text[2])["t"] for number, text in found.items()}
+    assert {number: (end["from"]["0"], end["at"]["0"]) for number, end in ends.items()} == steps
+    contents = checkpoint.contents()
+    assert contents is not None
+    assert max(steps, default=0) + contents.ahead == batch
+
+
+def test_batches_are_done_again_in_their_order(spark: SparkSession, folder: Path) -> None:
+    """Each within the bounds that it had, and only then the next one; as far back as these are known."""
+    checkpoint = Checkpoint(spark, str(folder))
+    logs(folder, [BATCH % 3, BATCH % 5, BATCH % 7, BATCH % 9], [ENDED, ENDED, ENDED])
+
+    def known() -> list[list[str]]:
+        return [
+            sorted(path.name for path in (folder / log).glob("[0-9]*"))
+            for log in ("offsets", "commits", "rowkind.aside")
+        ]
+
+    assert checkpoint.back() == 2
+    assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
+    assert checkpoint.back() == 1
+    assert known() == [["0", "1"], ["0"], ["2", "3"]]
+    assert checkpoint.forward()
+    assert known() == [["0", "1"], ["0"], ["2", "3"]]
+    (folder / "commits" / "1").write_text(ENDED)
+    assert checkpoint.forward()
+    assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
+    (folder / "commits" / "2").write_text(ENDED)
+    assert not checkpoint.forward()
+    assert known() == [["0", "1", "2", "3"], ["0", "1", "2"], []]
+    (folder / "offsets" / "1").unlink()
+    assert checkpoint.back() is None
+
+
+def test_state_that_did_not_arrive_in_other_partitions_is_where_it_was(spark: SparkSession, folder: Path) -> None:
+    """Of a move that was cut short nothing is left; one that was not is known, though nobody noted it any more."""
+    checkpoint = Checkpoint(spark, str(folder))
+    checkpoint.claim(CONTENTS)
+    moved = BATCH.replace(KEPT % 2, KEPT % 4)
+    logs(folder, [BATCH % 3, BATCH % 5, moved % 5], [ENDED, ENDED])
+    of_the_move = [folder / "state" / "0" / name for name in ("3/3.zip", "0/3.zip", "_metadata/v2/2")]
+    before = [folder / "state" / "0" / name for name in ("0/2.changelog", "_metadata/v2/0")]
+    for state in (*of_the_move, *before):
+        state.parent.mkdir(parents=True, exist_ok=True)
+        state.write_text("{}")
+    assert checkpoint.mend() == []
+    assert not any(state.exists() for state in of_the_move)
+    assert all(state.exists() for state in before)
+    assert not (folder / "offsets" / "2").exists()
+    assert tasks(checkpoint) == 2
+    (folder / "offsets" / "2").write_text(moved % 5)
+    (folder / "commits" / "2").write_text(ENDED)
+    assert checkpoint.mend() == []
+    assert tasks(checkpoint) == 4
+    # What was read leads to no other state than where it lay then.
+    assert checkpoint.back() is None
+
+
+def tasks(checkpoint: Checkpoint) -> int:
+    """In how many partitions the note says that state lies."""
+    contents = checkpoint.contents()
+    assert contents is not None
+    return contents.parallelism
