@@ -15,7 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-_USUAL_SHARDS = 8
+_SHARDS_OF_A_TASK = 4
+"""As a job begins: it can go to four times as many tasks. A small batch of a join takes 10 % longer than with one shard
+in each task, and with eight 40 %; at full load there is no difference."""
+
+_MOST_SHARDS = 1024
 
 _SEED = 42
 _MASK = 0xFFFFFFFF
@@ -23,7 +27,7 @@ _MASK = 0xFFFFFFFF
 
 def usual(parallelism: int) -> int:
     """How many shards suit so many partitions, and some more."""
-    return max(_USUAL_SHARDS, 1 << (parallelism - 1).bit_length())
+    return min(_MOST_SHARDS, _SHARDS_OF_A_TASK << (parallelism - 1).bit_length())
 
 
 @lru_cache(maxsize=4)

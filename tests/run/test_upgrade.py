@@ -111,7 +111,7 @@ def test_state_stays_in_whatever_partitions_it_lies(tmp_path: Path) -> None:
     assert recorded(job(tmp_path, settings="parallelism: 8"), before)["main"] == before["main"]
     plan = upgrade(job(tmp_path, settings="parallelism: 12"), before)
     assert not plan.stay
-    assert all(lines == ("shards: 8 -> 16",) for lines in plan.changes.values())
+    assert all(lines == ("shards: 8 -> 64",) for lines in plan.changes.values())
 
 
 def test_sinks_come_and_go(tmp_path: Path) -> None:

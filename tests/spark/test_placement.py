@@ -28,7 +28,7 @@ def test_labels_never_change() -> None:
 
 def test_there_are_more_shards_than_partitions() -> None:
     """A power of two, so that there may be more partitions some day."""
-    assert [usual(parallelism) for parallelism in (1, 2, 8, 9, 64)] == [8, 8, 8, 16, 64]
+    assert [usual(parallelism) for parallelism in (1, 2, 9, 64, 1024)] == [4, 8, 64, 256, 1024]
 
 
 @pytest.mark.spark
