@@ -44,6 +44,9 @@ from rowkind.service.kafka.writing import Counted, write
 
 _SIZE = struct.Struct(">Q")
 
+_LONGEST = 50
+"""How long the path of the folder for temporary files may be for a socket in a folder there to have a name."""
+
 _FORKS = "ROWKIND_FORKS"
 """The variable that tells a worker where to ask for a writer to be forked."""
 
@@ -216,7 +219,8 @@ def _spawned(address: str) -> bool:
 
 def _address(*producer: str) -> str:
     """The path of the socket, in a folder that only this user may enter."""
-    folder = Path(tempfile.gettempdir(), f"rowkind-{os.getuid()}")
+    temporary = tempfile.gettempdir()
+    folder = Path(temporary if len(temporary) <= _LONGEST else "/tmp", f"rowkind-{os.getuid()}")  # noqa: S108 - see below
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise WriterLostError(f"{folder} belongs to somebody else: remove it, or set TMPDIR to a folder of your own.")

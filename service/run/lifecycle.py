@@ -28,6 +28,7 @@ from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import SchemaIds, group_name, partitions, progress_name, with_records
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import PlannedQuery
+from rowkind.service.run import executors
 from rowkind.service.run.checkpoint import Checkpoint, queries
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import CutOver, clear, take_over
@@ -54,7 +55,7 @@ from rowkind.service.run.topics import register as register_schemas
 from rowkind.service.run.upgrade import TWICE, contents, doubled, upgrade
 from rowkind.service.run.writer import Reports
 from rowkind.service.spark.errors import SparkLostError
-from rowkind.service.spark.session import session, stopping
+from rowkind.service.spark.session import is_local, session, stopping
 from rowkind.version import version
 
 log = logging.getLogger("rowkind")
@@ -92,6 +93,8 @@ def run(
         LagWatch(monitor) as lags,
     ):
         connection = connect(job)
+        if master is not None and not is_local(master) and "folder" in (job.registry or {}):
+            log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
         _topics(job, fresh, connection)
         ids = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
         supervisor = Supervisor(job, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
@@ -106,6 +109,8 @@ def run(
             signals.listen()
             try:
                 with stopping(spark):
+                    if master is not None and not is_local(master):
+                        executors.check(spark)
                     if savepoint is not None:
                         restore(spark, job, savepoint)
                     all_of_them = _Queries(spark, job, connection, ids, monitor, lags, supervisor.drain)

@@ -1,6 +1,7 @@
 """What can go wrong while an operator runs on Spark, and how it is found again on the driver.
 
     SparkStartError                Spark cannot start on this machine
+    UnfitExecutorsError            the executors of a cluster are not like the driver
     SparkLostError                 the JVM of a session has ended
     OperatorFailedError
     ├── UnmatchedRetractionError   the input took back a row that was never there, and the job says `unmatched: fail`
@@ -17,11 +18,26 @@ import re
 import signal
 from dataclasses import dataclass
 
-from rowkind.errors import RowkindError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
+
+from rowkind.errors import REFUSED, RowkindError
 
 
 class SparkStartError(RowkindError):
     """Spark cannot start: there is no Java, or none that runs it. Install Java 17 or newer, or correct JAVA_HOME."""
+
+
+class UnfitExecutorsError(RowkindError):
+    """The executors of the cluster lack what the driver has."""
+
+    exit_code = REFUSED
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{reason}.\nGive the executors the same Python with the same libraries, at the same path or where "
+            "PYSPARK_PYTHON says: best by the very same image."
+        )
 
 
 class SparkLostError(RowkindError):
@@ -53,6 +69,28 @@ class StateDamagedError(OperatorFailedError):
 
     `rowkind run --reset-state` builds the state anew from the topics.
     """
+
+
+_WORDS = (
+    (
+        re.compile(r"Python in worker has different version: (\S+) than that in driver: (\d[\d.]*\d)"),
+        "an executor has Python {0}, and the driver {1}",
+    ),
+    (re.compile(r'Cannot run program "([^"]+)"'), "an executor has no {0}"),
+    (re.compile(r"No module named '?([\w.]+)"), "an executor lacks the Python module {0}"),
+    (re.compile(r"Error from python worker:\n.*?([^\n]+)\nPYTHONPATH was", re.DOTALL), "Python fails there: {0}"),
+    (re.compile(r"stopped SparkContext"), "the cluster cannot start executors, as the logs of its workers should tell"),
+)
+"""What Spark says where a worker of Python does not come about, and what that means."""
+
+
+def reason(error: Py4JJavaError) -> str:
+    """Why a cluster does not do what it is asked to, in a line."""
+    said = str(error)
+    for pattern, meaning in _WORDS:
+        if found := pattern.search(said):
+            return meaning.format(*(group.strip() for group in found.groups()))
+    return str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.errors import RowkindError
 from rowkind.service.budget import Budget
-from rowkind.service.spark.errors import SparkLostError, SparkStartError
+from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
 from rowkind.service.spark.jvm import ended, forget, gateway, java, launch
 from rowkind.service.spark.quiet import quiet_stderr
 from rowkind.service.spark.warm import warm_up
@@ -75,6 +75,7 @@ _ADDRESS = re.compile(r"(?<=[/,])([^/,:\[\]]+|\[[^\]]+\]):(\d+)")
 _ANSWER_SECONDS = 5.0
 
 _DAEMON = "rowkind.service.run.worker_daemon"
+_SHIPPED = "rowkind.zip"
 
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """How checkpoint files on a local disk are written. Spark's default for them starts several processes per file (chmod,
@@ -119,11 +120,12 @@ def session(
         settings: further Spark settings, which win over what is set here.
 
     Raises:
-        SparkStartError: There is no Java, or none that runs Spark.
+        SparkStartError: There is no Java, or none that runs Spark, or no such master.
     """
-    local = master == "local" or master.startswith("local[")
-    # As `service.spark.jvm` says to the JVM.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    local = is_local(master)
+    # As `service.spark.jvm` says to the JVM. Executors on other machines may have theirs elsewhere.
+    python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
     builder = SparkSession.builder.appName(name).master(master)
     chosen: dict[str, str] = {
         **_SETTINGS,
@@ -133,8 +135,9 @@ def session(
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.sql.streaming.checkpointLocation": checkpoint,
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
-        # Executors may have another one installed than what is shipped to them.
-        **({"spark.python.daemon.module": _DAEMON} if local else {}),
+        "spark.python.daemon.module": _DAEMON,
+        # Where an executor finds what `_ship` gives it, in the folder that it runs in; for the daemon too.
+        **({} if local else {"spark.executorEnv.PYTHONPATH": _SHIPPED}),
         # One process has no need to be seen on the network, nor of blocks that are packed for the way.
         **({"spark.shuffle.compress": "false"} if local else {}),
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
@@ -158,8 +161,7 @@ def session(
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None
     except Py4JJavaError as error:
-        said = str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0]
-        raise SparkStartError(f"Spark did not start at {master}: {said}") from None
+        raise SparkStartError(f"Spark did not start at {master}: {reason(error)}.") from None
     _let_accumulators_go(spark)
     if local:
         _write_plainly(spark)
@@ -167,6 +169,11 @@ def session(
     else:
         _ship(spark)
     return spark
+
+
+def is_local(master: str) -> bool:
+    """Whether everything runs in this process and one JVM."""
+    return master == "local" or master.startswith("local[")
 
 
 @contextmanager
@@ -259,12 +266,11 @@ def archive(path: Path) -> None:
 def _ship(spark: SparkSession) -> None:
     """Give the executors the very code that runs here, whatever their image holds.
 
-    The libraries that it needs come with the executors' image, which has its interpreter at the same path as the
-    driver's (or `spark.pyspark.python` says where).
+    The libraries that it needs come with the executors' image (`service.spark.executors`).
     """
     folder = tempfile.mkdtemp(prefix="rowkind-")
     # Executors that come later fetch it later, so it stays for as long as the driver does.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "rowkind.zip"
+    path = Path(folder) / _SHIPPED
     archive(path)
     spark.sparkContext.addPyFile(str(path))

@@ -74,10 +74,11 @@ class Stage:
         """So many changes happen, at once."""
         self.shop.happens(islice(self._book, changes))
 
-    def job(self, *arguments: str) -> Rowkind:
+    def job(self, *arguments: str, **environment: str) -> Rowkind:
         """The job, to be started with `with`."""
-        temporary = {"TMPDIR": str(self._disks["temporary"])} if "temporary" in self._disks else {}
-        return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments, **temporary)
+        if "temporary" in self._disks:
+            environment["TMPDIR"] = str(self._disks["temporary"])
+        return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments, **environment)
 
     def command(self, name: str, *arguments: str) -> Rowkind:
         """What can be done with the job beside running it, to be begun with `with`."""

@@ -1,7 +1,7 @@
 """A standalone Spark cluster as processes: a master, and workers each of which stands for a machine.
 
-A worker has a folder of its own for all that its executors put on disk, temporary files too, so that nothing but the
-network and the checkpoint is common to two of them.
+A worker has a folder of its own for all that its executors put on disk, temporary files too, and where it may, it sees
+nothing in the folder that the driver has for its: only the network and the checkpoint are common to them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,12 @@ from rowkind.service.spark.jvm import MODULE_OPTIONS, java
 from tests.run.process import until
 
 _HOME = Path(pyspark.__file__).parent
+_ENVIRONMENT = {"SPARK_HOME": str(_HOME), "SPARK_SCALA_VERSION": "2.13"}
+"""What Spark's scripts set."""
+
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
+_BLIND = ("unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
+"""Before a folder and a command: the command finds the folder empty."""
 
 
 @dataclass
@@ -35,7 +40,7 @@ class Worker:
 
     def executors(self) -> list[int]:
         """The JVMs that run tasks here."""
-        return [pid for pid in _session(self.process.pid) if _EXECUTOR in _command(pid)]
+        return [pid for pid in _descendants(self.process.pid) if _EXECUTOR in _command(pid)]
 
     def kill_executors(self) -> None:
         """SIGKILL to each of them; the worker starts others."""
@@ -52,10 +57,11 @@ class Worker:
 
 
 class SparkCluster:
-    """A context manager; `workers` machines of so many `cores` each."""
+    """A context manager: `workers` machines of so many `cores` each, which do not see what is in `hidden`."""
 
-    def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
+    def __init__(self, folder: Path, hidden: Path, workers: int = 2, cores: int = 1) -> None:
         self.folder = folder
+        self._hidden = hidden
         self._wanted, self._cores = workers, cores
         self._port = free_port()
         self._master: subprocess.Popen[bytes] | None = None
@@ -88,24 +94,26 @@ class SparkCluster:
         folder = self.folder / name
         (folder / "tmp").mkdir(parents=True)
         options = ["--host", "127.0.0.1", "--cores", str(self._cores), "--memory", "2g", "--webui-port", "0"]
-        process = self._start(
-            name,
-            "worker.Worker",
-            [*options, "--work-dir", str(folder / "work"), self.url],
-            {"TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder / "tmp")},
-        )
+        own = {"TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder / "tmp")}
+        arguments = [*options, "--work-dir", str(folder / "work"), self.url]
+        process = self._start(name, "worker.Worker", arguments, own, _BLIND if os.geteuid() == 0 else ())
         self.workers.append(Worker(process, folder))
         self._await(name, "Successfully registered with master")
         return self.workers[-1]
 
     def _start(
-        self, name: str, main: str, arguments: list[str], environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        main: str,
+        arguments: list[str],
+        environment: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
         command = [java(), "-cp", f"{_HOME}/jars/*", "-Xmx256m", *MODULE_OPTIONS, f"org.apache.spark.deploy.{main}"]
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
-                [*command, *arguments],
-                env={**os.environ, "SPARK_HOME": str(_HOME), **(environment or {})},
+                [*within, *([str(self._hidden)] if within else []), *command, *arguments],
+                env={**os.environ, **_ENVIRONMENT, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -134,9 +142,6 @@ def _descendants(root: int) -> list[int]:
         left += (more := children.get(left.pop(), []))
         found += more
     return found
-
-
-_session = _descendants
 
 
 def _command(pid: int) -> bytes:

@@ -1,0 +1,39 @@
+"""Fixtures of the scenarios on a cluster."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.dev.broker import Broker
+from tests.chaos.checks import CHECKS
+from tests.chaos.stage import Stage
+from tests.cluster.spark_cluster import SparkCluster
+
+
+@pytest.fixture
+def driver_only(tmp_path: Path) -> Path:
+    """Where the driver has its temporary files, which nobody else sees."""
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def stage(broker: Broker, tmp_path: Path, driver_only: Path) -> Iterator[Stage]:
+    """All checks in one job, with a seed that no run had before; the stage prints it."""
+    seed = random.SystemRandom().randrange(100_000)
+    disks = {"temporary": driver_only}
+    with closing(Stage(broker.bootstrap_servers, tmp_path, seed, CHECKS, disks=disks)) as stage:
+        yield stage
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, driver_only: Path) -> Iterator[SparkCluster]:
+    """A master and two machines of one core each."""
+    with SparkCluster(tmp_path / "cluster", driver_only) as running:
+        yield running

@@ -1,0 +1,63 @@
+"""The same job on a Spark cluster: it runs, gets over the loss of what is lost there, and goes on from elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.stage import SLOW, Stage
+from tests.cluster.spark_cluster import SparkCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def test_a_job_gets_over_what_a_cluster_loses(stage: Stage, cluster: SparkCluster) -> None:
+    """An executor inside a batch, a whole machine, the driver; and it goes on there in more tasks."""
+    stage.manipulate(0.3)
+    with stage.job("--master", cluster.url) as job:
+        stage.catch_up(job)
+        assert all(worker.executors() for worker in cluster.workers)
+        stage.manipulate(0.2)
+        stage.inside_a_batch(job)
+        cluster.workers[0].kill_executors()
+        stage.catch_up(job)
+        stage.manipulate(0.2)
+        stage.inside_a_batch(job)
+        cluster.workers[1].kill()
+        cluster.add()
+        stage.catch_up(job)
+        stage.manipulate(0.2)
+        stage.inside_a_batch(job)
+        job.kill()
+    # On no cluster at all, from another folder for temporary files.
+    stage.runs()
+    stage.manipulate(0.1)
+    stage.change(parallelism=4)
+    with stage.job("--master", cluster.url, "--upgrade") as job:
+        stage.catch_up(job)
+        ended = stage.drain(job)
+    assert ended.code == 0, ended.error
+    assert "Traceback" not in ended.error
+    stage.validate()
+
+
+def test_executors_that_lack_something_are_refused(stage: Stage, cluster: SparkCluster, tmp_path: Path) -> None:
+    """One line says what: an interpreter that is not there, another version of a library."""
+    with stage.job("--master", cluster.url, PYSPARK_PYTHON="/nowhere/python") as job:
+        ended = job.ended(SLOW)
+    assert ended.code == 2, ended.error
+    assert "rowkind: an executor has no /nowhere/python.\n" in ended.error
+    assert "Traceback" not in ended.error
+    (tmp_path / "other" / "numpy-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "other" / "numpy-1.0.dist-info" / "METADATA").write_text("Name: numpy\nVersion: 1.0\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{tmp_path / "other"}" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with stage.job("--master", cluster.url, PYSPARK_PYTHON=str(python)) as job:
+        ended = job.ended(SLOW)
+    assert ended.code == 2, ended.error
+    assert "has numpy 1.0, and the driver " in ended.error
+    assert ended.error.endswith("best by the very same image.\n")
+    assert "Traceback" not in ended.error
