@@ -243,7 +243,7 @@ def run(
     if master is None:
         from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above
 
-        begin(job.budget)
+        begin(job.checkpoint or "", job.budget)
     elif job.memory is not None:
         _fail(
             "`memory` divides the memory of one machine. With --master leave it out, and give driver and executors "

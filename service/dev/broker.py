@@ -20,7 +20,8 @@ from typing import Self
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from rowkind.service.dev.jars import BrokerStartError, class_path, java
+from rowkind.service.dev.jars import BrokerStartError, class_path
+from rowkind.service.jars import java
 
 _CLUSTER = "rowkind-dev-clusters-A"
 _START_SECONDS = 90.0
@@ -69,7 +70,7 @@ class Broker:
         self.stop()
 
     def start(self) -> None:
-        """Start, and return when topics and transactions work. Raises BrokerError."""
+        """Start, and return when topics and transactions work. Raises BrokerStartError or DownloadError."""
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="rowkind-broker-")
         folder = self._data or Path(self._temporary.name if self._temporary else "")

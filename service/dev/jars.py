@@ -1,144 +1,25 @@
-"""Where the embedded broker's jars come from: Ivy, which ships inside pyspark, fetches them once per user.
-
-The cache is a folder per product and version below `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). It appears under
-its name only when it is complete, and a file lock makes a second process wait for the first one's download.
-"""
+"""What the embedded broker is made of, and what can be wrong with it."""
 
 from __future__ import annotations
 
-import fcntl
-import importlib.util
-import logging
 import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-from rowkind.cache import cache
 from rowkind.errors import RowkindError
+from rowkind.service.jars import Module, fetched, spark_jars
 
 KAFKA = "4.1.0"
-Module = tuple[str, str, str]
-"""A module of Maven Central: organisation, name, revision."""
 
 _MODULE: Module = ("org.apache.kafka", "kafka_2.13", KAFKA)
-_DOWNLOAD_SECONDS = 900
-
-log = logging.getLogger("rowkind.dev")
 
 
-class BrokerError(RowkindError):
-    """The embedded broker cannot run; the message says what to do.
-
-    BrokerError
-     ├── MissingJavaError  no Java on this machine
-     ├── DownloadError     the jars are not in the cache and could not be fetched
-     └── BrokerStartError  the broker ended or did not answer
-    """
-
-
-class MissingJavaError(BrokerError):
-    """There is no `java` here: install Java 17 or newer, or set JAVA_HOME."""
-
-
-class DownloadError(BrokerError):
-    """The jars could not be fetched: check the way to Maven Central, or put the jars into the folder that is named."""
-
-
-class BrokerStartError(BrokerError):
+class BrokerStartError(RowkindError):
     """The broker ended or did not answer; its log is quoted."""
-
-
-def java() -> str:
-    """The path of the Java launcher, JAVA_HOME's first."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin"))) if home else None
-    found = found or shutil.which("java")
-    if found is None:
-        raise MissingJavaError(
-            "Java is needed and was not found: install a JRE 17 or newer, or point JAVA_HOME at one."
-        )
-    return found
 
 
 def kafka_jars() -> Path:
     """A folder with the jars of a Kafka broker, fetched on the first call."""
     return fetched(f"Kafka {KAFKA}", [_MODULE])
-
-
-def fetched(product: str, modules: Sequence[Module]) -> Path:
-    """A folder with the jars of these modules and of all that they need, fetched on the first call.
-
-    `product` is what people call it, with its version: it names the folder.
-    """
-    folder = cache() / product.lower().replace(" ", "-")
-    if folder.is_dir():
-        return folder
-    with _lock(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            _fetch(folder, product, modules)
-    return folder
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-    except PermissionError as error:
-        raise DownloadError(
-            f"No right to write {error.filename}: set XDG_CACHE_HOME to a folder of your own."
-        ) from None
-
-
-def _fetch(folder: Path, product: str, modules: Sequence[Module]) -> None:
-    log.info("fetching %s into %s (once)", product, folder)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as staging:
-        jars, wanted = Path(staging, "jars"), Path(staging, "ivy.xml")
-        wanted.write_text(_wanted(modules))
-        command = [java(), "-jar", str(_ivy()), "-m2compatible", "-ivy", str(wanted), "-confs", "default"]
-        command += ["-cache", str(Path(staging, "ivy"))]
-        command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
-        try:
-            done = subprocess.run(  # noqa: S603 - our own command line
-                command,
-                capture_output=True,
-                text=True,
-                timeout=_DOWNLOAD_SECONDS,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        except subprocess.TimeoutExpired:
-            raise DownloadError(_advice(folder, product, f"gave up after {_DOWNLOAD_SECONDS} s")) from None
-        if done.returncode or not all(any(jars.glob(f"{name}-*.jar")) for _, name, _ in modules):
-            reasons = [line.strip() for line in done.stdout.splitlines() if "WARN" in line or "ERROR" in line]
-            raise DownloadError(_advice(folder, product, "\n".join(reasons[:12]) or done.stderr[-1000:]))
-        jars.rename(folder)
-
-
-def _wanted(modules: Sequence[Module]) -> str:
-    """The modules as Ivy's own file names them; each with the jars that it needs to run."""
-    dependencies = "".join(
-        f'<dependency org="{organisation}" name="{name}" rev="{revision}"/>' for organisation, name, revision in modules
-    )
-    return (
-        '<ivy-module version="2.0"><info organisation="rowkind" module="jars"/>'
-        '<configurations><conf name="default"/></configurations>'
-        f'<dependencies defaultconfmapping="default->default">{dependencies}</dependencies></ivy-module>'
-    )
-
-
-def _advice(folder: Path, product: str, reason: str) -> str:
-    return (
-        f"{product} could not be fetched from Maven Central:\n{reason}\n"
-        f"Check the network and its proxy (JAVA_TOOL_OPTIONS passes settings to Java), or copy the jars of a {product} "
-        f"distribution (its lib or libs folder) to {folder}."
-    )
 
 
 def class_path() -> str:
@@ -149,16 +30,3 @@ def class_path() -> str:
 def logging_jars() -> list[str]:
     """The jars that let a Java program log."""
     return [str(path) for name in ("slf4j-api", "log4j-*") for path in spark_jars(f"{name}-*.jar")]
-
-
-def _ivy() -> Path:
-    found = spark_jars("ivy-*.jar")
-    if not found:
-        raise DownloadError("pyspark, whose Ivy fetches the broker, is not installed whole: reinstall it.")
-    return found[-1]
-
-
-def spark_jars(pattern: str) -> list[Path]:
-    """The jars of these names that ship with pyspark."""
-    spark = importlib.util.find_spec("pyspark")
-    return sorted(Path(spark.origin).parent.glob(f"jars/{pattern}")) if spark and spark.origin else []

@@ -12,7 +12,7 @@ from rowkind.service.dev.broker import Broker
 
 
 def serve(port: int, data: Path) -> None:
-    """Run a broker on `port`, with everything it keeps under `data`, until SIGINT or SIGTERM. Raises BrokerError."""
+    """Run a broker on `port`, with everything it keeps under `data`, until it is signalled. Raises BrokerStartError."""
     schemas = data / "schemas"
     schemas.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()

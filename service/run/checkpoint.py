@@ -46,6 +46,10 @@ class Checkpoint(Notes):
         with self._files() as files:
             removed = []
             ended, begun, aside = (self._numbers(files, log) for log in ("commits", "offsets", _ASIDE))
+            for batch in set(aside) & set(begun):
+                # On its way from one to the other, where a store renames by copying.
+                files.delete(self._child(f"{_ASIDE}/{batch}"), False)
+                aside.remove(batch)
             removed += [f"{_ASIDE}/{batch}" for batch in aside if not self._whole(files, f"{_ASIDE}/{batch}")]
             if begun and not self._whole(files, f"offsets/{begun[-1]}"):
                 removed.append(f"offsets/{begun[-1]}")
@@ -167,7 +171,8 @@ class Checkpoint(Notes):
                 return None
             batch = ended[-1]
             files.mkdirs(self._child(_ASIDE))
-            for later in begun[begun.index(batch) + 1 :]:
+            # The last first: those that are left follow each other at any time.
+            for later in reversed(begun[begun.index(batch) + 1 :]):
                 files.rename(self._child(f"offsets/{later}"), self._child(f"{_ASIDE}/{later}"))
             self._forget_state(files, batch)
             files.delete(self._child(f"commits/{batch}"), False)

@@ -73,8 +73,8 @@ class CheckpointFolderError(RunError):
         advice = "Point `checkpoint` at a folder that this process may make and write to."
         if any(words in reason for words in _WITHOUT_JARS):
             advice = (
-                "Spark lacks the jars of that file system. Put them beside its own, into the folder `jars` of pyspark: "
-                "for s3a hadoop-aws, of the version that hadoop-client-api has there, and the bundle that it names."
+                "Spark lacks the jars of that file system. Put them beside its own, into the folder `jars` of pyspark, "
+                "of the version that hadoop-client-api has there. Those of s3a:// are fetched."
             )
         super().__init__(f"the checkpoint {folder} cannot be used: {reason}\n{advice}")
 

@@ -36,6 +36,7 @@ from rowkind.service.run.errors import (
     CheckpointMismatchError,
     ParallelismError,
     RebuildError,
+    SavepointError,
     StartError,
     StrangeCheckpointError,
     TopicsHeldError,
@@ -46,7 +47,7 @@ from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.queries import planned
 from rowkind.service.run.rescale import rescale
-from rowkind.service.run.savepoint import restore
+from rowkind.service.run.savepoint import restore, whole
 from rowkind.service.run.signals import Signals
 from rowkind.service.run.streaming import Deployment, register, source, start
 from rowkind.service.run.supervisor import Running, Supervisor
@@ -113,6 +114,10 @@ def run(
                         executors.check(spark)
                     if savepoint is not None:
                         restore(spark, job, savepoint)
+                    elif not whole(spark, f"{job.checkpoint}/{job.name}"):
+                        raise SavepointError(
+                            "this job was to begin with a savepoint and did not get all of it: give it --from again"
+                        )
                     all_of_them = _Queries(spark, job, connection, ids, monitor, lags, supervisor.drain)
                     log.info("status, metrics and health at http://%s:%d", host, server.port)
                     all_of_them.live(fresh, supervisor, rebuild, moves=moves)

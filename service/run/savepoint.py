@@ -21,6 +21,7 @@ from rowkind.service.run.folder import reason
 from rowkind.service.spark.session import session, stopping
 
 _TRIALS = 3
+_MARK = "rowkind.half-full"
 
 log = logging.getLogger("rowkind")
 
@@ -39,10 +40,10 @@ def save(job: Job, folder: str) -> dict[str, int]:
             raise SavepointError(
                 f"there is no checkpoint of job {job.name} in {job.checkpoint}, and so nothing to save"
             )
-        with _made_whole(spark, target) as draft:
-            if draft is None:
+        with _made_whole(spark, target) as empty:
+            if not empty:
                 raise SavepointError(f"{target} is there already: choose another folder for this savepoint")
-            return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{draft}/{name}") for name in there}
+            return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{target}/{name}") for name in there}
 
 
 def restore(spark: SparkSession, job: Job, folder: str) -> None:
@@ -54,11 +55,13 @@ def restore(spark: SparkSession, job: Job, folder: str) -> None:
     saved = queries(spark, source)
     if not saved:
         raise SavepointError(f"there is no savepoint of job {job.name} in {folder}")
-    with _made_whole(spark, target) as draft:
-        if draft is None:
+    if not whole(spark, source):
+        raise SavepointError(f"{source} was not saved to its end: use another savepoint")
+    with _made_whole(spark, target) as empty:
+        if not empty:
             log.info("the job has a checkpoint of its own, %s; the savepoint is not used", target)
             return
-        batches = {name: Checkpoint(spark, f"{source}/{name}").copy(f"{draft}/{name}") for name in saved}
+        batches = {name: Checkpoint(spark, f"{source}/{name}").copy(f"{target}/{name}") for name in saved}
     for name, batch in batches.items():
         log.info("query %s begins with the savepoint %s, which is of batch %d", name, source, batch)
 
@@ -78,18 +81,37 @@ def _copied(checkpoint: Checkpoint, to: str) -> int:
 
 
 @contextmanager
-def _made_whole(spark: SparkSession, folder: str) -> Iterator[str | None]:
-    """A folder beside this one, which takes its name at the end; None if it is there already."""
+def _made_whole(spark: SparkSession, folder: str) -> Iterator[bool]:
+    """Whether the folder is to be filled inside, because it is not there, or was left half full.
+
+    A mark in it says so until it is full: not every store can give a folder its name at the end.
+    """
+    with _store(spark, folder) as (files, path, mark):
+        if files.exists(path) and not files.exists(mark):
+            yield False
+            return
+        files.delete(path, True)
+        files.create(mark, True).close()
+        yield True
+        files.delete(mark, False)
+
+
+def whole(spark: SparkSession, folder: str) -> bool:
+    """Whether the folder of a job's checkpoints, if it is there, is none that is half full.
+
+    Raises CheckpointFolderError.
+    """
+    with _store(spark, folder) as (files, _, mark):
+        return not files.exists(mark)
+
+
+@contextmanager
+def _store(spark: SparkSession, folder: str) -> Iterator[tuple[Any, Any, Any]]:
+    """The file system of a folder, its path, and that of its mark. What they raise is a CheckpointFolderError."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's file systems are to be had through its gateway only
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
-    path, draft = (jvm.org.apache.hadoop.fs.Path(each) for each in (folder, f"{folder}.draft"))
+    path, mark = (jvm.org.apache.hadoop.fs.Path(each) for each in (folder, f"{folder}/{_MARK}"))
     try:
-        files = path.getFileSystem(hadoop)
-        if files.exists(path):
-            yield None
-            return
-        files.delete(draft, True)
-        yield f"{folder}.draft"
-        files.rename(draft, path)
+        yield path.getFileSystem(hadoop), path, mark
     except Py4JJavaError as error:
         raise CheckpointFolderError(folder, reason(error)) from None

@@ -94,8 +94,10 @@ def java() -> str:
     return found
 
 
-def launch(options: Sequence[str]) -> None:
+def launch(options: Sequence[str], more: Path | None = None) -> None:
     """Start a JVM with these options, unless there is one, and do not wait for it. It ends when this process does.
+
+    It has the jars in the folder `more` beside Spark's own.
 
     Raises:
         SparkStartError: There is no Java.
@@ -106,10 +108,11 @@ def launch(options: Sequence[str]) -> None:
     jars = Path(pyspark.__file__).parent / "jars"
     configuration = [os.environ[name] for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if os.environ.get(name)]
     # Classes cannot be archived where folders come first.
-    archived = [] if configuration else class_archive(program, jars, options)
+    path = os.pathsep.join([*configuration, f"{jars}/*", *([f"{more}/*"] if more else [])])
+    archived = [] if configuration else class_archive(program, jars, [path, *options])
     short = len(tempfile.gettempdir()) <= _LONGEST
     folder = tempfile.mkdtemp(prefix="rowkind-", dir=None if short else "/tmp")  # noqa: S108 - it makes one of our own
-    command = [*_SHELL, folder, program, "-cp", os.pathsep.join([*configuration, f"{jars}/*"])]
+    command = [*_SHELL, folder, program, "-cp", path]
     command += [*MODULE_OPTIONS, *options, f"-Djava.io.tmpdir={folder}", *archived, _MAIN]
     # Spark starts `python3` from the path unless told otherwise, which has other packages or none. Where the driver has
     # no Python it does not look for data sources in modules called `pyspark_…`, two processes on the way to our own.
@@ -128,13 +131,13 @@ def launch(options: Sequence[str]) -> None:
 
 
 @contextmanager
-def gateway(options: Sequence[str]) -> Iterator[None]:
-    """Inside, pyspark connects to the JVM that was launched, or to one with these options, unless it has one already.
+def gateway(options: Sequence[str], more: Path | None = None) -> Iterator[None]:
+    """Inside, pyspark connects to the JVM that was launched, or to one as `launch` starts it; or it has one already.
 
     Raises:
         SparkStartError: There is no Java, or none that runs Spark.
     """
-    launch(options)
+    launch(options, more)
     if SparkContext._gateway is not None:  # noqa: SLF001 - as above
         yield
         return

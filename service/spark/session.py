@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.errors import RowkindError
 from rowkind.service.budget import Budget
+from rowkind.service.spark import s3
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
 from rowkind.service.spark.jvm import ended, forget, gateway, java, launch
 from rowkind.service.spark.quiet import quiet_stderr
@@ -82,10 +83,13 @@ _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 readlink), which took half of a small batch. Both put a file in place by an atomic rename."""
 
 
-def begin(budget: Budget = _USUAL) -> None:
-    """Let the JVM of a local session start while there is something else to do. Raises SparkStartError."""
+def begin(checkpoint: str, budget: Budget = _USUAL) -> None:
+    """Let the JVM of a local session start while there is something else to do.
+
+    Raises SparkStartError or DownloadError.
+    """
     with quiet_stderr():
-        launch(_local_options(budget))
+        launch(_local_options(budget), s3.jars(checkpoint))
 
 
 def _local_options(budget: Budget) -> list[str]:
@@ -121,11 +125,13 @@ def session(
 
     Raises:
         SparkStartError: There is no Java, or none that runs Spark, or no such master.
+        DownloadError: What the checkpoint needs is not to be had.
     """
     local = is_local(master)
     # As `service.spark.jvm` says to the JVM. Executors on other machines may have theirs elsewhere.
     python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
+    more = s3.jars(checkpoint)
     builder = SparkSession.builder.appName(name).master(master)
     chosen: dict[str, str] = {
         **_SETTINGS,
@@ -135,6 +141,8 @@ def session(
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.sql.streaming.checkpointLocation": checkpoint,
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
+        **s3.settings(checkpoint),
+        **({} if local or more is None else {"spark.jars": ",".join(map(str, sorted(more.glob("*.jar"))))}),
         "spark.python.daemon.module": _DAEMON,
         # Where an executor finds what `_ship` gives it, in the folder that it runs in; for the daemon too.
         **({} if local else {"spark.executorEnv.PYTHONPATH": _SHIPPED}),
@@ -155,8 +163,13 @@ def session(
         raise SparkStartError(
             f"nobody answers at {master}: check that Spark's master runs, and the address in --master."
         )
+    # Hadoop would try for many minutes, which is right once a job runs.
+    if (store := s3.endpoint(checkpoint)) and not _anybody_there(store):
+        raise SparkStartError(
+            f"the checkpoint {checkpoint} cannot be reached, nobody answers at {store}: check AWS_ENDPOINT_URL_S3."
+        )
     try:
-        with quiet_stderr(), gateway(_local_options(budget)) if local else nullcontext():
+        with quiet_stderr(), gateway(_local_options(budget), more) if local else nullcontext():
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None
@@ -203,9 +216,9 @@ def _let_go(spark: SparkSession) -> None:
     forget()
 
 
-def _anybody_there(master: str) -> bool:
-    """Whether somebody listens at the address of a cluster's master, or of one of several; true if it has none."""
-    addresses = _ADDRESS.findall(master)
+def _anybody_there(url: str) -> bool:
+    """Whether somebody listens at the address in a URL, or at one of several; true if it has no port."""
+    addresses = _ADDRESS.findall(url)
     for host, port in addresses:
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):
             return True

@@ -18,10 +18,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tests.bench.compare import page
@@ -45,7 +45,7 @@ class Outcome:
     """What became of a fault.
 
     - `seconds`: until the result was right again; `changes`: how many had been checked by then.
-    - `wrong`: what was wrong, nothing if all was well.
+    - `wrong`: what was wrong, nothing if all was well. `commit`: of the code, by which a seed means the same again.
     """
 
     seed: int
@@ -54,6 +54,7 @@ class Outcome:
     seconds: float
     changes: int
     wrong: str = ""
+    commit: str = ""
 
 
 def main() -> int:
@@ -66,10 +67,12 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"put the table of all outcomes found so far into {_PAGE}")
     given = parser.parse_args()
     given.found.parent.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     outcomes: list[Outcome] = []
     for seed in range(given.seed, given.seed + -(-given.faults // _FAULTS_OF_AN_EPISODE)):
         count = min(_FAULTS_OF_AN_EPISODE, given.faults - len(outcomes))
-        for outcome in episode(seed, given.only, count):
+        for found in episode(seed, given.only, count):
+            outcome = replace(found, commit=commit.stdout.strip())
             outcomes.append(outcome)
             with given.found.open("a") as file:
                 file.write(json.dumps(asdict(outcome)) + "\n")
@@ -80,8 +83,8 @@ def main() -> int:
             )
     print(table(outcomes).text())
     if given.write:
-        found = [Outcome(**json.loads(line)) for line in given.found.read_text().splitlines()]
-        page.write("faults", [table(found)], _PAGE)
+        so_far = [Outcome(**json.loads(line)) for line in given.found.read_text().splitlines()]
+        page.write("faults", [table(so_far)], _PAGE)
     return 1 if any(outcome.wrong for outcome in outcomes) else 0
 
 
@@ -142,7 +145,7 @@ def _one(scene: Scene, seed: int, number: int, fault: str) -> Outcome:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """Recoveries by kind of fault; of a fault of a seed that was tried several times the last one counts."""
-    last = list({(outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
+    last = list({(outcome.commit, outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
     by_fault: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in last:
         by_fault[outcome.fault].append(outcome)
@@ -153,12 +156,13 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         median = statistics.median(outcome.seconds for outcome in found)
         seconds = (f"{median:.1f}", f"{worst.seconds:.1f}")
         rows.append((fault, str(len(found)), str(wrong), *seconds, f"{worst.seed}:{worst.number}"))
-    checked = {outcome.seed: outcome.changes for outcome in last}
+    checked = {(outcome.commit, outcome.seed): outcome.changes for outcome in last}
+    commits = ", ".join(f"{commit} ({count})" for commit, count in Counter(each.commit for each in last).items())
     note = (
         f"{len(last):,} faults in {len(checked)} jobs, {sum(checked.values()):,} changes of topics checked; after "
         f"{sum(bool(outcome.wrong) for outcome in last)} of the faults a result was wrong or did not come. Seconds are "
-        f"from the end of the harm to the right result. `python -m tests.chaos --seed S` repeats an episode of ten; "
-        f"{page.machine()}."
+        f"from the end of the harm to the right result. `python -m tests.chaos --seed S` repeats an episode of ten, at "
+        f"the same commit: {commits}. {page.machine()}."
     )
     return Table("By kind", ("fault", "times", "wrong", "median s", "worst s", "its seed"), rows, note)
 

@@ -268,6 +268,19 @@ def change_query(scene: Scene) -> None:
     rebuilt(scene, "--upgrade")
 
 
+def rescale(scene: Scene) -> None:
+    """All processes are killed, and state moves to another number of partitions; maybe killed on the way."""
+    scene.inside()
+    scene.job.kill()
+    scene.stage.change(parallelism=scene.random.choice((1, 2, 4)))
+    scene.start("--upgrade")
+    if scene.random.random() < 0.5:
+        scene.stage.await_either(scene.job, "INFO")
+        time.sleep(scene.random.uniform(0, 10))
+        scene.job.kill()
+        scene.start("--upgrade")
+
+
 def add_partition(scene: Scene) -> None:
     """A topic that is read gets another partition."""
     # Rows of a key go elsewhere from now on, which nobody may overtake.
@@ -332,6 +345,7 @@ FAULTS: dict[str, Fault] = {
         lose_checkpoint,
         reset_state,
         change_query,
+        rescale,
         add_partition,
         lose_rows,
     )

@@ -92,6 +92,20 @@ def test_a_job_that_has_lost_its_checkpoint_begins_with_a_savepoint(set_stage: S
         refused = job.ended(SLOW)
     assert refused.code == 2, refused.error
     assert "there is no savepoint of job" in refused.error
+    half_full = savepoint / stage.checkpoint.parent.name / "rowkind.half-full"
+    half_full.touch()
+    with stage.job("--from", str(savepoint)) as job:
+        refused = job.ended(SLOW)
+    assert refused.code == 2, refused.error
+    assert "was not saved to its end" in refused.error
+    half_full.unlink()
+    # As a start leaves it that is killed before it has all of the savepoint.
+    stage.checkpoint.parent.mkdir(parents=True)
+    (stage.checkpoint.parent / "rowkind.half-full").touch()
+    with stage.job() as job:
+        refused = job.ended(SLOW)
+    assert refused.code == 2, refused.error
+    assert "give --from again" in refused.error
     said = stage.runs("--from", str(savepoint))
     assert "query main begins with the savepoint" in said
     assert "the checkpoint is older than the results" in said

@@ -159,9 +159,19 @@ def test_a_master_that_is_not_there_is_told_with_its_address(shop: Shop, master:
 
 
 def test_a_file_system_whose_jars_are_not_there_is_told(shop: Shop) -> None:
-    """What they are, and where they belong."""
+    """Where they belong."""
+    shop.job({"paid": PAID}, checkpoint="abfs://bucket@account/folder")
+    ended = refused(shop, 2, "abfs://bucket@account/folder", "into the folder `jars` of pyspark")
+    assert len(ended.error.splitlines()) < 8, ended.error
+
+
+def test_a_store_that_is_not_there_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a line, and not after Hadoop's many minutes of trying."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{NOBODY}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
     shop.job({"paid": PAID}, checkpoint="s3a://bucket/folder")
-    ended = refused(shop, 2, "s3a://bucket/folder", "hadoop-aws")
+    ended = refused(shop, 1, "s3a://bucket/folder", NOBODY)
     assert len(ended.error.splitlines()) < 8, ended.error
 
 

@@ -28,12 +28,13 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.graph": ("service.physical",),
     "service.execute": ("service.graph", "avro", "operators", "service.physical", "service.metrics", "errors"),
     "service.kafka": ("service.execute", "service.row_kind"),
-    "service.spark": ("service.execute", "service.budget", "cache"),
+    "service.jars": ("cache", "errors"),
+    "service.spark": ("service.execute", "service.budget", "service.jars"),
     "service.budget": (),
     "service.job": ("avro", "operators", "service.physical", "service.budget", "errors"),
     "service.plan": ("service.job", "service.graph"),
     "service.run": ("service.plan", "service.kafka", "service.spark", "version"),
-    "service.dev": ("service.job", "cache"),
+    "service.dev": ("service.job", "service.jars"),
     "service.cli": ("service.run", "service.dev"),
 }
 """Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""

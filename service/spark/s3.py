@@ -1,0 +1,71 @@
+"""Checkpoints on S3, or on what has its API: the jars that pyspark lacks for it, and how they are set.
+
+Hadoop's own package asks for one jar of 600 MB with all of Amazon's services. What it uses of them comes in parts of
+18 MB together, without the libraries that Spark has in other versions. S3 has no rename: a file of a log is there when
+its upload has been completed, which Spark's manager of checkpoints for such stores relies on.
+
+Credentials come from where Amazon's tools look for them: the environment, `~/.aws`, a web identity, the machine.
+Another server is named by AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. Whoever has a configuration of Spark's or Hadoop's
+says all of this there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rowkind.service.jars import Module, fetched
+
+HADOOP, _SDK = "3.5.0", "2.35.4"
+"""The version that pyspark has of Hadoop, and the one that this has of Amazon's libraries."""
+
+_MODULES: tuple[Module, ...] = tuple(
+    ("software.amazon.awssdk", name, _SDK) for name in ("s3", "s3-transfer-manager", "sts")
+)
+_ALONE: tuple[Module, ...] = (
+    ("org.apache.hadoop", "hadoop-aws", HADOOP),
+    ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+    # The newest that there is; what it has for checkpoints is what Spark 4.3 expects.
+    ("org.apache.spark", "spark-hadoop-cloud_2.13", "4.1.1"),
+)
+_SPARKS = ("io.netty", "org.slf4j", "commons-codec", "commons-logging", "org.apache.httpcomponents")
+_CREDENTIALS = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+_MANAGER = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+
+
+def jars(checkpoint: str) -> Path | None:
+    """The folder of the jars that this checkpoint needs, fetched on the first call; None if none.
+
+    Raises DownloadError.
+    """
+    if not _is_there(checkpoint):
+        return None
+    return fetched(f"S3A {HADOOP}", _MODULES, _ALONE, _SPARKS)
+
+
+def settings(checkpoint: str) -> Mapping[str, str]:
+    """Spark's settings for this checkpoint."""
+    if not _is_there(checkpoint):
+        return {}
+    found = {"spark.sql.streaming.checkpointFileManagerClass": _MANAGER}
+    if any(name in os.environ for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")):
+        return found
+    found["spark.hadoop.fs.s3a.aws.credentials.provider"] = _CREDENTIALS
+    if server := endpoint(checkpoint):
+        found |= {"spark.hadoop.fs.s3a.endpoint": server, "spark.hadoop.fs.s3a.path.style.access": "true"}
+    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        found["spark.hadoop.fs.s3a.endpoint.region"] = region
+    return found
+
+
+def endpoint(checkpoint: str) -> str | None:
+    """The address of the server on which this checkpoint lies, if another than Amazon's is named."""
+    if not _is_there(checkpoint):
+        return None
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
+def _is_there(checkpoint: str) -> bool:
+    return urlsplit(checkpoint).scheme == "s3a"
