@@ -8,8 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 _KINDS = {
-    "JVM": b"PythonGatewayServer",
     "JVM as Spark starts it": b"SparkSubmit",
+    # By its own name: the shell that it runs under has its command line.
+    "JVM": b"java\n",
     "writers": b"rowkind-writer\n",
     "workers of tasks": b"worker_daemon\0pyspark.worker\0",
     "source runners": b"streaming_source_runner",
