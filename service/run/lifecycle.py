@@ -116,7 +116,7 @@ def run(
                         restore(spark, job, savepoint)
                     elif not whole(spark, f"{job.checkpoint}/{job.name}"):
                         raise SavepointError(
-                            "this job was to begin with a savepoint and did not get all of it: give it --from again"
+                            "the job was to begin with a savepoint, and got not all of it: give --from again"
                         )
                     all_of_them = _Queries(spark, job, connection, ids, monitor, lags, supervisor.drain)
                     log.info("status, metrics and health at http://%s:%d", host, server.port)
