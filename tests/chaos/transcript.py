@@ -47,13 +47,15 @@ _WITHOUT_CARDS = f"{_SINKS['paid']['sql']} WHERE p.method <> 'card'"
 
 
 class Transcript:
-    """What was said, and when."""
+    """What was said, and when; files in `folder` are called as from there."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._said: list[tuple[str, str]] = []
 
     def say(self, text: str, at: str = "") -> None:
         """A line, of now unless `at` is given, which is hours, minutes, seconds and milliseconds."""
+        text = text.replace(f"{self._folder}/", "")
         self._said.append((at or f"{datetime.now():%H:%M:%S,%f}"[:-3], text))  # noqa: DTZ005 - as the log has it
 
     @property
@@ -100,8 +102,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.transcript", description="A changed query's cut-over.")
     parser.add_argument("--write", action="store_true", help=f"put it into {_PAGE}")
     given = parser.parse_args()
-    said = Transcript()
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="rowkind-transcript-") as folder:
+        said = Transcript(Path(folder))
         shop = Shop(broker.bootstrap_servers, Path(folder), "shop")
         right = play(shop, said)
     print(*said.lines, sep="\n")
@@ -152,7 +154,7 @@ def _of(shop: Shop, sinks: dict[str, dict[str, object]]) -> dict[str, dict[str, 
 
 
 def _started(shop: Shop, said: Transcript, *arguments: str) -> Rowkind:
-    said.say(f"$ rowkind {' '.join(arguments)}".replace(f"{shop.folder}/", ""))
+    said.say(f"$ rowkind {' '.join(arguments)}")
     return Rowkind(shop.folder / "output", *arguments, *(("--port", "0") if arguments[0] == "run" else ()))
 
 
