@@ -21,8 +21,8 @@ from rowkind.service.kafka.offsets import Offset, between
 from rowkind.service.kafka.progress import Progress
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.errors import CheckpointFolderError, CheckpointTornError, SavepointError
-from rowkind.service.run.folder import reason
 from rowkind.service.run.notes import Notes
+from rowkind.service.spark.errors import first_line
 
 _ASIDE = "rowkind.aside"
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -276,7 +276,7 @@ def queries(spark: SparkSession, folder: str) -> dict[str, Contents]:
         there = files.listStatus(path) if files.exists(path) else ()
         names = [str(each.getPath().getName()) for each in there if each.isDirectory()]
     except Py4JJavaError as error:
-        raise CheckpointFolderError(folder, reason(error)) from None
+        raise CheckpointFolderError(folder, first_line(error)) from None
     found = {name: Checkpoint(spark, f"{folder}/{name}").contents() for name in sorted(names)}
     return {name: contents for name, contents in found.items() if contents is not None}
 

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it shi
 from pyspark.sql import SparkSession
 
 from rowkind.service.run.errors import CheckpointFolderError
+from rowkind.service.spark.errors import first_line
 
 
 class Folder:
@@ -31,7 +32,7 @@ class Folder:
         try:
             yield self._path.getFileSystem(self._hadoop)
         except Py4JJavaError as error:
-            raise CheckpointFolderError(self.folder, reason(error)) from None
+            raise CheckpointFolderError(self.folder, first_line(error)) from None
 
     def _names(self, files: Any) -> set[str]:
         """All files, by their paths from here; none that is a draft or a checksum."""
@@ -75,8 +76,3 @@ class Folder:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
-
-
-def reason(error: Py4JJavaError) -> str:
-    """The first line of what Java says, without the class."""
-    return str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0]

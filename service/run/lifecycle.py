@@ -94,7 +94,8 @@ def run(
         LagWatch(monitor) as lags,
     ):
         connection = connect(job)
-        if master is not None and not is_local(master) and "folder" in (job.registry or {}):
+        cluster = master is not None and not is_local(master)
+        if cluster and "folder" in (job.registry or {}):
             log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
         _topics(job, fresh, connection)
         ids = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
@@ -110,7 +111,7 @@ def run(
             signals.listen()
             try:
                 with stopping(spark):
-                    if master is not None and not is_local(master):
+                    if cluster:
                         executors.check(spark)
                     if savepoint is not None:
                         restore(spark, job, savepoint)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from rowkind.service.job.model import Job
 from rowkind.service.run.checkpoint import Checkpoint, queries
 from rowkind.service.run.errors import CheckpointFolderError, SavepointError
-from rowkind.service.run.folder import reason
+from rowkind.service.spark.errors import first_line
 from rowkind.service.spark.session import session, stopping
 
 _TRIALS = 3
@@ -114,4 +114,4 @@ def _store(spark: SparkSession, folder: str) -> Iterator[tuple[Any, Any, Any]]:
     try:
         yield path.getFileSystem(hadoop), path, mark
     except Py4JJavaError as error:
-        raise CheckpointFolderError(folder, reason(error)) from None
+        raise CheckpointFolderError(folder, first_line(error)) from None

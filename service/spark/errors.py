@@ -90,6 +90,11 @@ def reason(error: Py4JJavaError) -> str:
     for pattern, meaning in _WORDS:
         if found := pattern.search(said):
             return meaning.format(*(group.strip() for group in found.groups()))
+    return first_line(error)
+
+
+def first_line(error: Py4JJavaError) -> str:
+    """The first line of what Java says, without the class."""
     return str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0]
 
 
