@@ -279,7 +279,7 @@ def archive(path: Path) -> None:
 def _ship(spark: SparkSession) -> None:
     """Give the executors the very code that runs here, whatever their image holds.
 
-    The libraries that it needs come with the executors' image (`service.spark.executors`).
+    The libraries that it needs come with the executors' image (`service.run.executors`).
     """
     folder = tempfile.mkdtemp(prefix="rowkind-")
     # Executors that come later fetch it later, so it stays for as long as the driver does.

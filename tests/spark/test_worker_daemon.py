@@ -37,15 +37,7 @@ def test_a_worker_finds_everything_loaded(spark: SparkSession) -> None:
 
 def test_with_another_thread_pysparks_own_daemon_takes_its_place(tmp_path: Path) -> None:
     """It tells its port, as Spark expects, and ends when its standard input does."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_UNIX_DOMAIN_ENABLED"}
-    daemon = subprocess.Popen(
-        [sys.executable, "-c", BESIDE, "pyspark.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=tmp_path,
-        env=environment,
-    )
-    with daemon:
+    with started(tmp_path, "-c", BESIDE) as daemon:
         assert daemon.stdout is not None
         assert len(daemon.stdout.read(4)) == 4
         assert "pyspark.daemon" in Path("/proc", str(daemon.pid), "cmdline").read_text()
@@ -53,16 +45,7 @@ def test_with_another_thread_pysparks_own_daemon_takes_its_place(tmp_path: Path)
 
 def test_a_worker_that_spark_turns_away_from_ends_without_a_word(tmp_path: Path) -> None:
     """Its connection closes before anything was said, as where a task is called off at once."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_UNIX_DOMAIN_ENABLED"}
-    daemon = subprocess.Popen(
-        [sys.executable, "-m", "rowkind.service.run.worker_daemon", "pyspark.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env=environment,
-    )
-    with daemon:
+    with started(tmp_path, "-m", "rowkind.service.run.worker_daemon") as daemon:
         assert daemon.stdin is not None
         assert daemon.stdout is not None
         assert daemon.stderr is not None
@@ -72,3 +55,15 @@ def test_a_worker_that_spark_turns_away_from_ends_without_a_word(tmp_path: Path)
         # Read to its end, which comes when the last worker has ended.
         daemon.stdin.close()
         assert daemon.stderr.read() == b""
+
+
+def started(folder: Path, *program: str) -> subprocess.Popen[bytes]:
+    """A daemon for workers that reach it over TCP, with pipes for all that it reads and says."""
+    return subprocess.Popen(
+        [sys.executable, *program, "pyspark.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "PYTHON_UNIX_DOMAIN_ENABLED"},
+    )
