@@ -29,6 +29,12 @@ _LOST = (b"BrokenPipeError:", b"ConnectionResetError:", b"EOFError")
 _SPARKS = (b"pyspark/daemon.py", b"pyspark/sql/streaming/python_streaming_source_runner.py")
 _BEGIN = b"Traceback (most recent call last):"
 _AFTERWARDS = b"During handling of the above exception"
+# A thread of Spark's that answers a worker's questions on its state, when the worker is killed in the middle of one.
+_UNANSWERED = tuple(
+    b'Exception in thread "stateConnectionListenerThread" java.' + lost
+    for lost in (b"io.IOException", b"io.EOFException", b"net.SocketException")
+)
+_TRACE = (b"\tat ", b"\t... ", b"Caused by: ")
 
 
 def not_py4js(record: logging.LogRecord) -> bool:
@@ -53,12 +59,13 @@ def quiet_stderr() -> Iterator[None]:
 
 
 def _relay(source: int, screen: int) -> None:
-    noise = False
+    noise = trace = False
     with os.fdopen(source, "rb") as lines, os.fdopen(screen, "wb", buffering=0) as out:
         for line in _without_lost_connections(lines):
             # Some notices come with an empty line.
             noise = line.startswith(_NOISE) or (noise and not line.strip())
-            if not noise:
+            trace = line.startswith(_UNANSWERED) or (trace and line.startswith(_TRACE))
+            if not (noise or trace):
                 out.write(line)
 
 

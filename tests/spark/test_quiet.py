@@ -29,6 +29,13 @@ BrokenPipeError: [Errno 32] Broken pipe
 """
 TOGETHER = "".join(line for pair in zip(LOST.splitlines(True), LOST.splitlines(True), strict=True) for line in pair)
 BEGUN = "Traceback (most recent call last):\n"
+UNANSWERED = """Exception in thread "stateConnectionListenerThread" java.io.IOException: Broken pipe
+	at java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
+	at java.base/java.lang.Thread.run(Thread.java:840)
+"""
+THREADS = """Exception in thread "main" java.io.IOException: Broken pipe
+	at java.base/java.lang.Thread.run(Thread.java:840)
+"""
 OTHERS = """Traceback (most recent call last):
   File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager
 MemoryError
@@ -48,6 +55,8 @@ BrokenPipeError: [Errno 32] Broken pipe
         (f"{TURNED_AWAY}{OTHERS}", OTHERS),
         (f"one\n{TOGETHER}two\n", "one\ntwo\n"),
         (f"one\n{BEGUN}{BEGUN}", "one\n"),
+        (f"one\n{UNANSWERED}two\n{UNANSWERED}", "one\ntwo\n"),
+        (f"{UNANSWERED}{THREADS}", THREADS),
         (f"{BEGUN}  cut", f"{BEGUN}  cut"),
     ],
 )
