@@ -353,7 +353,7 @@ def _calc(node: PhysicalNode) -> str:
     order = [(_expression(each.expression, names), each.descending, each.nulls_first) for each in calc.sub_key]
     predicate = _expression(calc.predicate, names) if calc.predicate else ""
     replaced = [names.get(name, name) for name in calc.replaced_by]
-    flags = (calc.side, calc.upsert, calc.nets, calc.partial is not None)
+    flags = (calc.side, calc.upsert, calc.nets, isinstance(calc.partial, Aggregation))
     return f"{columns} {_types(calc.output)} {_key(calc.key, names)} {order} {predicate} {replaced} {flags}"
 
 

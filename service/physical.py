@@ -7,8 +7,8 @@ one; the calc of the lower node makes the one out of the other. Spark (`service.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from rowkind.avro.schema import Record, Type
@@ -16,11 +16,11 @@ from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.ranking import Ranking
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
+from rowkind.service.source_table import SourceTable
 
 PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in"]
 RankStrategy = Literal["append", "improving", "retract"]
 InputLayout = Literal["one row per key", "unique key", "multiset"]
-UnmatchedPolicy = Literal["ignore", "dead_letter", "fail"]
 
 
 ROW_DIGEST = "#row"
@@ -113,6 +113,17 @@ class Aggregation:
 
 
 @dataclass(frozen=True)
+class Contest:
+    """What a rank keeps of its input: of all rows, those that may be in the `ranking`'s range.
+
+    `identity` are the columns of the unique key under which rows only get better, empty where rows only come.
+    """
+
+    ranking: Ranking
+    identity: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Calc:
     """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
 
@@ -120,7 +131,8 @@ class Calc:
     where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
     bring these columns only. Of what is known by its key alone, nothing else is computed.
     `nets` says that the input has no `-U`-less updates, so that equal +1 and -1 of one batch cancel here.
-    `partial` is the aggregate that the rows go to, where they are added up by group before they are shuffled.
+    `partial` is what each task does to the rows before they are shuffled, where they are to be added up by group, or
+    all but a few could not reach the range of a rank.
     `refreshes` says that somebody further down has a TTL, and so must be told of rows that are written again and stay
     the same: by the operator that the calc belongs to, and by the calc of what it cancels.
     """
@@ -135,7 +147,7 @@ class Calc:
     replaced_by: tuple[str, ...] = ()
     upsert: bool = False
     nets: bool = False
-    partial: Aggregation | None = None
+    partial: Aggregation | Contest | None = None
     refreshes: bool = False
 
 
@@ -154,65 +166,6 @@ class Traits:
     upsert_key: tuple[str, ...] = ()
     partition_key: tuple[str, ...] = ()
     needs_before: bool = True
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a topic is read from without a checkpoint.
-
-    - `on_lost`: where it is read from when retention has eaten the checkpoint's offset.
-    - `on_recreated`: what becomes of the query when the topic was deleted and made anew: it starts from nothing, too.
-    """
-
-    at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
-    timestamp_ms: int | None = None
-    offsets: Mapping[int, int] = field(default_factory=dict)
-    on_lost: Literal["fail", "earliest", "latest"] = "fail"
-    on_recreated: Literal["fail", "restart"] = "fail"
-
-
-@dataclass(frozen=True)
-class SourceTable:
-    """A table of the job, as the plan and the readers know it: what is declared of it is here and nowhere else.
-
-    - `declared`: the table as the user (or the registry) declared it, the primary key NOT NULL: values are resolved
-      from their writer's schema to it.
-    - `mode`: in upsert mode a null value is a delete, and the row is made of the primary key's columns from the Kafka
-      key, the others NULL.
-    - `ttl_ms`: the table's own, None for the job's.
-    - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
-      its -U, and that the changes of one key come in their order.
-    """
-
-    table: str
-    topic: str
-    mode: ChangelogMode
-    declared: Record
-    primary_key: tuple[str, ...]
-    ttl_ms: int | None = None
-    row_kind: RowKindHeader = DEFAULT_HEADER
-    start: Start = Start()
-    exact: bool = False
-
-    @property
-    def replaces(self) -> bool:
-        """Whether a change may replace a row by the primary key without taking it back first."""
-        return bool(self.primary_key) and self.mode != "append"
-
-    @property
-    def strays(self) -> bool:
-        """Whether a row may be taken back that was never sent."""
-        return self.mode == "retract" and not self.exact
-
-    @property
-    def ordered(self) -> bool:
-        """Whether it matters in which order the changes of a batch arrived."""
-        return self.replaces or self.strays
-
-    @property
-    def key(self) -> Record:
-        """The primary key's columns: in upsert mode the Kafka key is resolved to them."""
-        return self.declared.select(self.primary_key)
 
 
 @dataclass(frozen=True)

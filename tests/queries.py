@@ -36,10 +36,10 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSink,
     PhysicalUnion,
-    SourceTable,
     SubKeyPart,
     walk,
 )
+from rowkind.service.source_table import SourceTable
 
 ORDERS = Record.of({"order_id": "BIGINT NOT NULL", "customer": "INT", "amount": "DECIMAL(10,2)"}, "orders")
 CUSTOMERS = Record.of({"id": "INT NOT NULL", "name": "STRING"}, "customers")

@@ -23,10 +23,12 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, constant
 from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import digest128, hash64, mix, sketch64
+from rowkind.operators.contenders import contenders
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
-from rowkind.service.physical import ROW_DIGEST, Calc, Expression, Key, SubKeyPart
+from rowkind.service.execute.ranked_rows import Identity
+from rowkind.service.physical import ROW_DIGEST, Aggregation, Calc, Contest, Expression, Key, SubKeyPart
 
 
 def run(calc: Calc, rows: Rows) -> Changes:
@@ -34,13 +36,13 @@ def run(calc: Calc, rows: Rows) -> Changes:
 
     Dead letters pass untouched, behind everything else. Where the halves of an update part, because a filter took one
     or because they have different keys, what is left of them is -D and +I. Rows that cancel go on as refreshes where
-    somebody further down has a TTL. A partial aggregate comes last, and where it pays, adds up what is left. Raises
+    somebody further down has a TTL. The first step of an aggregate or a rank comes last, where it pays. Raises
     ExpressionError.
     """
     dead = rows.kind == RowKind.DEAD_LETTER
     if not dead.any():
-        return _summed(calc, _live(calc, rows))
-    live = _summed(calc, _live(calc, rows.filter(~dead)))
+        return _first_step(calc, _live(calc, rows))
+    live = _first_step(calc, _live(calc, rows.filter(~dead)))
     return Changes.concat([live, _dead_letters(calc.side, rows.filter(dead))])
 
 
@@ -123,8 +125,14 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
     return _with_parted_halves(changes, update)
 
 
-def _summed(calc: Calc, changes: Changes) -> Changes:
-    return partial(spec_of(calc.partial), changes) if calc.partial is not None and len(changes) else changes
+def _first_step(calc: Calc, changes: Changes) -> Changes:
+    match calc.partial:
+        case Aggregation() if len(changes):
+            return partial(spec_of(calc.partial), changes)
+        case Contest(ranking, identity) if len(changes):
+            return contenders(ranking, changes, Identity(calc.output, identity) if identity else None)
+        case _:
+            return changes
 
 
 class _Values:

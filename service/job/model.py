@@ -31,8 +31,8 @@ from rowkind.service.budget import Budget, budget, least
 from rowkind.service.job import duration, size
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.substitution import Settings
-from rowkind.service.physical import Start, UnmatchedPolicy
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
+from rowkind.service.source_table import Start
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 ResourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
@@ -276,7 +276,7 @@ class Job(_Part):
     shards: int | None = Field(default=None, gt=0, le=1024)
     memory: Size | None = None
     batch: BatchSettings = BatchSettings()
-    unmatched: UnmatchedPolicy = "ignore"
+    unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore"
     atomic: bool = False
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
     tables: dict[Identifier, Table] = Field(min_length=1)

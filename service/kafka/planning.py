@@ -14,7 +14,7 @@ from rowkind.service.kafka.cluster import Cluster, Topics
 from rowkind.service.kafka.errors import LostOffsetsError, ReplacedTopicError, RestartedTopicError
 from rowkind.service.kafka.offsets import At, Offset, Range, admit, divide
 from rowkind.service.kafka.spec import SourceSpec
-from rowkind.service.physical import Start
+from rowkind.service.source_table import Start
 
 _TOPICS_EVERY_SECONDS = 1.0
 _SIZES_EVERY_SECONDS = 30.0

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from rowkind.avro.registry import Registry
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.graph import GraphScan
-from rowkind.service.physical import Start
 from rowkind.service.row_kind import RowKindHeader
+from rowkind.service.source_table import Start
 
 OPTION = "secret.spec"
 

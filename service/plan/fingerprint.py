@@ -109,7 +109,7 @@ def _digest(scan: PhysicalScan) -> Fingerprint:
 
 
 def _calc(calc: Calc) -> Fingerprint:
-    # What is added up before it is shuffled is left out: an aggregate takes both.
+    # What is done before rows are shuffled is left out: an operator takes them with that and without.
     return {
         "columns": ", ".join(
             f"{expression.text} AS {field.name} {field.type.sql}{'' if field.type.nullable else ' NOT NULL'}"

@@ -17,8 +17,9 @@ from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
-from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy, SourceTable
+from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy
 from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.source_table import SourceTable
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import TypeVar
 from rowkind.service import physical
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
-from rowkind.service.physical import SourceTable
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.logical import Query
 from rowkind.service.plan.passes.check_sink import check_sink
@@ -30,6 +29,7 @@ from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.parse import parse
 from rowkind.service.plan.translate import translate
+from rowkind.service.source_table import SourceTable
 
 _Done = TypeVar("_Done")
 

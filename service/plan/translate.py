@@ -221,7 +221,7 @@ class _Translator:
         )
         return physical.PhysicalAggregate(
             node=self._name("aggregate", aggregate),
-            input=_summed(node, aggregation),
+            input=_with_first_step(node, aggregation),
             aggregation=aggregation,
             calc=calc(top, edge, output, _named(output), record),
             traits=_traits(top, _shown(map(resolved, aggregate.group)), edge.needs_before),
@@ -236,6 +236,8 @@ class _Translator:
             refreshes=_refreshes(side, edge),
         )
         node = self._input(side, given)
+        if _holds_contests(rank):
+            node = _with_first_step(node, physical.Contest(rank.ranking, rank.identity))
         number = {} if rank.number is None else {rank.number: INT}
         schema = node.calc.output.concat(record_of("Row", number))
         scan = base(side.input)
@@ -297,13 +299,26 @@ def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
             return input_
 
 
-def _summed(node: physical.PhysicalNode, aggregation: physical.Aggregation) -> physical.PhysicalNode:
-    """The input of an aggregate with its rows added up before they are shuffled, if they are."""
+def _with_first_step(
+    node: physical.PhysicalNode, step: physical.Aggregation | physical.Contest
+) -> physical.PhysicalNode:
+    """The input of an aggregate or a rank with what is done to its rows before they are shuffled, if they are."""
     if isinstance(node, physical.PhysicalUnion):
-        return replace(node, inputs=tuple(_summed(each, aggregation) for each in node.inputs))
+        return replace(node, inputs=tuple(_with_first_step(each, step) for each in node.inputs))
     if not isinstance(node, physical.PhysicalScan) and node.fused:
         return node
-    return replace(node, calc=replace(node.calc, partial=aggregation))
+    return replace(node, calc=replace(node.calc, partial=step))
+
+
+def _holds_contests(rank: LogicalRank) -> bool:
+    """Whether what cannot reach a rank's range within a batch cannot reach it at all.
+
+    A group that has expired begins again: its row gets worse, which must take the old one's place.
+    """
+    below = base(rank.input.input)
+    return rank.strategy == "append" or (
+        rank.strategy == "improving" and isinstance(below, LogicalAggregate) and below.input.ttl_ms is None
+    )
 
 
 def _identifier(name: str) -> str:

@@ -24,7 +24,8 @@ from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.planning import Planner
 from rowkind.service.kafka.reading import LabelledBlock, Reading
 from rowkind.service.kafka.spec import SourceSpec
-from rowkind.service.physical import Calc, Expression, Key, PhysicalScan, SourceTable
+from rowkind.service.physical import Calc, Expression, Key, PhysicalScan
+from rowkind.service.source_table import SourceTable
 
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10,2)"}, name="Order")
 ORDER_KEY = Record.of({"id": "BIGINT NOT NULL"}, name="OrderKey")

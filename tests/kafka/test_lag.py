@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from rowkind.avro.registry import FolderRegistry
 from rowkind.service.dev.broker import Broker
 from rowkind.service.kafka.lag import Lag, LagMeter
-from rowkind.service.physical import Start
+from rowkind.service.source_table import Start
 from tests.kafka.tables import Topic, order, scan, settings
 
 pytestmark = pytest.mark.kafka

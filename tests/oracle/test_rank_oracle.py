@@ -20,9 +20,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from rowkind.operators import rank
+from rowkind.operators import contenders, rank
 from rowkind.operators.arrangement import compaction, prefix_scan, segment
 from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec, Strategy
 from rowkind.operators.ranking import RankFunction, Ranking
@@ -51,11 +52,19 @@ RANGES = ((1, 1), (1, 2), (2, 2), (3, 5), (2, 3))
 
 @dataclass(frozen=True)
 class Case:
-    """What is computed of which input, and how SQL says it."""
+    """What is computed of which input, and how SQL says it; of several `tasks` each sends its contenders alone."""
 
     operator: Operator
     of: RankInput
     rank: RankSpec
+    tasks: int
+
+    def sent(self, changes: Changes) -> Changes:
+        """What reaches the operator of a batch."""
+        if not self.tasks or self.rank.strategy == "retract":
+            return changes
+        parts = [changes.filter(changes.seq % self.tasks == task) for task in range(self.tasks)]
+        return Changes.concat([contenders.contenders(self.rank.ranking, part, self.rank.identity) for part in parts])
 
     @property
     def sql(self) -> str:
@@ -96,7 +105,7 @@ def test_the_rank_is_what_sql_says_after_every_batch(
             identity=identity if strategy == "improving" else None,
             by_seq=of.by_seq,
         )
-        return Case(Rank(spec), of, spec)
+        return Case(Rank(spec), of, spec, generator.choice([0, 1, 3]))
 
     _run(database, monkeypatch, f"{function}, {strategy}", CASES_EACH, case)
 
@@ -115,7 +124,7 @@ def test_the_deduplication_is_what_sql_says_after_every_batch(
         by_time = generator.random() < 0.7
         of = _random_input(generator, strategy, ordered=by_time, descending=keep == "last")
         spec = deduplication(keep, strategy, by_seq=of.by_seq)
-        return Case(Rank(spec), of, spec)
+        return Case(Rank(spec), of, spec, generator.choice([0, 1, 3]))
 
     _run(database, monkeypatch, f"{keep}, {strategy}", DEDUPLICATIONS_EACH, case)
 
@@ -150,6 +159,7 @@ def _run(
             patch.setattr(compaction, "SEGMENT_ROWS", rows)
             patch.setattr(compaction, "SMALL_RUN", 2)
             patch.setattr(compaction, "MOST_IN_VAIN", generator.choice([0, compaction.MOST_IN_VAIN]))
+            patch.setattr(contenders, "WORTH", generator.choice([contenders.WORTH, float("inf")]))
             patch.setattr(rank, "MARGIN", generator.choice([0, 1]))
             patch.setattr(prefix_scan, "MANY", generator.choice([0, 1, prefix_scan.MANY]))
             batches = changelog(case.rank, case.of, seed, 8, 14)
@@ -172,7 +182,7 @@ def _difference(database: duckdb.DuckDBPyConnection, case: Case, batches: Batche
     views = []
     for number, batch in enumerate(batches):
         with operating(number):
-            output = case.operator.process(case.of.columns(batch), stores, now=number)
+            output = case.operator.process(case.sent(case.of.columns(batch)), stores, now=number)
             fold(view, output.rows)
         if not net(output.rows):
             return f"batch {number} emits and takes back the same row"

@@ -14,6 +14,7 @@ StepKind = Literal[
     "sink", "scan", "join", "semi_join", "anti_join", "aggregate", "rank", "deduplicate", "normalize", "union"
 ]
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]
+FirstStep = Literal["added up", "ranked"]
 Role = Literal["left", "right", "input", "fact"]
 AdviceCode = Literal[
     "no equal key",
@@ -71,7 +72,7 @@ class StepState:
 class Way:
     """How a step's rows come to the next one: `by` which columns, all to one shard if there are none.
 
-    `role` is what they are to it. `adds_up` says that the rows are added up by group before they are shuffled.
+    `role` is what they are to it. `first_step` is what each task does to its rows before they are shuffled.
     """
 
     to: str
@@ -79,7 +80,7 @@ class Way:
     how: How
     by: tuple[str, ...]
     mode: str
-    adds_up: bool = False
+    first_step: FirstStep | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from rowkind.avro.schema import Record
 from rowkind.service.graph import GraphOperator, computes, graph, is_shuffled
 from rowkind.service.physical import (
     ROW_DIGEST,
+    Aggregation,
     Calc,
+    Contest,
     PhysicalAggregate,
     PhysicalJoin,
     PhysicalNode,
@@ -23,6 +25,7 @@ from rowkind.service.plan.explain.advice import advice
 from rowkind.service.plan.explain.description import (
     Description,
     Fact,
+    FirstStep,
     QueryDescription,
     Role,
     Step,
@@ -185,7 +188,17 @@ def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, 
         return Way(consumer.node, role, "every shard", (), mode)
     if same_stage:
         return Way(consumer.node, role, "same stage", by, mode)
-    return Way(consumer.node, role, "shuffled", by, mode, calc.partial is not None)
+    return Way(consumer.node, role, "shuffled", by, mode, _first(calc))
+
+
+def _first(calc: Calc) -> FirstStep | None:
+    match calc.partial:
+        case Aggregation():
+            return "added up"
+        case Contest():
+            return "ranked"
+        case None:
+            return None
 
 
 def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
@@ -279,7 +292,7 @@ def _exchange(way: Way, *, to_sink: bool) -> str:
         case "every shard":
             return f"{to}, on every shard: it is true of the input as a whole"
         case "shuffled" | "unmoved":
-            first = "added up in each task first, then " if way.adds_up else ""
+            first = f"{way.first_step} in each task first, then " if way.first_step else ""
             return f"{to}, {first}shuffled {_by(way.by) or 'into one shard'}"
 
 

@@ -156,7 +156,7 @@ def _way(step: Step) -> str:
         "unmoved": "nothing is shuffled",
     }[way.how]
     role = f"{way.role}, " if way.role != "input" else ""
-    first = "added up in each task, then " if way.adds_up else ""
+    first = f"{way.first_step} in each task, then " if way.first_step else ""
     return f'<div class="way {way.how.replace(" ", "-")}">{role}{first}{words}</div>'
 
 

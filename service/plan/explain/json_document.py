@@ -39,12 +39,12 @@ KEYS = {
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
     "by_arrival": "of a state: whether changes count in their order of arrival, and of those of a key the last",
-    "goes": "how rows reach the next step: to, role, how, by, adds_up; null for a sink",
+    "goes": "how rows reach the next step: to, role, how, by, first_step; null for a sink",
     "to": "of goes: the next step",
     "role": "of goes: left, right, input, or fact: what a NOT IN must know of its right side as a whole",
     "how": "of goes: shuffled, same stage, every shard, or unmoved to the sink",
     "by": "of goes: the columns that rows are shuffled by; none where they all go to one shard",
-    "adds_up": "of goes: whether rows are added up by group in each task before they are shuffled",
+    "first_step": "of goes: what each task does to its rows before they are shuffled: added up, ranked, or null",
     "mode": "of a sink or of what a step emits: append, retract or upsert",
     "needs_old_rows": "whether somebody further down needs the -U of updates",
     "refreshes": "whether the step passes on which rows were written again, because a step further down has a TTL",
@@ -135,4 +135,4 @@ def _state(state: StepState) -> dict[str, Any]:
 
 
 def _way(way: Way) -> dict[str, Any]:
-    return {"to": way.to, "role": way.role, "how": way.how, "by": list(way.by), "adds_up": way.adds_up}
+    return {"to": way.to, "role": way.role, "how": way.how, "by": list(way.by), "first_step": way.first_step}

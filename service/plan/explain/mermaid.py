@@ -105,7 +105,7 @@ def _edge(below: Step, step: Step) -> str:
             where = "not shuffled"
         case "shuffled":
             where = f"by {', '.join(way.by)}" if way.by else "into one shard"
-    return f"{role}{way.mode}, {'added up, ' if way.adds_up else ''}{where}"
+    return f"{role}{way.mode}, {f'{way.first_step}, ' if way.first_step else ''}{where}"
 
 
 def _text(words: str) -> str:

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from rowkind.service.physical import SourceTable
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalNode
 from rowkind.service.plan.sql.scope import Scope
+from rowkind.service.source_table import SourceTable
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.changes import Rows, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.partial_aggregate import add_up
+from rowkind.operators.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
-from rowkind.service.physical import AggregateCall, Aggregation, Calc, Expression, Key
+from rowkind.service.physical import AggregateCall, Aggregation, Calc, Contest, Expression, Key, SubKeyPart
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     DEAD,
@@ -236,3 +237,17 @@ def test_a_partial_aggregate_adds_up_what_the_calc_leaves() -> None:
     assert kinds(summed) == [I, I, DEAD]
     alone = calc.run(plain, rows.filter(rows.kind != DEAD))
     assert summed.payload.to_pylist()[:2] == add_up(spec_of(counted), alone).payload.to_pylist()
+
+
+def test_contenders_are_all_that_leaves_a_calc_before_a_rank() -> None:
+    """Of rows in few partitions those go on which may reach the range; dead letters are not among them."""
+    best = Contest(Ranking("row_number", 1, 2))
+    by_amount = SubKeyPart(*columns("amount"), descending=True)
+    plain = hand_on(key=Key(columns("customer"), (True,)), sub_key=(by_amount,), nets=True)
+    rows = changes_of(*((I, {"id": i, "customer": i % 2, "amount": i * 1.0}) for i in range(40)))
+    rows = Rows.concat([rows, Rows(np.array([DEAD], np.int8), np.array([0]), binary([b"dead"]))])
+
+    sent = calc.run(replace(plain, partial=best), rows)
+
+    assert kinds(sent) == [I] * 4 + [DEAD]
+    assert sent.payload.to_pylist()[:4] == rows.payload.to_pylist()[36:40]

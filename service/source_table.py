@@ -1,0 +1,70 @@
+"""A table of the job, as the plan and the readers know it: plain frozen values that pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rowkind.avro.schema import Record
+from rowkind.operators.changelog import ChangelogMode
+from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a topic is read from without a checkpoint.
+
+    - `on_lost`: where it is read from when retention has eaten the checkpoint's offset.
+    - `on_recreated`: what becomes of the query when the topic was deleted and made anew: it starts from nothing, too.
+    """
+
+    at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
+    timestamp_ms: int | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    on_lost: Literal["fail", "earliest", "latest"] = "fail"
+    on_recreated: Literal["fail", "restart"] = "fail"
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of the job, as the plan and the readers know it: what is declared of it is here and nowhere else.
+
+    - `declared`: the table as the user (or the registry) declared it, the primary key NOT NULL: values are resolved
+      from their writer's schema to it.
+    - `mode`: in upsert mode a null value is a delete, and the row is made of the primary key's columns from the Kafka
+      key, the others NULL.
+    - `ttl_ms`: the table's own, None for the job's.
+    - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
+      its -U, and that the changes of one key come in their order.
+    """
+
+    table: str
+    topic: str
+    mode: ChangelogMode
+    declared: Record
+    primary_key: tuple[str, ...]
+    ttl_ms: int | None = None
+    row_kind: RowKindHeader = DEFAULT_HEADER
+    start: Start = Start()
+    exact: bool = False
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a change may replace a row by the primary key without taking it back first."""
+        return bool(self.primary_key) and self.mode != "append"
+
+    @property
+    def strays(self) -> bool:
+        """Whether a row may be taken back that was never sent."""
+        return self.mode == "retract" and not self.exact
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it matters in which order the changes of a batch arrived."""
+        return self.replaces or self.strays
+
+    @property
+    def key(self) -> Record:
+        """The primary key's columns: in upsert mode the Kafka key is resolved to them."""
+        return self.declared.select(self.primary_key)
