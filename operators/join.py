@@ -57,6 +57,9 @@ from rowkind.operators.operator import Output
 
 JoinKind = Literal["inner", "left", "right", "full"]
 
+FIRST_COPY = b"\0\0"
+"""What the key of the first of several copies of a row ends in: the number 0 in two bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -66,6 +69,8 @@ class Side:
     - `counts_unmatched`: retractions that find no row come back as unmatched, or with a TTL stand for rows that have
       expired; false for upsert inputs, where a delete of a row that is not there is nothing unusual.
     - `exact`: retractions are of rows as they were sent, so that one which meets another row must not take that.
+    - `copied`: each row comes under several keys, that of the first copy with `FIRST_COPY` at its end: what is
+      unmatched is told once.
     """
 
     layout: Layout
@@ -73,6 +78,7 @@ class Side:
     by_seq: bool = False
     counts_unmatched: bool = True
     exact: bool = False
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,7 @@ class Join:
             Changes.concat([left.unmatched, right.unmatched]),
             of_left.state + of_right.state,
             of_left.merged_rows + of_right.merged_rows,
-            len(left.expired) + len(right.expired),
+            left.late + right.late,
         )
 
     def _rows_of_touched_keys(self, left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
@@ -181,13 +187,14 @@ def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emissi
 class JoinInput:
     """One side within one batch: its arrangement, and what the changes do to it.
 
-    `expired` are rows that are not there any more, which retractions take back all the same.
+    `expired` are rows that are not there any more, which retractions take back all the same; there are `late` of these.
     """
 
     arrangement: Arrangement
     resolved: Resolved
     unmatched: Changes
     expired: Entries
+    late: int
     withdrawn: Entries
 
     @classmethod
@@ -200,7 +207,11 @@ class JoinInput:
             gone = np.setdiff1d(unmatched, resolved.overtaken)
             unmatched, expired = resolved.overtaken, entries_of(arrangement, changes.take(gone))
         withdrawn = Entries.concat([-resolved.removed, resolved.refreshed])
-        return cls(arrangement, resolved, changes.take(unmatched), expired, withdrawn)
+        late = len(expired)
+        if side.copied:
+            unmatched = unmatched[_first_copies(changes.key.take(pa.array(unmatched)))]
+            late = int(_first_copies(expired.key).sum())
+        return cls(arrangement, resolved, changes.take(unmatched), expired, late, withdrawn)
 
     def touched(self) -> Uint64s:
         """The hashes of the keys, not NULL, of which rows are added or removed."""
@@ -237,6 +248,10 @@ class JoinInput:
             self.arrangement.append(before.relabel(mark=marks[changed]))
         self.arrangement.append(self.withdrawn)
         self.arrangement.append(added)
+
+
+def _first_copies(keys: pa.BinaryArray) -> Mask:
+    return np.array([key.endswith(FIRST_COPY) for key in keys.to_pylist()], np.bool_)
 
 
 def rows_of_touched_keys(

@@ -135,7 +135,7 @@ class SemiJoin:
             Changes.concat([left.unmatched, right.unmatched]),
             sum((one.state for one in finished), StateSize()),
             sum(one.merged_rows for one in finished),
-            len(left.expired) + len(right.expired),
+            left.late + right.late,
         )
 
     def _written(self, left: SideRows, right: SideRows, pairs: Pairs, now: int) -> tuple[Mask, Indices]:

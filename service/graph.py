@@ -358,7 +358,8 @@ def _calc(node: PhysicalNode) -> str:
 
 
 def _key(key: Key, names: Mapping[str, str]) -> str:
-    return f"{[_expression(each, names) for each in key.parts]} {key.null_safe} {key.drop_null} {key.constant!r}"
+    salt = "" if key.salt is None else f" {key.salt}"
+    return f"{[_expression(each, names) for each in key.parts]} {key.null_safe} {key.drop_null} {key.constant!r}{salt}"
 
 
 def _expression(expression: Expression, names: Mapping[str, str]) -> str:

@@ -53,6 +53,21 @@ class Expression:
     column: str | None = None
 
 
+MOST_SALTS = 1024
+"""No more than there may be shards."""
+
+
+@dataclass(frozen=True)
+class Salt:
+    """How the rows of one key get to `count` shards: as copies to all of them, or dealt out by what tells them apart.
+
+    That is the sub-key where it identifies rows, and all of the row elsewhere.
+    """
+
+    count: int
+    deal: Literal["by sub-key", "by row", "copies"]
+
+
 @dataclass(frozen=True)
 class Key:
     """How the key of an edge is made from the columns of the calc's *input*.
@@ -65,6 +80,7 @@ class Key:
       Avro record and not comparable bytes. None elsewhere.
     - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer:
       a fact about the input as a whole.
+    - `salt`: if the rows of one key are to be in several shards.
     """
 
     parts: tuple[Expression, ...] = ()
@@ -72,6 +88,7 @@ class Key:
     drop_null: bool = False
     record: Record | None = None
     constant: bytes | None = None
+    salt: Salt | None = None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
 from rowkind.service.execute.ranked_rows import Identity
+from rowkind.service.execute.salting import salted
 from rowkind.service.physical import ROW_DIGEST, Aggregation, Calc, Contest, Expression, Key, SubKeyPart
 
 
@@ -122,7 +123,8 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
             changes = replace(changes, kind=np.where(again, np.int8(RowKind.REFRESH), changes.kind))
             kept, update = kept | again, np.where(again, 0, update)
         changes, update = changes.filter(kept), update[kept]
-    return _with_parted_halves(changes, update)
+    changes = _with_parted_halves(changes, update)
+    return changes if calc.key.salt is None else salted(calc.key.salt, changes)
 
 
 def _first_step(calc: Calc, changes: Changes) -> Changes:

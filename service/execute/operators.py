@@ -68,7 +68,15 @@ def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
 
 
 def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
-    return Side(chosen.layout, chosen.ttl_ms, chosen.by_seq, counts_unmatched=not _is_upsert(node), exact=chosen.exact)
+    salt = node.calc.key.salt
+    return Side(
+        chosen.layout,
+        chosen.ttl_ms,
+        chosen.by_seq,
+        counts_unmatched=not _is_upsert(node),
+        exact=chosen.exact,
+        copied=salt is not None and salt.deal == "copies",
+    )
 
 
 def _is_upsert(node: physical.PhysicalNode) -> bool:

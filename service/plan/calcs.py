@@ -20,7 +20,8 @@ class Edge:
 
     `types` are the columns that are carried, with the types that the consumer knows them by. `key` holds expressions,
     the type that each is compared as, and whether NULL equals NULL in it. `sub_key` are columns, and how each sorts:
-    descending, and with NULLs first. `refreshes`: whether the consumer or somebody further down has a TTL.
+    descending, and with NULLs first. `refreshes`: whether the consumer or somebody further down has a TTL. `salt`: if
+    the rows of one key are to be in several shards.
     """
 
     types: Mapping[str, Type]
@@ -33,6 +34,7 @@ class Edge:
     constant: bytes | None = None
     needs_before: bool = True
     refreshes: bool = False
+    salt: physical.Salt | None = None
 
 
 def calc(
@@ -64,6 +66,7 @@ def calc(
             edge.drop_null and bool(parts),
             edge.key_record,
             edge.constant,
+            edge.salt,
         ),
         sub_key=tuple(
             physical.SubKeyPart(compile_scalar(meanings[name], below), descending, nulls_first)

@@ -129,7 +129,8 @@ def _key(key: Key) -> str:
         f"{part.text} {part.type.sql}{' (NULL = NULL)' if null_safe else ''}"
         for part, null_safe in zip(key.parts, key.null_safe, strict=True)
     ]
-    return ", ".join(parts) or "none"
+    salt = "" if key.salt is None else f"; {key.salt.count} salts, {key.salt.deal}"
+    return (", ".join(parts) or "none") + salt
 
 
 def _order(order: SubKeyPart) -> str:

@@ -94,7 +94,8 @@ class EqualKey:
 class LogicalInput:
     """One input of an operator and what the plan chose for it.
 
-    `carried` are the columns that the operator's rows or its condition need; `sub_key` the columns of the sub-key.
+    `carried` are the columns that the operator's rows or its condition need; `sub_key` the columns of the sub-key. The
+    rows of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`.
     """
 
     input: LogicalNode
@@ -102,6 +103,8 @@ class LogicalInput:
     layout: InputLayout = "multiset"
     sub_key: tuple[str, ...] = ()
     ttl_ms: int | None = None
+    spread: int = 1
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -254,10 +257,18 @@ class TtlHint:
 
 
 @dataclass(frozen=True)
+class SkewHint:
+    """One entry of a SKEW hint: over how many shards the rows of one key are to be spread, and where it stands."""
+
+    shards: int
+    at: exp.Expr
+
+
+@dataclass(frozen=True)
 class Query:
     """What the passes hand on: the tree, whose root is the SELECT list, where it comes from and where it goes.
 
-    `ttl_hints` are the STATE_TTL hints of the query by alias.
+    `ttl_hints` are the STATE_TTL hints of the query by alias, `skew_hints` those that are called SKEW.
     """
 
     job: Job
@@ -265,6 +276,7 @@ class Query:
     sink: JobSink
     root: LogicalNode
     ttl_hints: Mapping[str, TtlHint]
+    skew_hints: Mapping[str, SkewHint]
     select: exp.Expr
 
     @property

@@ -25,6 +25,7 @@ from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
 from rowkind.service.plan.passes.split_distinct import split_distinct
+from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
 from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.parse import parse
@@ -43,6 +44,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     normalize_inputs,
     check_sink,
     choose_rank_strategies,
+    spread_hot_keys,
     choose_layouts,
     limit_time,
     prune_columns,
@@ -115,7 +117,7 @@ def logical(job: Job, sink: str) -> Query:
     )
     builder = Builder(catalog)
     root = builder.query(tree)
-    return Query(job, sink, job.sinks[sink], root, builder.ttl_hints, tree)
+    return Query(job, sink, job.sinks[sink], root, builder.ttl_hints, builder.skew_hints, tree)
 
 
 def _source(job: Job, table: str) -> SourceTable:

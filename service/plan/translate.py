@@ -37,6 +37,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.scalar.scalars import Columns, compile_condition, resolved, show
 from rowkind.service.plan.scalar.types import BIGINT, BINARY, INT
+from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.changelog_modes import base, produced
 from rowkind.service.plan.traits.partitioning import already_partitioned, normalize_key, partitioning, together
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
@@ -163,7 +164,9 @@ class _Translator:
             calc=calc(top, edge, schema, _named(schema), record),
             facts=facts,
             traits=_traits(
-                top, _shown(key.left if join.kind != "right" else key.right for key in join.keys), edge.needs_before
+                top,
+                (*_shown(key.left if join.kind != "right" else key.right for key in join.keys), *_salts(join)),
+                edge.needs_before,
             ),
         )
 
@@ -179,6 +182,7 @@ class _Translator:
             side=number,
             needs_before=not keeps_key(join, side),
             refreshes=_refreshes(side, above) if made_of_it else side.ttl_ms is not None,
+            salt=_salt(side),
         )
         return self._input(side, edge)
 
@@ -234,6 +238,7 @@ class _Translator:
             key=tuple((resolved(name), below[name], True) for name in rank.partition),
             sub_key=tuple((each.column, each.descending, each.nulls_first) for each in rank.order if each.column),
             refreshes=_refreshes(side, edge),
+            salt=_salt(side),
         )
         node = self._input(side, given)
         if _holds_contests(rank):
@@ -256,7 +261,7 @@ class _Translator:
             order=tuple(map(_ordered, rank.order)),
             schema=schema,
             calc=calc(top, edge, schema, _named(schema), record),
-            traits=_traits(top, _shown(map(resolved, rank.partition)), edge.needs_before),
+            traits=_traits(top, (*_shown(map(resolved, rank.partition)), *_salts(rank)), edge.needs_before),
         )
 
     def _normalize(
@@ -286,7 +291,7 @@ class _Translator:
         node = self.node(side.input, edge)
         if isinstance(node, physical.PhysicalOperator):
             fused = already_partitioned(side.input, [(expression, type_) for expression, type_, _ in edge.key])
-            return replace(node, fused=fused)
+            return replace(node, fused=fused and edge.salt is None)
         return node
 
 
@@ -344,6 +349,19 @@ def _input(side: LogicalInput) -> physical.PhysicalInput:
     return physical.PhysicalInput(
         side.layout, side.ttl_ms, by_seq=source.ordered, exact=source.replaces and source.exact
     )
+
+
+def _salt(side: LogicalInput) -> physical.Salt | None:
+    if side.copies > 1:
+        return physical.Salt(side.copies, "copies")
+    if side.spread > 1:
+        return physical.Salt(side.spread, "by sub-key" if side.layout == "unique key" else "by row")
+    return None
+
+
+def _salts(node: LogicalJoin | LogicalRank) -> tuple[str, ...]:
+    """What the partition key of a node has besides, where rows of one key are in several shards."""
+    return ("salt",) if any(side.spread > 1 for side in sides(node)) else ()
 
 
 def _refreshes(side: LogicalInput, edge: Edge) -> bool:

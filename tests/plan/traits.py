@@ -32,8 +32,9 @@ class Traits:
         if way.node.startswith("scan_") and mode != "append":
             # What a table lacks of an exact changelog is the consumer's business.
             return
-        # What was added up, or netted by the sink's key, is no set of signed rows any more.
-        if way.calc.partial is None and way.nets is None:
+        salt = way.calc.key.salt
+        # What was added up, copied, or netted by the sink's key, is no set of signed rows any more.
+        if way.calc.partial is None and way.nets is None and (salt is None or salt.deal != "copies"):
             self._ways[way.node, way.to] = way
             rows = self._rows[way.node, way.to]
             for payload, weight in zip(changes.payload.to_pylist(), changes.weight.tolist(), strict=True):

@@ -73,6 +73,7 @@ class Way:
     """How a step's rows come to the next one: `by` which columns, all to one shard if there are none.
 
     `role` is what they are to it. `first_step` is what each task does to its rows before they are shuffled.
+    Rows of one key are dealt out to so many shards as `spread_over`, or each goes to so many as `copied_to`.
     """
 
     to: str
@@ -81,6 +82,15 @@ class Way:
     by: tuple[str, ...]
     mode: str
     first_step: FirstStep | None = None
+    spread_over: int | None = None
+    copied_to: int | None = None
+
+    @property
+    def salted(self) -> str:
+        """What a salt does, in words; nothing where there is none."""
+        if self.spread_over is not None:
+            return f"dealt out to {self.spread_over} shards"
+        return f"copied to {self.copied_to} shards" if self.copied_to is not None else ""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from rowkind.service.plan.explain.description import (
     StepKind,
     Way,
 )
-from rowkind.service.plan.explain.state import called, kept
+from rowkind.service.plan.explain.state import alias, called, kept
 from rowkind.service.plan.explain.titles import title, titled_values
 
 _KINDS = {
@@ -188,7 +188,11 @@ def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, 
         return Way(consumer.node, role, "every shard", (), mode)
     if same_stage:
         return Way(consumer.node, role, "same stage", by, mode)
-    return Way(consumer.node, role, "shuffled", by, mode, _first(calc))
+    salt = calc.key.salt
+    copies = salt is not None and salt.deal == "copies"
+    shards = None if salt is None else salt.count
+    spread_over, copied_to = (None, shards) if copies else (shards, None)
+    return Way(consumer.node, role, "shuffled", by, mode, _first(calc), spread_over, copied_to)
 
 
 def _first(calc: Calc) -> FirstStep | None:
@@ -219,14 +223,39 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
         case PhysicalJoin():
             if node.condition is not None:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
+            yield from _hot_keys(_spreadable(node), "the rows of a key meet in one shard")
         case PhysicalRank():
             yield Fact("strategy", node.strategy, {"strategy": node.strategy, "reason": node.reason})
             if node.ranking.ties == "latest first":
                 yield Fact("ties", "the later arrival counts")
+            if node.strategy == "retract" and not (isinstance(node.input, PhysicalRank) and _salted(node.input.input)):
+                yield from _hot_keys([node.input], "a partition is ranked in one shard")
         case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
         case PhysicalAggregate() | PhysicalUnion():
             return
+
+
+def _spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
+    """The sides that SKEW could spread, those with several rows of a key; none where it has done so."""
+    sides = (
+        (join.left, join.left_input, join.kind not in ("right", "full")),
+        (join.right, join.right_input, join.kind in ("inner", "right")),
+    )
+    if any(_salted(node) for node, *_ in sides):
+        return []
+    return [node for node, chosen, kept in sides if kept and chosen.layout != "one row per key"]
+
+
+def _salted(node: PhysicalNode) -> bool:
+    return node.calc.key.salt is not None
+
+
+def _hot_keys(nodes: Sequence[PhysicalNode], how: str) -> Iterator[Fact]:
+    """Where a key with very many rows makes one task the whole batch, and what could be done."""
+    if spread := [(alias(node), called(node)) for node in nodes if not _salted(node)]:
+        hints = (f"SKEW('{name}') spreads {of}" if name else f"SKEW with its alias spreads {of}" for name, of in spread)
+        yield Fact("hot keys", f"{how}: {', '.join(hints)}", {"spreadable": [name or of for name, of in spread]})
 
 
 def _needed(node: PhysicalNormalize) -> str:
@@ -293,7 +322,9 @@ def _exchange(way: Way, *, to_sink: bool) -> str:
             return f"{to}, on every shard: it is true of the input as a whole"
         case "shuffled" | "unmoved":
             first = f"{way.first_step} in each task first, then " if way.first_step else ""
-            return f"{to}, {first}shuffled {_by(way.by) or 'into one shard'}"
+            return (
+                f"{to}, {first}shuffled {_by(way.by) or 'into one shard'}{f' and {way.salted}' if way.salted else ''}"
+            )
 
 
 def _by(key: Sequence[str]) -> str:

@@ -150,7 +150,8 @@ def _way(step: Step) -> str:
         return '<div class="way unmoved">each input by itself</div>'
     key = ", ".join(way.by)
     words = {
-        "shuffled": f"shuffled by <code>{escape(key)}</code>" if key else "shuffled into one shard",
+        "shuffled": (f"shuffled by <code>{escape(key)}</code>" if key else "shuffled into one shard")
+        + (f" and {way.salted}" if way.salted else ""),
         "same stage": "in the same stage, nothing is shuffled",
         "every shard": "to every shard",
         "unmoved": "nothing is shuffled",

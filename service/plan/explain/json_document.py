@@ -39,11 +39,14 @@ KEYS = {
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
     "by_arrival": "of a state: whether changes count in their order of arrival, and of those of a key the last",
-    "goes": "how rows reach the next step: to, role, how, by, first_step; null for a sink",
+    "goes": "how rows reach the next step: to, role, how, by, first_step, spread_over, copied_to; null for a sink",
     "to": "of goes: the next step",
     "role": "of goes: left, right, input, or fact: what a NOT IN must know of its right side as a whole",
     "how": "of goes: shuffled, same stage, every shard, or unmoved to the sink",
     "by": "of goes: the columns that rows are shuffled by; none where they all go to one shard",
+    "spreadable": "of a join or a rank: inputs whose rows of one key the hint SKEW can spread",
+    "spread_over": "of goes: to how many shards the rows of one key are dealt out, null for one",
+    "copied_to": "of goes: to how many shards each row goes, null for one",
     "first_step": "of goes: what each task does to its rows before they are shuffled: added up, ranked, or null",
     "mode": "of a sink or of what a step emits: append, retract or upsert",
     "needs_old_rows": "whether somebody further down needs the -U of updates",
@@ -135,4 +138,12 @@ def _state(state: StepState) -> dict[str, Any]:
 
 
 def _way(way: Way) -> dict[str, Any]:
-    return {"to": way.to, "role": way.role, "how": way.how, "by": list(way.by), "first_step": way.first_step}
+    return {
+        "to": way.to,
+        "role": way.role,
+        "how": way.how,
+        "by": list(way.by),
+        "first_step": way.first_step,
+        "spread_over": way.spread_over,
+        "copied_to": way.copied_to,
+    }

@@ -105,6 +105,7 @@ def _edge(below: Step, step: Step) -> str:
             where = "not shuffled"
         case "shuffled":
             where = f"by {', '.join(way.by)}" if way.by else "into one shard"
+            where += f" and {way.salted}" if way.salted else ""
     return f"{role}{way.mode}, {f'{way.first_step}, ' if way.first_step else ''}{where}"
 
 

@@ -40,6 +40,12 @@ def called(node: PhysicalNode) -> str:
     return below.source.table if isinstance(below, PhysicalScan) else f"the result of {below.node}"
 
 
+def alias(node: PhysicalNode) -> str:
+    """What a hint in the same SELECT calls an operator's input, if that is a table."""
+    below = _origin(node)
+    return below.alias.rpartition(".")[2] if isinstance(below, PhysicalScan) else ""
+
+
 def _origin(node: PhysicalNode) -> PhysicalNode:
     """The input as the query has it: a Normalize stands for its table."""
     return _origin(node.input) if isinstance(node, PhysicalNormalize) else node

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -22,28 +21,19 @@ from rowkind.service.plan.logical import (
     bottom_up,
     walk,
 )
-from rowkind.service.plan.traits.changelog_modes import base
+from rowkind.service.plan.traits.aliases import alias, means, sides, source
 
 _LARGEST_NUMBER = 127
 
 
 def limit_time(query: Query) -> Query:
     """Operators with the TTL of each side. Raises Refusal for a hint that names no input."""
-    known = [path for node in walk(query.root) for side in _sides(node) if (path := _path(side.input))]
-    for alias, hint in query.ttl_hints.items():
-        if not any(_means(alias, path) for path in known):
+    known = [path for node in walk(query.root) for side in sides(node) if (path := alias(side.input))]
+    for name, hint in query.ttl_hints.items():
+        if not any(means(name, path) for path in known):
             shown = ", ".join(dict.fromkeys(known)) or "none: this query keeps no state"
-            raise Refusal(f"STATE_TTL names {alias!r}, which is no input of an operator; inputs are {shown}", hint.at)
+            raise Refusal(f"STATE_TTL names {name!r}, which is no input of an operator; inputs are {shown}", hint.at)
     return replace(query, root=bottom_up(query.root, partial(_visit, query)))
-
-
-def _sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    match node:
-        case LogicalJoin():
-            return node.sides
-        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
-            return (node.input,)
-    return ()
 
 
 def _visit(query: Query, node: LogicalNode) -> LogicalNode:
@@ -61,33 +51,10 @@ def _visit(query: Query, node: LogicalNode) -> LogicalNode:
 
 
 def _limited(side: LogicalInput, query: Query) -> LogicalInput:
-    below = _below(side.input)
-    hints = [hint.ttl_ms for alias, hint in query.ttl_hints.items() if _means(alias, _path(side.input))]
+    below, called = source(side.input), alias(side.input)
+    hints = [hint.ttl_ms for name, hint in query.ttl_hints.items() if means(name, called)]
     table = below.source.ttl_ms if isinstance(below, LogicalScan) else None
     return replace(side, ttl_ms=hints[-1] if hints else table or query.job.ttl)
-
-
-def _below(node: LogicalNode) -> LogicalNode:
-    """The scan or operator below; a Normalize stands for its table."""
-    node = base(node)
-    return base(node.input.input) if isinstance(node, LogicalNormalize) else node
-
-
-def _path(node: LogicalNode) -> str:
-    """The aliases that lead to this input: the table's own, behind those of derived tables around it.
-
-    What comes out of an operator has the alias of the derived table that it is in, or none.
-    """
-    below = _below(node)
-    if isinstance(below, LogicalScan):
-        return below.path.lower()
-    paths = {name.rpartition(".")[0] for name in columns(node)}
-    return paths.pop().lower() if len(paths) == 1 else ""
-
-
-def _means(alias: str, path: str) -> bool:
-    """Whether a hint for `alias` is for this input: the table, or a derived table that is nothing but this table."""
-    return f"{path}.".startswith(f"{alias}.")
 
 
 def check_numbers(query: Query) -> Query:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalProject, TtlHint
+from rowkind.service.plan.logical import LogicalProject, SkewHint, TtlHint
 from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
 from rowkind.service.plan.sql.from_clause import with_queries
-from rowkind.service.plan.sql.hints import read_hints, spread
+from rowkind.service.plan.sql.hints import by_path, read_hints
 from rowkind.service.plan.sql.one_select import OneSelect
 from rowkind.service.plan.sql.parse import query
 from rowkind.service.plan.sql.top_rows import top_of_result
@@ -26,7 +26,8 @@ class Builder:
     """Builds the plan of one query and collects its hints."""
 
     catalog: Catalog
-    _hints: dict[str, TtlHint] = field(default_factory=dict)
+    _times: dict[str, TtlHint] = field(default_factory=dict)
+    _skews: dict[str, SkewHint] = field(default_factory=dict)
     _paths: set[str] = field(default_factory=set)
     _invented: set[str] = field(default_factory=set)
 
@@ -38,7 +39,12 @@ class Builder:
     @property
     def ttl_hints(self) -> dict[str, TtlHint]:
         """The STATE_TTL hints by the paths that they are for."""
-        return spread(self._hints, self._paths, self._invented)
+        return by_path(self._times, self._paths, self._invented)
+
+    @property
+    def skew_hints(self) -> dict[str, SkewHint]:
+        """The SKEW hints by the paths that they are for."""
+        return by_path(self._skews, self._paths, self._invented)
 
     def select(self, tree: exp.Expr, context: Context) -> Selected:
         """The rows and columns of a query. Raises Refusal."""
@@ -47,9 +53,10 @@ class Builder:
         tree = query(tree)
         context = replace(context, with_=with_queries(tree, context))
         if isinstance(tree, exp.Select):
-            times, split = read_hints(tree)
-            self._hints |= {f"{context.path}{alias}".lower(): hint for alias, hint in times.items()}
-            return OneSelect(tree, context, split, self).built()
+            hints = read_hints(tree)
+            self._times |= {f"{context.path}{alias}".lower(): hint for alias, hint in hints.times.items()}
+            self._skews |= {f"{context.path}{alias}".lower(): hint for alias, hint in hints.skews.items()}
+            return OneSelect(tree, context, hints.split, self).built()
         if isinstance(tree, exp.SetOperation):
             return top_of_result(set_operation(tree, context, self), tree, Names(context.path))
         return top_of_result(self.select(tree.this, context), tree, Names(context.path))

@@ -1,27 +1,45 @@
-"""Hints: `/*+ STATE_TTL('orders' = '7d'), SPLIT_DISTINCT */` behind SELECT."""
+"""Hints: `/*+ STATE_TTL('orders' = '7d'), SKEW('orders'), SPLIT_DISTINCT */` behind SELECT."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlglot import exp
 
 from rowkind.service.job import duration
+from rowkind.service.physical import MOST_SALTS
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import TtlHint
+from rowkind.service.plan.logical import SkewHint, TtlHint
 
-_KNOWN = "STATE_TTL('alias' = '7d') and SPLIT_DISTINCT are"
+_KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias') and SPLIT_DISTINCT are"
+_SHARDS_OF_A_HOT_KEY = 8
+
+_Hint = TypeVar("_Hint")
 
 
-def read_hints(tree: exp.Select) -> tuple[dict[str, TtlHint], exp.Expr | None]:
-    """The STATE_TTL hints of a SELECT by alias in lower case, and its SPLIT_DISTINCT. Raises Refusal."""
+@dataclass(frozen=True)
+class Hints:
+    """The hints of a SELECT: STATE_TTL and SKEW by alias in lower case, and its SPLIT_DISTINCT."""
+
+    times: Mapping[str, TtlHint]
+    skews: Mapping[str, SkewHint]
+    split: exp.Expr | None
+
+
+def read_hints(tree: exp.Select) -> Hints:
+    """The hints of a SELECT. Raises Refusal."""
     times: dict[str, TtlHint] = {}
+    skews: dict[str, SkewHint] = {}
     split: exp.Expr | None = None
     hints = tree.args.get("hint")
     for each in hints.expressions if hints is not None else []:
         name = each.name.upper() if isinstance(each, exp.Var | exp.Anonymous) else ""
         if name == "STATE_TTL" and isinstance(each, exp.Anonymous):
             times |= _times(each)
+        elif name == "SKEW" and isinstance(each, exp.Anonymous):
+            skews |= _skews(each)
         elif name == "SPLIT_DISTINCT":
             if each.expressions:
                 raise Refusal("the hint SPLIT_DISTINCT is written without arguments", each)
@@ -30,7 +48,7 @@ def read_hints(tree: exp.Select) -> tuple[dict[str, TtlHint], exp.Expr | None]:
             raise Refusal(f"the hint {each!s} is not understood; {_KNOWN}", hints)
         else:
             raise Refusal(f"the hint {each.sql('spark')} is not supported; {_KNOWN}", each)
-    return times, split
+    return Hints(times, skews, split)
 
 
 def no_split(split: exp.Expr | None) -> None:
@@ -51,6 +69,19 @@ def _times(hint: exp.Anonymous) -> dict[str, TtlHint]:
     return times
 
 
+def _skews(hint: exp.Anonymous) -> dict[str, SkewHint]:
+    skews = {}
+    for each in hint.expressions:
+        name, shards = (each.left, each.right) if isinstance(each, exp.EQ) else (each, None)
+        if not name.is_string or not (shards is None or shards.is_int):
+            raise Refusal("the hint SKEW is written SKEW('alias'), or SKEW('alias' = 32) for so many shards", hint)
+        count = _SHARDS_OF_A_HOT_KEY if shards is None else int(shards.name)
+        if not 2 <= count <= MOST_SALTS:
+            raise Refusal(f"SKEW: rows are spread over 2 to {MOST_SALTS} shards", shards)
+        skews[name.name.lower()] = SkewHint(count, name)
+    return skews
+
+
 def spoken(path: str, invented: set[str]) -> str:
     """A relation's path as the user knows it: without the parts that no alias stands for."""
     kept, so_far = [], ""
@@ -61,9 +92,9 @@ def spoken(path: str, invented: set[str]) -> str:
     return ".".join(kept)
 
 
-def spread(hints: Mapping[str, TtlHint], paths: set[str], invented: set[str]) -> dict[str, TtlHint]:
+def by_path(hints: Mapping[str, _Hint], paths: set[str], invented: set[str]) -> dict[str, _Hint]:
     """Hints by the paths of relations: those that are called so, or are so in a subquery or in an input of a UNION."""
-    found: dict[str, TtlHint] = {}
+    found: dict[str, _Hint] = {}
     for name, hint in hints.items():
         meant = {name} & paths or {path for path in paths if spoken(path, invented) == spoken(name, invented)}
         found |= dict.fromkeys(sorted(meant) or [name], hint)

@@ -29,6 +29,7 @@ from rowkind.service.plan.logical import (
     LogicalWindow,
 )
 from rowkind.service.plan.scalar import types
+from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.fixed_columns import fixed_columns, read_bare
 from rowkind.service.plan.traits.unique_keys import key_columns
 
@@ -61,6 +62,9 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalProject():
             parts = partitioning(node.input)
             return None if parts is None else tuple(_renamed(part, node) for part in parts)
+        case LogicalJoin() | LogicalRank() if any(side.spread > 1 for side in sides(node)):
+            # Rows of one key are in several shards.
+            return None
         case LogicalJoin():
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
         case LogicalAggregate():

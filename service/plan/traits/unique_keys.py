@@ -121,7 +121,8 @@ def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
 
 def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     found = set(unique_keys(node.input.input))
-    if node.ranking.function == "row_number":
+    # Where a partition is spread over shards, each of them has numbers of its own.
+    if node.ranking.function == "row_number" and node.input.spread == 1:
         if node.ranking.first == node.ranking.last:
             found.add(frozenset(node.partition))
         elif node.number is not None:

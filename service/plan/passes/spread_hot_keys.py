@@ -1,0 +1,101 @@
+"""A key with very many rows is spread over several shards where the hint SKEW asks for it.
+
+    SELECT /*+ SKEW('o') */ … FROM orders o JOIN customers c ON …   rows of `o` with one key are dealt out to 8 shards,
+                                                                    rows of `c` are copied to each of them
+    SELECT /*+ SKEW('o' = 32) */ …                                  to 32 shards
+    SELECT /*+ SKEW('o') */ … ROW_NUMBER() OVER (…) … <= 3          a rank in each of 8 shards, then one of their first
+
+That is right where no row is asked for by what is in other shards: a row that is dealt out meets all that it may match.
+A row of the other side that is kept without a match could not know what its copies meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalRank,
+    Query,
+    SkewHint,
+    bottom_up,
+    walk,
+)
+from rowkind.service.plan.traits.aliases import alias, means, sides
+from rowkind.service.plan.traits.unique_keys import matches_one
+
+
+def spread_hot_keys(query: Query) -> Query:
+    """Joins and ranks with their rows dealt out. Raises Refusal for a hint that cannot be followed."""
+    if not query.skew_hints:
+        return query
+    known = [found for node in walk(query.root) for side in _spreadable(node) if (found := alias(side.input))]
+    for name, hint in query.skew_hints.items():
+        if not any(means(name, found) for found in known):
+            shown = ", ".join(dict.fromkeys(known)) or "none"
+            raise Refusal(f"SKEW names {name!r}, which is no input of a join or a rank; such are {shown}", hint.at)
+    return replace(query, root=bottom_up(query.root, lambda node: _visit(node, query.skew_hints)))
+
+
+def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
+    return () if isinstance(node, LogicalAggregate | LogicalNormalize) else sides(node)
+
+
+def _visit(node: LogicalNode, hints: Mapping[str, SkewHint]) -> LogicalNode:
+    match node:
+        case LogicalJoin():
+            left, right = (_hint(side, hints) for side in node.sides)
+            if left is not None and right is not None:
+                raise Refusal("SKEW names both sides of a join: one is spread, and the other copied to it", right.at)
+            if left is not None:
+                return _spread_left(node, left)
+            return node if right is None else _spread_right(node, right)
+        case LogicalRank() if (hint := _hint(node.input, hints)) is not None:
+            return _ranked_twice(node, hint)
+    return node
+
+
+def _hint(side: LogicalInput, hints: Mapping[str, SkewHint]) -> SkewHint | None:
+    found = [hint for name, hint in hints.items() if means(name, alias(side.input))]
+    return found[-1] if found else None
+
+
+def _spread_left(join: LogicalJoin, hint: SkewHint) -> LogicalJoin:
+    _check(join, join.left, hint, kept=join.pads_right)
+    left, right = replace(join.left, spread=hint.shards), replace(join.right, copies=hint.shards)
+    return replace(join, left=left, right=right)
+
+
+def _spread_right(join: LogicalJoin, hint: SkewHint) -> LogicalJoin:
+    _check(join, join.right, hint, kept=join.pads_left or join.filters_left)
+    left, right = replace(join.left, copies=hint.shards), replace(join.right, spread=hint.shards)
+    return replace(join, left=left, right=right)
+
+
+def _check(join: LogicalJoin, side: LogicalInput, hint: SkewHint, *, kept: bool) -> None:
+    if kept:
+        raise Refusal(
+            "SKEW copies the rows of the other side, and here it depends on all of this side's rows together whether "
+            "those are in the result: it is for inner joins, and for the side of another join that is kept",
+            hint.at,
+        )
+    if matches_one(join, side):
+        raise Refusal("SKEW spreads rows with one key, of which there is one at a time here: leave it out", hint.at)
+
+
+def _ranked_twice(rank: LogicalRank, hint: SkewHint) -> LogicalRank:
+    if rank.strategy != "retract":
+        raise Refusal("SKEW is not needed here: each task sends on no more rows than may reach the range", hint.at)
+    first = replace(
+        rank,
+        input=replace(rank.input, spread=hint.shards),
+        ranking=replace(rank.ranking, first=1),
+        number=None,
+    )
+    return replace(rank, input=LogicalInput(first))

@@ -1,0 +1,72 @@
+"""Salted keys: where rows of one key go, that they meet what they may match, and what is told of copies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.join import Join, JoinSpec, Side
+from rowkind.service.execute.salting import salted
+from rowkind.service.physical import Salt
+
+SHARDS = 32
+
+
+def changes(key: bytes | None, rows: list[bytes], kind: RowKind = RowKind.INSERT, side: int = 0) -> Changes:
+    """Rows of one key, with themselves as sub-key."""
+    count = len(rows)
+    keys, payload = binary([key] * count), binary(rows)
+    hashes = hash64(payload) if key is None else hash64(keys)
+    return Changes(
+        np.full(count, side, np.int8), np.full(count, kind, np.int8), hashes, keys, payload, np.arange(count), payload
+    )
+
+
+def places(found: Changes) -> set[tuple[int, bytes]]:
+    """The keys, with their hashes."""
+    return set(zip(found.hash.tolist(), found.key.to_pylist(), strict=True))
+
+
+def test_rows_of_one_key_are_dealt_out_to_shards_that_follow_each_other() -> None:
+    """A hundred rows of one key reach all of five shards, each the one where copies of the other side are."""
+    rows = [f"row {number}".encode() for number in range(100)]
+
+    dealt = salted(Salt(5, "by row"), changes(b"hot", rows))
+    copied = salted(Salt(5, "copies"), changes(b"hot", [b"one"]))
+
+    assert places(dealt) == places(copied)
+    first = int(hash64(binary([b"hot"]))[0] % SHARDS)
+    assert {int(each) for each in dealt.hash % SHARDS} == {(first + number) % SHARDS for number in range(5)}
+    assert dealt.payload.to_pylist() == rows
+
+
+def test_a_row_and_its_retraction_get_the_same_salt() -> None:
+    """What tells rows apart decides: all of the row, or the sub-key, whatever else the row says by then."""
+    for deal in ("by row", "by sub-key"):
+        came, goes = (
+            salted(Salt(7, deal), changes(b"k", [b"a", b"b"], kind)) for kind in (RowKind.INSERT, RowKind.DELETE)
+        )
+        assert came.hash.tolist() == goes.hash.tolist()
+        assert came.key.equals(goes.key)
+    other = salted(Salt(7, "by sub-key"), changes(b"k", [b"a", b"b"]))
+    assert places(other) == places(salted(Salt(7, "by sub-key"), changes(b"k", [b"b", b"a"])))
+
+
+def test_rows_without_a_key_stay_where_their_content_leads() -> None:
+    """They match nothing, and are spread already."""
+    alone = changes(None, [b"a", b"b"])
+
+    assert salted(Salt(4, "by row"), alone).hash.tolist() == alone.hash.tolist()
+    assert salted(Salt(4, "by row"), alone).key.null_count == 2
+
+
+def test_a_stray_retraction_of_a_copied_row_is_told_once() -> None:
+    """Each copy is taken back, and finds nothing; a row that has expired is counted once, too."""
+    for ttl, unmatched, late in ((None, 1, 0), (1000, 0, 1)):
+        join = Join(JoinSpec("inner", Side("multiset"), Side("multiset", ttl_ms=ttl, copied=True)))
+        stores = {name: MemoryStore() for name in join.arrangements}
+        output = join.process(salted(Salt(6, "copies"), changes(b"k", [b"r"], RowKind.DELETE, 1)), stores, now=1)
+        assert (len(output.unmatched), output.expired) == (unmatched, late)
