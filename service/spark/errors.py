@@ -94,8 +94,8 @@ def reason(error: Py4JJavaError) -> str:
 
 
 def first_line(error: Py4JJavaError) -> str:
-    """The first line of what Java says, without the class."""
-    return str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0]
+    """The first line of what Java says, without the class and the full stop."""
+    return str(error.java_exception.getMessage() or error.java_exception).partition("\n")[0].rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.bench.compare.page import Table
 from tests.bench.compare.process import cpu_seconds, memory_bytes
 from tests.bench.compare.rowkind_engine import RunningRowkind
 from tests.bench.compare.workload import Ids, create_topic
+from tests.bench.plot import Panel, chart
 
 _PAGE = Path("docs/scaling.md")
 _COLUMNS = {"payment_id": "BIGINT NOT NULL", "order_id": "BIGINT NOT NULL", "paid": "DOUBLE"}
@@ -116,6 +117,7 @@ def main() -> int:
         print(found.text())
         if given.write:
             page.write(what, [found], _PAGE)
+            (_PAGE.parent / f"scaling-{what}.svg").write_text(drawn(what, sizes, costs))
     return 0
 
 
@@ -235,7 +237,15 @@ def table(what: str, sizes: list[Size], costs: list[Cost]) -> Table:
     head = (what, "batch ms", *_PHASES, "CPU ms", "memory MB", "log bytes", "µs for one more")
     rest = ", ".join(f"{name} {value:,}" for name, value in vars(replace(sizes[0])).items() if name != what)
     note = f"{_RATE} changes a second; {rest}. {page.machine()}."
-    return Table(f"More {what}", head, rows, note)
+    return Table(f"More {what}", head, rows, f"{note}\n\n![milliseconds of a batch](scaling-{what}.svg)")
+
+
+def drawn(what: str, sizes: Sequence[Size], costs: Sequence[Cost]) -> str:
+    """Where the time of a batch goes, as SVG."""
+    along = [max(1, getattr(size, what)) for size in sizes]
+    phases = [(phase, [(x, cost.phases[phase]) for x, cost in zip(along, costs, strict=True)]) for phase in _PHASES]
+    whole = ("all", [(x, cost.batch) for x, cost in zip(along, costs, strict=True)])
+    return chart([Panel("ms of a batch", [whole, *phases])], what, doubling=True)
 
 
 if __name__ == "__main__":

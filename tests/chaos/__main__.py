@@ -10,25 +10,20 @@ harm to the right result, of what happened meanwhile too, is how long the recove
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import traceback
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tests.bench.compare import page
-from tests.bench.compare.page import Table
 from tests.chaos.brokers import Brokers
 from tests.chaos.checks import CHECKS
 from tests.chaos.faults import FAULTS, drawn
+from tests.chaos.outcomes import Outcome, commit, gets_over, table, told
 from tests.chaos.scene import Scene
 from tests.chaos.stage import Stage
 
@@ -38,23 +33,6 @@ _PAGE = Path("docs/reliability.md")
 _WITH_DISKS = 0.5
 _DISKS = {"checkpoint": 64 << 20, "temporary": 256 << 20}
 """Bytes; temporary files are Spark's shuffles, RocksDB's and the sockets of workers."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a fault.
-
-    - `seconds`: until the result was right again; `changes`: how many had been checked by then.
-    - `wrong`: what was wrong, nothing if all was well. `commit`: of the code, by which a seed means the same again.
-    """
-
-    seed: int
-    number: int
-    fault: str
-    seconds: float
-    changes: int
-    wrong: str = ""
-    commit: str = ""
 
 
 def main() -> int:
@@ -67,28 +45,19 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"put the table of all outcomes found so far into {_PAGE}")
     given = parser.parse_args()
     given.found.parent.mkdir(parents=True, exist_ok=True)
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    outcomes: list[Outcome] = []
+    at, outcomes = commit(), list[Outcome]()
     for seed in range(given.seed, given.seed + -(-given.faults // _FAULTS_OF_AN_EPISODE)):
         count = min(_FAULTS_OF_AN_EPISODE, given.faults - len(outcomes))
-        for found in episode(seed, given.only, count):
-            outcome = replace(found, commit=commit.stdout.strip())
+        for outcome in episode(seed, given.only, count, at):
             outcomes.append(outcome)
-            with given.found.open("a") as file:
-                file.write(json.dumps(asdict(outcome)) + "\n")
-            print(
-                f"seed {seed}, fault {outcome.number}: {outcome.fault}: {outcome.wrong or f'{outcome.seconds:.1f} s'}",
-                file=sys.stderr,
-                flush=True,
-            )
-    print(table(outcomes).text())
+            outcome.tell(given.found)
+    print(table("By kind", outcomes, "tests.chaos").text())
     if given.write:
-        so_far = [Outcome(**json.loads(line)) for line in given.found.read_text().splitlines()]
-        page.write("faults", [table(so_far)], _PAGE)
+        page.write("faults", [table("By kind", told(given.found), "tests.chaos")], _PAGE)
     return 1 if any(outcome.wrong for outcome in outcomes) else 0
 
 
-def episode(seed: int, kinds: Sequence[str], count: int) -> Iterator[Outcome]:
+def episode(seed: int, kinds: Sequence[str], count: int, at: str = "") -> Iterator[Outcome]:
     """So many faults against one job; it ends with the first one that the job does not get over."""
     chance = random.Random(seed)
     with ExitStack() as stack:
@@ -102,7 +71,8 @@ def episode(seed: int, kinds: Sequence[str], count: int) -> Iterator[Outcome]:
         stack.callback(scene.end)
         faults = list(drawn(scene, kinds, count))
         for number, fault in enumerate(["", *faults, "drain"]):
-            outcome = _one(scene, seed, number, fault)
+            harm = partial(FAULTS[fault], scene) if fault else None
+            outcome = gets_over(stage, harm, lambda: scene.job, Outcome(seed, number, fault, commit=at))
             if outcome.wrong or number in range(1, count + 1):
                 yield outcome
             if outcome.wrong:
@@ -124,47 +94,6 @@ def limited(folder: Path, sizes: Mapping[str, int]) -> Iterator[dict[str, Path]]
     finally:
         for disk in disks.values():
             subprocess.run(["umount", "--lazy", str(disk)], check=False)
-
-
-def _one(scene: Scene, seed: int, number: int, fault: str) -> Outcome:
-    """One fault and how the job got over it; nothing, in the beginning, is a fault too."""
-    stage = scene.stage
-    began = time.monotonic()
-    wrong = ""
-    try:
-        if fault:
-            FAULTS[fault](scene)
-        began = time.monotonic()
-        stage.happens(scene.random.randrange(1, 300))
-        stage.catch_up(scene.job)
-    except Exception:  # noqa: BLE001 - whatever it is, it is to be told and the campaign to go on
-        wrong = traceback.format_exc()
-    changes = sum(results.kinds.total() for results in stage.results.values())
-    return Outcome(seed, number, fault, time.monotonic() - began, changes, wrong)
-
-
-def table(outcomes: Sequence[Outcome]) -> Table:
-    """Recoveries by kind of fault; of a fault of a seed that was tried several times the last one counts."""
-    last = list({(outcome.commit, outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
-    by_fault: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in last:
-        by_fault[outcome.fault].append(outcome)
-    rows = []
-    for fault, found in sorted(by_fault.items()):
-        worst = max(found, key=lambda outcome: outcome.seconds)
-        wrong = sum(bool(outcome.wrong) for outcome in found)
-        median = statistics.median(outcome.seconds for outcome in found)
-        seconds = (f"{median:.1f}", f"{worst.seconds:.1f}")
-        rows.append((fault, str(len(found)), str(wrong), *seconds, f"{worst.seed}:{worst.number}"))
-    checked = {(outcome.commit, outcome.seed): outcome.changes for outcome in last}
-    commits = ", ".join(f"{commit} ({count})" for commit, count in Counter(each.commit for each in last).items())
-    note = (
-        f"{len(last):,} faults in {len(checked)} jobs, {sum(checked.values()):,} changes of topics checked; after "
-        f"{sum(bool(outcome.wrong) for outcome in last)} of the faults a result was wrong or did not come. Seconds are "
-        f"from the end of the harm to the right result. `python -m tests.chaos --seed S` repeats an episode of ten, at "
-        f"the same commit: {commits}. {page.machine()}."
-    )
-    return Table("By kind", ("fault", "times", "wrong", "median s", "worst s", "its seed"), rows, note)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ _PIECE_BYTES = 1 << 16
 
 
 class Network:
-    """Whoever connects to `port` of 127.0.0.1 is connected to `target`, through a thread; used with `with`."""
+    """Whoever connects to `port` of a host is connected to `target` of this one, through a thread; used with `with`."""
 
-    def __init__(self, port: int, target: int) -> None:
-        self._port, self._target = port, target
+    def __init__(self, port: int, target: int, host: str = "127.0.0.1") -> None:
+        self._host, self._port, self._target = host, port, target
         self._delay = 0.0
         self._cut = False
         self._flows = asyncio.Event()
@@ -62,7 +62,7 @@ class Network:
             line.transport.abort()
 
     async def _listen(self) -> None:
-        await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        await asyncio.start_server(self._accept, self._host, self._port)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._cut:

@@ -33,6 +33,7 @@ from tests.bench.compare.process import memory_bytes, of_kind
 from tests.bench.compare.queries import QUERIES
 from tests.bench.compare.rowkind_engine import Rowkind
 from tests.bench.compare.workload import records
+from tests.bench.plot import Panel, Points, chart
 
 _KINDS = ("JVM", "workers of tasks", "writers", "source runners")
 _WINDOW_SECONDS = 10.0
@@ -161,35 +162,14 @@ def _median(values: Sequence[tuple[float, float]], span: tuple[float, float]) ->
 
 def plot(course: Course) -> str:
     """Memory above, latencies below, a line down for every kill, as SVG."""
-    width, height, left = 900, 160, 60
-    end = max(at for at, _ in course.memory)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{2 * height + 70}" font-family="sans-serif"'
-    ]
-    parts.append(' font-size="12"><rect width="100%" height="100%" fill="white"/>')
-    panels = (
-        ("memory, MB", ((course.memory, 1e-6, "#1f6feb"),)),
-        ("latency, ms: p50, p99", ((course.p50, 1.0, "#2da44e"), (course.p99, 1.0, "#bf8700"))),
-    )
-    for number, (title, lines) in enumerate(panels):
-        top = 25 + number * (height + 30)
-        most = max(value * scale for values, scale, _ in lines for _, value in values) * 1.05
-        parts.append(f'<text x="{left}" y="{top - 6}">{title}</text>')
-        for share in (0.0, 0.5, 1.0):
-            y = top + height * (1 - share)
-            parts.append(f'<line x1="{left}" x2="{width - 10}" y1="{y}" y2="{y}" stroke="#ddd"/>')
-            parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{most * share:,.0f}</text>')
-        for at, _ in course.kills:
-            x = left + (width - left - 10) * at / end
-            parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{top + height}" stroke="#f3b0b0"/>')
-        for values, scale, colour in lines:
-            points = " ".join(
-                f"{left + (width - left - 10) * at / end:.1f},{top + height * (1 - value * scale / most):.1f}"
-                for at, value in values
-            )
-            parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-    parts.append(f'<text x="{width - 10}" y="{2 * height + 66}" text-anchor="end">{end / 60:.0f} minutes</text></svg>')
-    return "".join(parts) + "\n"
+    kills = [at / 60 for at, _ in course.kills]
+
+    def minutes(points: Points, scale: float = 1.0) -> Points:
+        return [(at / 60, value * scale) for at, value in points]
+
+    latencies = (("p50", minutes(course.p50)), ("p99", minutes(course.p99)))
+    memory = (("all processes", minutes(course.memory, 1e-6)),)
+    return chart([Panel("memory, MB", memory, kills), Panel("latency, ms", latencies, kills)], "minutes; red: a kill")
 
 
 if __name__ == "__main__":

@@ -48,9 +48,13 @@ class Worker:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def processes(self) -> list[int]:
+        """Everything on this machine."""
+        return [self.process.pid, *_descendants(self.process.pid)]
+
     def kill(self) -> None:
         """SIGKILL to everything on this machine."""
-        for pid in [self.process.pid, *_descendants(self.process.pid)]:
+        for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
@@ -90,10 +94,11 @@ class SparkCluster:
 
     def add(self) -> Worker:
         """Another machine; returns when the master knows it."""
-        name = f"worker-{len(self.workers)}"
+        name, host = f"worker-{len(self.workers)}", f"127.0.0.{10 + len(self.workers)}"
         folder = self.folder / name
         (folder / "tmp").mkdir(parents=True)
-        options = ["--host", "127.0.0.1", "--cores", str(self._cores), "--memory", "2g", "--webui-port", "0"]
+        # Spark begins a task for the second time on another host only.
+        options = ["--host", host, "--cores", str(self._cores), "--memory", "2g", "--webui-port", "0"]
         own = {"TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder / "tmp")}
         arguments = [*options, "--work-dir", str(folder / "work"), self.url]
         process = self._start(name, "worker.Worker", arguments, own, _BLIND if os.geteuid() == 0 else ())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import sqlglot
+from sqlglot import exp
+
 from rowkind.service.job.model import Job
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import PlanError, Refusal
-from rowkind.service.plan.pipeline import logical
+from rowkind.service.plan.pipeline import logical, plan
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from rowkind.service.run.trial import TrialBatch, read
 from tests.fuzz.changelogs import Change, random_changes
@@ -21,6 +24,7 @@ from tests.fuzz.queries import random_query
 from tests.fuzz.schemas import random_tables
 
 SINK = "o"
+_SKEWED = 0.2
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,32 @@ def random_case(seed: int) -> Case:
     changes = random_changes(rng, tables, rng.choice((8, 16, 24, 36)))
     rows = rng.choice((1, 3, 5, 8, 50)) if len(changes) < 12 else rng.choice((5, 8, 12, 20, 50))
     case = Case(f"seed {seed}", sql, {each.name: each.entry for each in tables}, {"mode": "retract"}, rows, changes)
-    return replace(case, sink=_sink(rng, case))
+    return _with_skew(random.Random(f"skew {seed}"), replace(case, sink=_sink(rng, case)))
+
+
+def _with_skew(rng: random.Random, case: Case) -> Case:
+    """The same with a hot key spread, now and then, where the planner takes that."""
+    if rng.random() > _SKEWED:
+        return case
+    tree = sqlglot.parse_one(case.sql, read="spark")
+    selects = [each for each in tree.find_all(exp.Select) if not each.args.get("hint")]
+    named = [(select, each.alias) for select in selects for each in _relations(select) if each.alias]
+    if not named:
+        return case
+    select, alias = rng.choice(named)
+    select.hint(f"SKEW('{alias}' = {rng.choice((2, 3, 8))})", dialect="spark", copy=False)
+    skewed = replace(case, sql=tree.sql("spark"))
+    try:
+        plan(skewed.job, SINK)
+    except PlanError:
+        return case
+    return skewed
+
+
+def _relations(select: exp.Select) -> Iterator[exp.Expr]:
+    if (from_ := select.args.get("from_")) is not None:
+        yield from_.this
+    yield from (each.this for each in select.args.get("joins") or ())
 
 
 def _sink(rng: random.Random, case: Case) -> Mapping[str, Any]:

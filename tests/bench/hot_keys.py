@@ -1,0 +1,225 @@
+"""`python -m tests.bench.hot_keys`: what a hot key costs the slowest task, as tasks grow.
+
+Keys follow Zipf's law: with the exponent 1.1 one of 100,000 keys has an eighth of all rows, with 1.5 two fifths. A
+batch of a real plan is read in parts, dealt out to 64 shards and worked on shard by shard, each measured in CPU time of
+this process alone. A task of T has every T-th shard; the slowest of them is how long a stage takes. Printed
+is how long a batch takes by that, without and with what is done about hot keys, and what that costs in CPU altogether.
+The first batch is left out: it brings the customers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro.codec import encode
+from rowkind.operators import contenders, partial_aggregate
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.service.execute.members import addressed
+from rowkind.service.execute.operators import operator
+from rowkind.service.execute.route import deliver, leave, scanned
+from rowkind.service.graph import graph
+from rowkind.service.job.load import load
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.run.memory import pruned
+from tests.bench.compare import page
+from tests.bench.compare.page import Table
+
+_PAGE = Path("docs/scaling.md")
+_SHARDS = 64
+_READERS = 8
+_KEYS = 100_000
+_TASKS = (2, 8, 32)
+_EXPONENTS = (1.1, 1.5)
+_JOB = """
+job: hot
+tables:
+  clicks: {{mode: append, columns: {{customer: INT NOT NULL, page: INT NOT NULL, spent: DOUBLE NOT NULL}}}}
+  moves: {{mode: retract, columns: {{customer: INT NOT NULL, page: INT NOT NULL, spent: DOUBLE NOT NULL}}}}
+  customers: {{mode: append, primary_key: id, columns: {{id: INT NOT NULL, name: INT NOT NULL}}}}
+sinks:
+  result: {{mode: retract, topic: result, sql: "{sql}"}}
+"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of clicks, moves and customers, without and with what is done about a hot key.
+
+    `switch`: the part of the code whose `WORTH` is set to nothing, so that it is left out; elsewhere a hint is.
+    """
+
+    name: str
+    sql: str
+    remedy: str
+    switch: str = ""
+
+
+_TOP = (
+    "SELECT * FROM (SELECT {hint}*, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY spent DESC) AS r FROM %s) "
+    "WHERE r <= 10"
+)
+QUESTIONS = (
+    Question(
+        "count and sum by customer",
+        "SELECT customer, COUNT(*) AS n, SUM(spent) AS s FROM clicks GROUP BY customer",
+        "added up by each task",
+        "partial_aggregate",
+    ),
+    Question("top 10 of each customer, rows only come", _TOP % "clicks", "ranked by each task", "contenders"),
+    Question("top 10 of each customer, rows may go", _TOP % "moves m", "SKEW('m')"),
+    Question(
+        "clicks with their customers",
+        "SELECT {hint}m.*, c.name FROM clicks m JOIN customers c ON m.customer = c.id",
+        "SKEW('m')",
+    ),
+)
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.hot_keys", description="What a hot key costs.")
+    parser.add_argument("--rows", type=int, default=400_000, help="of a batch")
+    parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--write", action="store_true", help=f"put the table into {_PAGE}")
+    given = parser.parse_args()
+    rows = []
+    for question in QUESTIONS:
+        for exponent in _EXPONENTS:
+            found = [_costs(question, exponent, given.rows, given.batches, remedied=each) for each in (False, True)]
+            rows.append(_row(question, exponent, found))
+            print(rows[-1], file=sys.stderr, flush=True)
+    head = ["", "Zipf", "remedy", *(f"{count} tasks" for count in _TASKS), f"even, {max(_TASKS)}", "CPU"]
+    note = (
+        "Milliseconds of a batch as its slowest tasks have it, without and with the remedy; if all tasks had the same "
+        "to do, without it; and CPU with the remedy against that without. "
+        f"{given.batches} batches of {given.rows:,} rows over {_KEYS:,} keys in {_SHARDS} shards; operators alone, "
+        "without Spark and Kafka."
+    )
+    table = Table("Hot keys", head, rows, note)
+    print(table.text())
+    if given.write:
+        page.write("hot keys", [table], _PAGE)
+    return 0
+
+
+def _row(question: Question, exponent: float, found: Sequence[_Costs]) -> list[str]:
+    plain, remedied = found
+    times = [f"{plain.longest(count):.0f} → {remedied.longest(count):.0f}" for count in _TASKS]
+    even = 1000 * plain.cpu / max(_TASKS) / plain.batches
+    return [question.name, f"{exponent}", question.remedy, *times, f"{even:.0f}", f"{remedied.cpu / plain.cpu:.2f}"]
+
+
+class _Costs:
+    """CPU seconds of the readers, and by level and shard, of so many batches."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.reading = 0.0
+        self.working: dict[tuple[int, int], float] = defaultdict(float)
+
+    @property
+    def cpu(self) -> float:
+        """All of it."""
+        return self.reading + sum(self.working.values())
+
+    def longest(self, tasks: int) -> float:
+        """How long a batch takes, in ms: a stage as long as the slowest of its tasks; readers have the same to do."""
+        of_task: dict[int, list[float]] = defaultdict(lambda: [0.0] * tasks)
+        for (level, shard), seconds in self.working.items():
+            of_task[level][shard % tasks] += seconds
+        longest = sum(max(times) for times in of_task.values())
+        return 1000 * (longest + self.reading / tasks) / self.batches
+
+
+def _costs(question: Question, exponent: float, rows: int, batches: int, *, remedied: bool) -> _Costs:
+    hint = f"/*+ {question.remedy} */ " if remedied and not question.switch else ""
+    with tempfile.TemporaryDirectory(prefix="rowkind-hot-") as folder, _without(question.switch, remedied):
+        file = Path(folder) / "job.yaml"
+        file.write_text(_JOB.format(sql=question.sql.format(hint=hint)))
+        return _run(plan(load(file), "result"), exponent, rows, batches)
+
+
+@contextmanager
+def _without(switch: str, remedied: bool) -> Iterator[None]:
+    """Leave out the first step of an aggregate or a rank."""
+    modules = {"contenders": contenders, "partial_aggregate": partial_aggregate}
+    if not switch or remedied:
+        yield
+        return
+    worth = modules[switch].WORTH
+    modules[switch].WORTH = 0.0
+    try:
+        yield
+    finally:
+        modules[switch].WORTH = worth
+
+
+def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs:
+    whole = graph([sink])
+    operators = [operator(each.node, refreshes=each.refreshes) for each in whole.operators]
+    stores = [[{name: MemoryStore() for name in each.arrangements} for _ in range(_SHARDS)] for each in operators]
+    costs, random = _Costs(), np.random.default_rng(11)
+    for number in range(batches + 1):
+        if number == 1:
+            costs = _Costs()
+        costs.batches += 1
+        inbox: dict[int, list[Changes]] = defaultdict(list)
+        for scan in whole.scans:
+            record = scan.scan.source.declared
+            columns = _customers(number) if record.name == "customers" else _clicks(random, exponent, rows)
+            values = {name: pa.array(column, record.type(name).arrow) for name, column in columns.items()}
+            payload = encode(record, values)
+            arrived = np.arange(len(payload)) + number * rows
+            for reader in range(_READERS):
+                part = slice(reader, None, _READERS)
+                some = Rows(
+                    np.zeros(len(arrived[part]), np.int8),
+                    arrived[part],
+                    payload.take(pa.array(np.arange(len(payload))[part])),
+                )
+                started = time.process_time()
+                for shard, _, changes in scanned(scan, pruned(scan.scan, {record.name: some}), _SHARDS):
+                    inbox[shard].append(changes)
+                costs.reading += time.process_time() - started
+        for place, each in enumerate(whole.operators):
+            for shard in range(_SHARDS):
+                mine = Changes.concat([addressed(part, place) for part in inbox[shard]])
+                started = time.process_time()
+                output = operators[place].process(mine, stores[place][shard], number)
+                left = [part for way in each.exits for part in deliver(way, leave(way, output.rows), _SHARDS, shard)]
+                costs.working[each.level, shard] += time.process_time() - started
+                for to, _, part in left:
+                    inbox[to].append(part)
+    return costs
+
+
+def _customers(batch: int) -> Mapping[str, np.ndarray]:
+    ids = np.arange(_KEYS if batch == 0 else 0)
+    return {"id": ids, "name": ids}
+
+
+def _clicks(random: np.random.Generator, exponent: float, rows: int) -> Mapping[str, np.ndarray]:
+    share = 1.0 / np.arange(1, _KEYS + 1) ** exponent
+    drawn = np.searchsorted(np.cumsum(share / share.sum()), random.random(rows))
+    return {
+        "customer": np.minimum(drawn, _KEYS - 1),
+        "page": random.integers(0, 1000, rows),
+        "spent": random.random(rows),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

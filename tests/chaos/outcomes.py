@@ -1,0 +1,94 @@
+"""What became of faults: how a job got over each of them, kept in a file, and the table of all of them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from tests.bench.compare import page
+from tests.bench.compare.page import Table
+from tests.chaos.stage import Stage
+from tests.run.process import Rowkind
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a fault.
+
+    - `seconds`: until the result was right again; `changes`: how many had been checked by then.
+    - `wrong`: what was wrong, nothing if all was well. `commit`: of the code, by which a seed means the same again.
+    """
+
+    seed: int
+    number: int
+    fault: str
+    seconds: float = 0.0
+    changes: int = 0
+    wrong: str = ""
+    commit: str = ""
+
+    def tell(self, file: Path) -> None:
+        """Add it to a file, a JSON object a line, and say it."""
+        with file.open("a") as lines:
+            lines.write(json.dumps(asdict(self)) + "\n")
+        what = self.wrong or f"{self.seconds:.1f} s"
+        print(f"seed {self.seed}, {self.number}: {self.fault}: {what}", file=sys.stderr, flush=True)
+
+
+def told(file: Path) -> list[Outcome]:
+    """All outcomes that a file has."""
+    return [Outcome(**json.loads(line)) for line in file.read_text().splitlines()]
+
+
+def commit() -> str:
+    """What the code is called that runs here."""
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return described.stdout.strip()
+
+
+def gets_over(stage: Stage, harm: Callable[[], None] | None, job: Callable[[], Rowkind], about: Outcome) -> Outcome:
+    """One fault and how the job got over it; no harm at all, in the beginning, is a fault too."""
+    began = time.monotonic()
+    wrong = ""
+    try:
+        if harm is not None:
+            harm()
+        began = time.monotonic()
+        stage.happens(stage.random.randrange(1, 300))
+        stage.catch_up(job())
+    except Exception:  # noqa: BLE001 - whatever it is, it is to be told and the campaign to go on
+        wrong = traceback.format_exc()
+    changes = sum(results.kinds.total() for results in stage.results.values())
+    return replace(about, seconds=time.monotonic() - began, changes=changes, wrong=wrong)
+
+
+def table(title: str, outcomes: Sequence[Outcome], module: str) -> Table:
+    """Recoveries by kind of fault; of a fault of a seed that was tried several times the last one counts."""
+    last = list({(outcome.commit, outcome.seed, outcome.number): outcome for outcome in outcomes}.values())
+    by_fault: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in last:
+        by_fault[outcome.fault].append(outcome)
+    rows = []
+    for fault, found in sorted(by_fault.items()):
+        worst = max(found, key=lambda outcome: outcome.seconds)
+        wrong = sum(bool(outcome.wrong) for outcome in found)
+        median = statistics.median(outcome.seconds for outcome in found)
+        seconds = (f"{median:.1f}", f"{worst.seconds:.1f}")
+        rows.append((fault, str(len(found)), str(wrong), *seconds, f"{worst.seed}:{worst.number}"))
+    checked = {(outcome.commit, outcome.seed): outcome.changes for outcome in last}
+    commits = ", ".join(f"{commit} ({count})" for commit, count in Counter(each.commit for each in last).items())
+    note = (
+        f"{len(last):,} faults in {len(checked)} jobs, {sum(checked.values()):,} changes of topics checked; after "
+        f"{sum(bool(outcome.wrong) for outcome in last)} of the faults a result was wrong or did not come. Seconds are "
+        f"from the end of the harm to the right result. `python -m {module} --seed S` repeats an episode, at the same "
+        f"commit: {commits}. {page.machine()}."
+    )
+    return Table(title, ("fault", "times", "wrong", "median s", "worst s", "its seed"), rows, note)
