@@ -15,8 +15,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from rowkind.service.job.errors import JobError, Problem
-from rowkind.service.job.model import BatchSettings, DeadLetterSettings, From, Job, RowKindSettings, Sink, Table
+from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
 from rowkind.service.job.substitution import SubstitutionError, protect, read_secret, references, substitute
+from rowkind.service.job.table import From, RowKindSettings, Table
 
 Path_ = tuple[str | int, ...]
 

@@ -6,203 +6,30 @@ the registry when the job is planned (`service.job.columns`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    StringConstraints,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from rowkind.avro.errors import SchemaError
-from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.budget import Budget, budget, least
-from rowkind.service.job import duration, size
+from rowkind.service.job import duration
 from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.fields import (
+    ColumnNames,
+    Duration,
+    Identifier,
+    ResourceName,
+    Section,
+    SettingsField,
+    Size,
+    TopicName,
+)
 from rowkind.service.job.substitution import Settings
-from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
-from rowkind.service.source_table import Start
-
-Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-ResourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
-Policy = Literal["insert", "dead_letter", "fail"]
+from rowkind.service.job.table import RowKindSettings, Table
 
 
-def _one_or_more(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-def _settings(value: Any, check: ValidatorFunctionWrapHandler) -> Settings:
-    if isinstance(value, dict):
-        value = {str(name): str(entry).lower() if isinstance(entry, bool) else entry for name, entry in value.items()}
-    checked = check(value)
-    # What pydantic gives back is plain text: secrets have to be told from it again.
-    return Settings({name: value[name] if isinstance(value[name], str) else text for name, text in checked.items()})
-
-
-def _written(parse: Callable[[str], int]) -> BeforeValidator:
-    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
-
-
-ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
-Duration = Annotated[int, _written(duration.parse), Field(gt=0)]
-"""Milliseconds, written as a length of time."""
-
-Size = Annotated[int, _written(size.parse)]
-"""Bytes, written as an amount of memory."""
-
-SettingsField = Annotated[dict[str, str], WrapValidator(_settings)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
-
-
-class RowKindSettings(_Part):
-    """How a topic tells the row kind: a header, its spelling (`preset` or `values`), and what if it is not there."""
-
-    header: str = "op"
-    preset: str = "rowkind"
-    values: dict[str, str] | None = None
-    missing: Policy = "dead_letter"
-    unknown: Policy = "dead_letter"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return {"preset": value} if isinstance(value, str) else value
-
-    @field_validator("preset")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value not in PRESETS:
-            raise ValueError(f"{value!r} is not a spelling of row kinds: expected {_either(sorted(PRESETS))}")
-        return value
-
-    @field_validator("values")
-    @classmethod
-    def _complete(cls, value: dict[str, str] | None) -> dict[str, str] | None:
-        if value is not None:
-            for word, kind in value.items():
-                if kind not in _SYMBOLS:
-                    raise ValueError(f"{word!r} stands for {kind!r}: expected {_either(_SYMBOLS)}")
-            spellings({word.encode(): _SYMBOLS[kind] for word, kind in value.items()})
-        return value
-
-    def physical(self) -> RowKindHeader:
-        """The header as the plan has it."""
-        values = PRESETS[self.preset]
-        if self.values is not None:
-            values = {word.encode(): _SYMBOLS[kind] for word, kind in self.values.items()}
-        return RowKindHeader(self.header, values, self.missing, self.unknown)
-
-
-_SYMBOLS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
-
-
-class From(_Part):
-    """Where a topic is read from when there is no checkpoint."""
-
-    at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
-    timestamp: datetime | None = None
-    offsets: dict[int, int] = Field(default_factory=dict)
-    on_lost: Literal["fail", "earliest", "latest"] = "fail"
-    on_recreated: Literal["fail", "restart"] = "fail"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"at": value}
-        if isinstance(value, dict) and "at" not in value:
-            for given in ("timestamp", "offsets"):
-                if given in value:
-                    return {**value, "at": given}
-        return value
-
-    @model_validator(mode="after")
-    def _whole(self) -> From:
-        if (self.at == "timestamp") != (self.timestamp is not None):
-            raise ValueError("`at: timestamp` and `timestamp` belong together")
-        if (self.at == "offsets") != bool(self.offsets):
-            raise ValueError("`at: offsets` and `offsets` belong together")
-        return self
-
-    def physical(self) -> Start:
-        """The start as the plan has it; a time without a zone is UTC."""
-        moment = self.timestamp
-        if moment is not None and moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        milliseconds = None if moment is None else round(moment.timestamp() * 1000)
-        return Start(self.at, milliseconds, dict(self.offsets), self.on_lost, self.on_recreated)
-
-
-class Table(_Part):
-    """A source topic. Without `columns` and `schema` its columns are the registry's, under `<topic>-value`.
-
-    `exact` is a promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that
-    was sent. Without it the job keeps the rows of the table wherever somebody depends on that.
-    """
-
-    topic: TopicName = ""
-    mode: ChangelogMode
-    columns: dict[str, str] | None = None
-    schema_file: str | None = Field(default=None, alias="schema")
-    primary_key: ColumnNames = ()
-    exact: bool = False
-    ttl: Duration | None = None
-    row_kind: RowKindSettings = RowKindSettings()
-    start: From = From()
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _mode(cls, value: Any) -> Any:
-        if value == "debezium":
-            raise ValueError(
-                "debezium envelopes are not supported yet: write the rows with a row kind header "
-                "(mode: retract, row_kind: debezium reads c, r, u and d from it)"
-            )
-        return value
-
-    @field_validator("columns")
-    @classmethod
-    def _typed(cls, value: dict[str, str] | None) -> dict[str, str] | None:
-        if value is not None:
-            try:
-                Record.of(value)
-            except SchemaError as error:
-                raise ValueError(str(error)) from None
-        return value
-
-    @model_validator(mode="after")
-    def _whole(self) -> Table:
-        if self.columns is not None and self.schema_file is not None:
-            raise ValueError("`columns` and `schema` say the same thing: keep one of them")
-        if self.mode == "upsert" and not self.primary_key:
-            raise ValueError("an upsert table needs `primary_key`: the columns that a row replaces another one by")
-        if self.exact and self.mode != "retract":
-            raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
-        for column in self.primary_key:
-            if self.columns is not None and column not in self.columns:
-                raise ValueError(
-                    f"the primary key names {column!r}, which is not among the columns {', '.join(self.columns)}"
-                )
-        return self
-
-
-class Sink(_Part):
+class Sink(Section):
     """A result topic, and the query whose result it keeps.
 
     `on_conflict` says which row stands under a key that several rows of the result share: the first or the last one to
@@ -236,13 +63,13 @@ class Sink(_Part):
         return self
 
 
-class BatchSettings(_Part):
+class BatchSettings(Section):
     """How much one micro-batch takes."""
 
     max_rows: int = Field(default=200_000, gt=0)
 
 
-class DeadLetterSettings(_Part):
+class DeadLetterSettings(Section):
     """Where records go that are no rows. Without a topic the first of them stops the job."""
 
     topic: TopicName | None = None
@@ -259,7 +86,7 @@ _OUTAGE = "outage"
 """The one entry of `kafka` that is ours and not librdkafka's."""
 
 
-class Job(_Part):
+class Job(Section):
     """One job file. `checkpoint` and `kafka` may be missing for `check`, `explain` and `try`.
 
     `atomic` says that what a batch changes in all topics is one transaction: whoever reads several of them, committed
@@ -393,8 +220,3 @@ class Job(_Part):
         self._file = file
         self._lines = lines
         return self
-
-
-def _either(words: Any) -> str:
-    *others, last = cast("list[str]", list(words))
-    return f"{', '.join(others)} or {last}" if others else last

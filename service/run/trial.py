@@ -21,7 +21,8 @@ from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.job.columns import declared
-from rowkind.service.job.model import Job, Table
+from rowkind.service.job.model import Job
+from rowkind.service.job.table import Table
 from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.run.errors import RunError

@@ -1,0 +1,61 @@
+"""What stands in the fields of a job file: names, lengths of time, amounts of memory, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, cast
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+from rowkind.service.job import duration, size
+from rowkind.service.job.substitution import Settings
+
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+ResourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
+
+
+def _one_or_more(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _settings(value: Any, check: ValidatorFunctionWrapHandler) -> Settings:
+    if isinstance(value, dict):
+        value = {str(name): str(entry).lower() if isinstance(entry, bool) else entry for name, entry in value.items()}
+    checked = check(value)
+    # What pydantic gives back is plain text: secrets have to be told from it again.
+    return Settings({name: value[name] if isinstance(value[name], str) else text for name, text in checked.items()})
+
+
+def _written(parse: Callable[[str], int]) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
+
+
+ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
+Duration = Annotated[int, _written(duration.parse), Field(gt=0)]
+"""Milliseconds, written as a length of time."""
+
+Size = Annotated[int, _written(size.parse)]
+"""Bytes, written as an amount of memory."""
+
+SettingsField = Annotated[dict[str, str], WrapValidator(_settings)]
+
+
+class Section(BaseModel):
+    """A part of a job file: nothing else may stand in it, and nothing of it changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+def either(words: Any) -> str:
+    """Words of which one is to be chosen, as a person says them."""
+    *others, last = cast("list[str]", list(words))
+    return f"{', '.join(others)} or {last}" if others else last

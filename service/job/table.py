@@ -1,0 +1,149 @@
+"""A source table in a job file, and how its topic is read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.schema import Record
+from rowkind.operators.changelog import ChangelogMode
+from rowkind.service.job.fields import ColumnNames, Duration, Section, TopicName, either
+from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
+from rowkind.service.source_table import Start
+
+Policy = Literal["insert", "dead_letter", "fail"]
+
+
+class RowKindSettings(Section):
+    """How a topic tells the row kind: a header, its spelling (`preset` or `values`), and what if it is not there."""
+
+    header: str = "op"
+    preset: str = "rowkind"
+    values: dict[str, str] | None = None
+    missing: Policy = "dead_letter"
+    unknown: Policy = "dead_letter"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"preset": value} if isinstance(value, str) else value
+
+    @field_validator("preset")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in PRESETS:
+            raise ValueError(f"{value!r} is not a spelling of row kinds: expected {either(sorted(PRESETS))}")
+        return value
+
+    @field_validator("values")
+    @classmethod
+    def _complete(cls, value: dict[str, str] | None) -> dict[str, str] | None:
+        if value is not None:
+            for word, kind in value.items():
+                if kind not in _SYMBOLS:
+                    raise ValueError(f"{word!r} stands for {kind!r}: expected {either(_SYMBOLS)}")
+            spellings({word.encode(): _SYMBOLS[kind] for word, kind in value.items()})
+        return value
+
+    def physical(self) -> RowKindHeader:
+        """The header as the plan has it."""
+        values = PRESETS[self.preset]
+        if self.values is not None:
+            values = {word.encode(): _SYMBOLS[kind] for word, kind in self.values.items()}
+        return RowKindHeader(self.header, values, self.missing, self.unknown)
+
+
+_SYMBOLS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+
+
+class From(Section):
+    """Where a topic is read from when there is no checkpoint."""
+
+    at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
+    timestamp: datetime | None = None
+    offsets: dict[int, int] = Field(default_factory=dict)
+    on_lost: Literal["fail", "earliest", "latest"] = "fail"
+    on_recreated: Literal["fail", "restart"] = "fail"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"at": value}
+        if isinstance(value, dict) and "at" not in value:
+            for given in ("timestamp", "offsets"):
+                if given in value:
+                    return {**value, "at": given}
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> From:
+        if (self.at == "timestamp") != (self.timestamp is not None):
+            raise ValueError("`at: timestamp` and `timestamp` belong together")
+        if (self.at == "offsets") != bool(self.offsets):
+            raise ValueError("`at: offsets` and `offsets` belong together")
+        return self
+
+    def physical(self) -> Start:
+        """The start as the plan has it; a time without a zone is UTC."""
+        moment = self.timestamp
+        if moment is not None and moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        milliseconds = None if moment is None else round(moment.timestamp() * 1000)
+        return Start(self.at, milliseconds, dict(self.offsets), self.on_lost, self.on_recreated)
+
+
+class Table(Section):
+    """A source topic. Without `columns` and `schema` its columns are the registry's, under `<topic>-value`.
+
+    `exact` is a promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that
+    was sent. Without it the job keeps the rows of the table wherever somebody depends on that.
+    """
+
+    topic: TopicName = ""
+    mode: ChangelogMode
+    columns: dict[str, str] | None = None
+    schema_file: str | None = Field(default=None, alias="schema")
+    primary_key: ColumnNames = ()
+    exact: bool = False
+    ttl: Duration | None = None
+    row_kind: RowKindSettings = RowKindSettings()
+    start: From = From()
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _mode(cls, value: Any) -> Any:
+        if value == "debezium":
+            raise ValueError(
+                "debezium envelopes are not supported yet: write the rows with a row kind header "
+                "(mode: retract, row_kind: debezium reads c, r, u and d from it)"
+            )
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _typed(cls, value: dict[str, str] | None) -> dict[str, str] | None:
+        if value is not None:
+            try:
+                Record.of(value)
+            except SchemaError as error:
+                raise ValueError(str(error)) from None
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> Table:
+        if self.columns is not None and self.schema_file is not None:
+            raise ValueError("`columns` and `schema` say the same thing: keep one of them")
+        if self.mode == "upsert" and not self.primary_key:
+            raise ValueError("an upsert table needs `primary_key`: the columns that a row replaces another one by")
+        if self.exact and self.mode != "retract":
+            raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
+        for column in self.primary_key:
+            if self.columns is not None and column not in self.columns:
+                raise ValueError(
+                    f"the primary key names {column!r}, which is not among the columns {', '.join(self.columns)}"
+                )
+        return self
