@@ -302,6 +302,19 @@ def savepoint(job_file: Path, folder: str) -> None:
 
 @main.command()
 @_JOB
+@click.argument("records", nargs=-1, required=True, metavar="PARTITION:OFFSET…")
+def skip(job_file: Path, records: tuple[str, ...]) -> None:
+    """Let the job, which failed on a record, go on behind it: what fails because of it becomes a dead letter."""
+    job = _load(job_file)
+    job.check_runnable()
+    from rowkind.service.run.skip import skip as excuse  # noqa: PLC0415 -- see the module's docstring
+
+    names = excuse(job, records)
+    click.echo(f"skipped: from the next start on, in {', '.join(names)}")
+
+
+@main.command()
+@_JOB
 def diff(job_file: Path) -> None:
     """Say what `run --upgrade` would do: which sinks go on from the checkpoint, and which are rebuilt, and why."""
     job = _load(job_file)

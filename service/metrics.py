@@ -29,6 +29,7 @@ MetricName = Literal[
     "rowkind_bytes_out_total",
     "rowkind_dead_letters_total",
     "rowkind_dead_letters_written_total",
+    "rowkind_failed_rows_total",
     "rowkind_transactions_total",
     "rowkind_read_seconds_total",
     "rowkind_write_seconds_total",
@@ -80,10 +81,16 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "rowkind_dead_letters_total",
         "counter",
-        "Records that were no row of their table.",
+        "Records that were no row of their table, or on which an expression failed.",
         ("query", "table", "reason"),
     ),
     Metric("rowkind_dead_letters_written_total", "counter", "Records written to a dead letter topic.", ("query",)),
+    Metric(
+        "rowkind_failed_rows_total",
+        "counter",
+        "Rows that an operator had emitted and that were left out because an expression failed on them.",
+        ("sink", "operator"),
+    ),
     Metric(
         "rowkind_transactions_total",
         "counter",

@@ -20,6 +20,7 @@ from rowkind.service.source_table import SourceTable
 
 PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in"]
 RankStrategy = Literal["append", "improving", "retract"]
+OnError = Literal["fail", "dead_letter", "null"]
 InputLayout = Literal["one row per key", "unique key", "multiset"]
 
 
@@ -152,6 +153,8 @@ class Calc:
     all but a few could not reach the range of a rank.
     `refreshes` says that somebody further down has a TTL, and so must be told of rows that are written again and stay
     the same: by the operator that the calc belongs to, and by the calc of what it cancels.
+    `on_error` says what becomes of a row on which an expression fails: of the query, or of the row, or else that the
+    expression is NULL there if it may be.
     """
 
     input: Record
@@ -166,6 +169,7 @@ class Calc:
     nets: bool = False
     partial: Aggregation | Contest | None = None
     refreshes: bool = False
+    on_error: OnError = "fail"
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,8 @@ class PhysicalJoin:
 
     `condition` reads the columns of `left.calc.output` and `right.calc.output` side by side. `schema` is the record of
     the rows that the join emits and its calc takes in: the two concatenated, or the left one alone for the kinds
-    that emit left rows only. `facts` feed side 2 of a NOT IN.
+    that emit left rows only. `facts` feed side 2 of a NOT IN. `on_error` says what becomes of pairs on which the
+    condition fails: unless the query does, they are no match.
 
     `fused`, here and elsewhere: the node runs in its consumer's stage, because its rows are partitioned as the consumer
     wants them; nothing is shuffled between the two.
@@ -237,6 +242,7 @@ class PhysicalJoin:
     condition: Expression | None
     calc: Calc
     facts: tuple[PhysicalNode, ...] = ()
+    on_error: OnError = "fail"
     traits: Traits = Traits()
     fused: bool = False
 

@@ -73,6 +73,10 @@ class Tally:
         """Count retractions that found no row."""
         self._add("rowkind_unmatched_retractions_total", count)
 
+    def add_failed(self, count: int) -> None:
+        """Count rows that were left out because an expression failed on them."""
+        self._add("rowkind_failed_rows_total", count)
+
     def add_expired(self, count: int) -> None:
         """Count retractions of rows that had expired."""
         self._add("rowkind_expired_retractions_total", count)

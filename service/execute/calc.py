@@ -26,24 +26,24 @@ from rowkind.operators.columns.hashing import digest128, hash64, mix, sketch64
 from rowkind.operators.contenders import contenders
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
-from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
+from rowkind.service.execute.expressions import ExpressionError, evaluate, failing, truth
 from rowkind.service.execute.ranked_rows import Identity
 from rowkind.service.execute.salting import salted
-from rowkind.service.physical import ROW_DIGEST, Aggregation, Calc, Contest, Expression, Key, SubKeyPart
+from rowkind.service.physical import ROW_DIGEST, Aggregation, Calc, Contest, Expression, Key, OnError, SubKeyPart
 
 
-def run(calc: Calc, rows: Rows) -> Changes:
+def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
     """The rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
 
     Dead letters pass untouched, behind everything else. Where the halves of an update part, because a filter took one
     or because they have different keys, what is left of them is -D and +I. Rows that cancel go on as refreshes where
-    somebody further down has a TTL. The first step of an aggregate or a rank comes last, where it pays. Raises
-    ExpressionError.
+    somebody further down has a TTL. The first step of an aggregate or a rank comes last, where it pays. Rows `without`
+    which it is to be done do not pass the predicate, whatever it says. Raises ExpressionError.
     """
     dead = rows.kind == RowKind.DEAD_LETTER
     if not dead.any():
-        return _first_step(calc, _live(calc, rows))
-    live = _first_step(calc, _live(calc, rows.filter(~dead)))
+        return _first_step(calc, _live(calc, rows, without))
+    live = _first_step(calc, _live(calc, rows.filter(~dead), None if without is None else without[~dead]))
     return Changes.concat([live, _dead_letters(calc.side, rows.filter(dead))])
 
 
@@ -54,9 +54,24 @@ class JoinCondition:
     expression: Expression
     left: Record
     right: Record
+    on_error: OnError = "fail"
 
     def __call__(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-        """Whether `left[i]` and `right[i]` match, for every i. Raises ExpressionError."""
+        """Whether `left[i]` and `right[i]` match, for every i. Raises ExpressionError if the query is to fail."""
+        try:
+            return self._true(left, right)
+        except ExpressionError:
+            if self.on_error == "fail":
+                raise
+            true, rows = np.zeros(len(left), np.bool_), np.arange(len(left))
+            good = np.delete(rows, [row for row, _ in failing(rows, lambda at: self._at(at, left, right))])
+            true[good] = self._at(good, left, right)
+            return true
+
+    def _at(self, rows: Indices, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
+        return self._true(left.take(pa.array(rows)), right.take(pa.array(rows)))
+
+    def _true(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
         columns: dict[str, pa.Array] = {}
         for record, payloads in ((self.left, left), (self.right, right)):
             if names := [name for name in self.expression.columns if name in record.names]:
@@ -65,18 +80,18 @@ class JoinCondition:
         return truth(evaluate([self.expression], columns, len(left))[self.expression])
 
 
-def condition(expression: Expression, left: Record, right: Record) -> JoinCondition:
+def condition(expression: Expression, left: Record, right: Record, on_error: OnError = "fail") -> JoinCondition:
     """The condition of a join whose rows come under the records `left` and `right`, which share no name."""
-    return JoinCondition(expression, left, right)
+    return JoinCondition(expression, left, right, on_error)
 
 
-def _live(calc: Calc, rows: Rows) -> Changes:
+def _live(calc: Calc, rows: Rows, without: Mask | None) -> Changes:
     if not len(rows):
         return Changes.empty()
     update = _updates(rows)
     alone = np.zeros(len(rows), np.bool_)
-    if calc.predicate is not None:
-        rows, update, alone = _filter(calc, calc.predicate, rows, update)
+    if calc.predicate is not None or without is not None:
+        rows, update, alone = _filter(calc, rows, update, without)
     if calc.upsert:
         alone = rows.kind == RowKind.DELETE
     if not alone.any():
@@ -152,7 +167,8 @@ class _Values:
         )
         computed = [each for each in expressions if each.column is None and self._is_known(each)]
         self._decoded = _read(calc.input, payloads) if expressions else None
-        self._computed = evaluate(computed, self._columns(computed), len(payloads)) if computed else {}
+        nulls = calc.on_error == "null"
+        self._computed = evaluate(computed, self._columns(computed), len(payloads), nulls=nulls) if computed else {}
 
     def payload(self) -> pa.BinaryArray:
         """The rows under the calc's output."""
@@ -247,14 +263,14 @@ def _updates(rows: Rows) -> Int64s:
     return update
 
 
-def _filter(calc: Calc, predicate: Expression, rows: Rows, update: Int64s) -> tuple[Rows, Int64s, Mask]:
+def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tuple[Rows, Int64s, Mask]:
     """The rows that go on, and which of them stand for their key alone.
 
     A row that replaces another one without taking it back first must not be swallowed, or the other one would stay:
     in an upsert stream it becomes a delete; elsewhere it goes on together with its own delete, so that the consumer
     neither keeps a row nor misses one.
     """
-    passes = _passes(calc, predicate, rows)
+    passes = _passes(calc, rows) if without is None else _passes_of_others(calc, rows, without)
     none = np.zeros(len(rows), np.bool_)
     if passes.all():
         return rows, update, none
@@ -287,16 +303,23 @@ def _behind_their_own(calc: Calc, rows: Rows, halves: Indices) -> Indices:
     return halves[same]
 
 
-def _passes(calc: Calc, predicate: Expression, rows: Rows) -> Mask:
+def _passes_of_others(calc: Calc, rows: Rows, without: Mask) -> Mask:
+    passes = np.zeros(len(rows), np.bool_)
+    passes[~without] = _passes(calc, rows.filter(~without))
+    return passes
+
+
+def _passes(calc: Calc, rows: Rows) -> Mask:
     """For which rows the predicate is true; of a delete in an upsert stream there is nothing to ask."""
+    if calc.predicate is None or not len(rows):
+        return np.ones(len(rows), np.bool_)
     asked = np.ones(len(rows), np.bool_) if not calc.upsert else rows.kind != RowKind.DELETE
     if not asked.all():
-        passes = np.zeros(len(rows), np.bool_)
-        passes[asked] = _passes(calc, predicate, rows.filter(asked)) if asked.any() else False
-        return passes
+        return _passes_of_others(calc, rows, ~asked)
     decoded = _read(calc.input, rows.payload)
-    columns = {name: decoded.column(name) for name in predicate.columns}
-    return truth(evaluate([predicate], columns, len(rows))[predicate])
+    columns = {name: decoded.column(name) for name in calc.predicate.columns}
+    nulls = calc.on_error == "null"
+    return truth(evaluate([calc.predicate], columns, len(rows), nulls=nulls)[calc.predicate])
 
 
 def _survivors(changes: Changes) -> Mask:

@@ -1,15 +1,15 @@
 """Scalar expressions over the columns of a batch, evaluated by DuckDB in one statement.
 
 DuckDB runs in this process and reads Arrow columns where they are; each thread has one connection, made when needed.
-Expressions were checked and translated by the plan. What still cannot be evaluated on some row (an overflow) stops the
-query with `ExpressionError`: leaving the row out would give a wrong result.
+Expressions were checked and translated by the plan. What still cannot be evaluated on some row (an overflow, a failed
+cast) raises `ExpressionError`, which does not say for which row: whoever has the rows finds that out by `failing`.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.errors import RowkindError
-from rowkind.operators.columns.changes import Mask
+from rowkind.operators.columns.changes import Indices, Mask
 from rowkind.service.execute.kernels import register
 from rowkind.service.physical import Expression
 
@@ -35,9 +35,56 @@ class ExpressionError(RowkindError):
 
 
 def evaluate(
+    expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int, *, nulls: bool = False
+) -> dict[Expression, pa.Array]:
+    """The value of each expression in every one of `length` rows, as its Arrow type.
+
+    With `nulls` an expression that may be NULL is so where it fails. Raises ExpressionError, which names the first
+    expression that failed.
+    """
+    try:
+        return _evaluate(expressions, columns, length)
+    except ExpressionError:
+        if len(set(expressions)) > 1:
+            found: dict[Expression, pa.Array] = {}
+            for each in expressions:
+                found |= evaluate([each], columns, length, nulls=nulls)
+            return found
+        if nulls and expressions[0].type.nullable:
+            return {expressions[0]: _or_null(expressions[0], columns, length)}
+        raise
+
+
+def failing(rows: Indices, check: Callable[[Indices], object]) -> Iterator[tuple[int, str]]:
+    """Those of the rows on which a check raises ExpressionError, in their order, and what it says."""
+    try:
+        check(rows)
+    except ExpressionError as error:
+        if len(rows) == 1:
+            yield int(rows[0]), str(error)
+        else:
+            for half in np.array_split(rows, 2):
+                yield from failing(half, check)
+
+
+def _or_null(expression: Expression, columns: Mapping[str, pa.Array], length: int) -> pa.Array:
+    """The values of an expression, NULL where it fails."""
+
+    def values(rows: Indices) -> pa.Array:
+        some = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+        return _evaluate([expression], some, len(rows))[expression]
+
+    bad = np.zeros(length, np.bool_)
+    bad[[row for row, _ in failing(np.arange(length), values)]] = True
+    good = np.flatnonzero(~bad)
+    place = np.zeros(length, np.int64)
+    place[good] = np.arange(len(good))
+    return values(good).take(pa.array(place, mask=bad))
+
+
+def _evaluate(
     expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int
 ) -> dict[Expression, pa.Array]:
-    """The value of each expression in every one of `length` rows, as its Arrow type. Raises ExpressionError."""
     distinct = list(dict.fromkeys(expressions))
     table = pa.table(dict(columns) or {"": pa.nulls(length, pa.int8())})
     connection = _connection(os.getpid(), threading.get_ident())
@@ -56,7 +103,7 @@ def evaluate(
             for expression, column in zip(distinct, found.columns, strict=True)
         }
     except pa.ArrowInvalid as error:
-        raise ExpressionError(str(error)) from None
+        raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {error}") from None
 
 
 def truth(values: pa.BooleanArray) -> Mask:

@@ -12,8 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.columns.changes import Changes
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, constant
+from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
+from rowkind.service.execute.failures import LeftOut
 from rowkind.service.graph import Exit
 
 SIDES = 4
@@ -25,6 +28,9 @@ MOST_PLACES = (1 << 15) // SIDES
 Wrap = Callable[[Changes], pa.BinaryArray]
 """The dead letter record of each of these unmatched retractions."""
 
+Explain = Callable[[LeftOut], pa.BinaryArray]
+"""The dead letter record of each of these rows that come, not of those that go."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -34,7 +40,7 @@ class Member:
     - `state`: begins the names of its state. It is part of the checkpoint.
     - `exits`: where its rows go. `sides`: what its inputs are called, for errors.
     - `always_runs`: the shard in which it has something to emit also where there are no changes.
-    - `wrap`: makes dead letters of its unmatched retractions.
+    - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails.
     """
 
     place: int
@@ -46,6 +52,7 @@ class Member:
     sides: tuple[str, ...] = ("its input",)
     always_runs: int | None = None
     wrap: Wrap | None = None
+    explain: Explain | None = None
 
     def arrangement(self, name: str) -> str:
         """What one of the operator's arrangements is called in the state of the stage."""
@@ -62,3 +69,17 @@ def addressed(changes: Changes, place: int) -> Changes:
     """Those of the changes that are for a consumer, with its own sides."""
     mine = changes.filter(changes.side // SIDES == place)
     return replace(mine, side=(mine.side % SIDES).astype(np.int8))
+
+
+def dead_letters(payload: pa.BinaryArray) -> Changes:
+    """Dead letters as changes that any consumer passes around, spread over the shards by their content."""
+    count = len(payload)
+    return Changes(
+        side=np.zeros(count, np.int8),
+        kind=np.full(count, RowKind.DEAD_LETTER, np.int8),
+        hash=hash64(payload),
+        key=pa.nulls(count, pa.binary()),
+        sub_key=constant(b"", count),
+        seq=np.zeros(count, np.int64),
+        payload=payload,
+    )

@@ -37,7 +37,7 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
 def _join(node: physical.PhysicalJoin, refreshes: bool) -> Operator:
     left, right = node.left.calc.output, node.right.calc.output
     left_side, right_side = _side(node.left, node.left_input), _side(node.right, node.right_input)
-    matches = condition(node.condition, left, right) if node.condition else None
+    matches = condition(node.condition, left, right, node.on_error) if node.condition else None
     match node.kind:
         case "semi" | "anti":
             return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches, refreshes))

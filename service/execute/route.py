@@ -10,8 +10,9 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Rows, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import net
-from rowkind.service.execute import calc
+from rowkind.service.execute import failures
 from rowkind.service.execute.blocks import cut
+from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import address
 from rowkind.service.graph import Exit, GraphScan
 
@@ -19,11 +20,11 @@ Part = tuple[int, int, Changes]
 """Changes for a shard of a level: the shard, the level, and the changes under the addresses of their consumers."""
 
 
-def leave(way: Exit, rows: Rows) -> Changes:
+def leave(way: Exit, rows: Rows, failure: OnFailure) -> Changes:
     """What goes this way out of the rows of a scan or an operator, not addressed. Raises ExpressionError."""
     if not way.calc.refreshes:
         rows = rows.filter(rows.kind != RowKind.REFRESH)
-    changes = calc.run(way.calc, rows)
+    changes = failures.run(way.calc, rows, failure)
     if way.nets is not None:
         # What nobody needs to know of is not shuffled first.
         return net(changes, "upsert", keyed=True, by_seq=way.nets == "by seq")
@@ -44,10 +45,15 @@ def deliver(way: Exit, changes: Changes, shards: int, own: int | None = None) ->
         yield from ((shard, way.level, part) for shard, part in enumerate(changes.split(shards)))
 
 
-def scanned(scan: GraphScan, rows: Rows, shards: int) -> Iterator[Part]:
+def scanned(scan: GraphScan, rows: Rows, shards: int, failure: OnFailure | None = None) -> Iterator[Part]:
     """What goes out of a scan, by shard. Raises ExpressionError."""
     for way in scan.exits:
-        yield from deliver(way, leave(way, rows), shards)
+        yield from deliver(way, leave(way, rows, failure or of_table(scan)), shards)
+
+
+def of_table(scan: GraphScan) -> OnFailure:
+    """Nothing more than a message with the table's name."""
+    return OnFailure(f"table {scan.scan.source.table}")
 
 
 def pieces(parts: Iterable[Part]) -> Iterator[Part]:

@@ -91,6 +91,8 @@ class Job(Section):
 
     `atomic` says that what a batch changes in all topics is one transaction: whoever reads several of them, committed
     records only, never sees a part of a batch. `memory` is what all processes of the job take together at most.
+    `on_error` says what becomes of a row on which an expression fails: the job does, or the row is a dead letter, or
+    the expression is NULL there; where it may not be, the row is a dead letter again.
     `parallelism` is in how many tasks its shards are worked on; how many `shards` there are, state fixes for good.
     """
 
@@ -104,6 +106,7 @@ class Job(Section):
     memory: Size | None = None
     batch: BatchSettings = BatchSettings()
     unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore"
+    on_error: Literal["fail", "dead_letter", "null"] = "fail"
     atomic: bool = False
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
     tables: dict[Identifier, Table] = Field(min_length=1)
@@ -159,6 +162,8 @@ class Job(Section):
                 raise ValueError(f"{other!r} and {name!r} are the same name in SQL: rename one")
         if self.unmatched == "dead_letter" and self.dead_letters.topic is None:
             raise ValueError("`unmatched: dead_letter` needs `dead_letters: {topic: …}`")
+        if self.on_error != "fail" and self.dead_letters.topic is None:
+            raise ValueError(f"`on_error: {self.on_error}` needs `dead_letters: {{topic: …}}`")
         if self.memory is not None and self.memory < (needed := least(self.parallelism)):
             raise ValueError(
                 f"`memory` is {self.memory >> 20}m, and a job with parallelism {self.parallelism} takes "

@@ -8,17 +8,11 @@ UTF-8 text, none of which replaces a header that is there already.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Self
 
 import fastavro
-import numpy as np
-import pyarrow as pa
 
-from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, binary
-from rowkind.operators.columns.hashing import hash64
 from rowkind.service.kafka.headers import Headers
 
 PREFIX = "__connect.errors."
@@ -111,18 +105,3 @@ class DeadLetter:
                 if value is not None and PREFIX + name not in present
             ),
         ]
-
-
-def as_changes(letters: Sequence[DeadLetter]) -> Changes:
-    """Dead letters as changes that any consumer passes around, spread over the shards by their content."""
-    payload: pa.BinaryArray = binary(letter.to_bytes() for letter in letters)
-    count = len(letters)
-    return Changes(
-        side=np.zeros(count, np.int8),
-        kind=np.full(count, RowKind.DEAD_LETTER, np.int8),
-        hash=hash64(payload),
-        key=binary([None] * count),
-        sub_key=binary([b""] * count),
-        seq=np.zeros(count, np.int64),
-        payload=payload,
-    )

@@ -2,13 +2,14 @@
 
 A record that is no row becomes a dead letter that says where it came from and which of five stages it failed:
 row kind, changelog (a kind that the table's mode does not have), framing, schema, value, and key for a null value of an
-upsert topic.
+upsert topic. A row on which an expression of the query fails may become one too, stage expression.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,9 @@ from rowkind.avro.resolve import resolve
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Indices, Int8s, Mask, Rows, binary, concat_binary
+from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, binary, concat_binary
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.execute.failures import LeftOut
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import UndecodableRowError
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
@@ -90,6 +93,15 @@ class Decoder:
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
         good = rows.filter(~faults.bad)
         return DecodedRecords(good, letters, self._count(good, letters, values))
+
+    def left_out(self, records: Records, left_out: LeftOut) -> list[DeadLetter]:
+        """The dead letters of rows of these records on which an expression failed; of those that come, not that go."""
+        numbers = ArrivalNumber.pack(records.offset, records.partition)
+        order = np.argsort(numbers)
+        at = order[np.searchsorted(numbers[order], left_out.rows.seq)]
+        comes = WEIGHTS[left_out.rows.kind] > 0
+        told = zip(at[comes].tolist(), compress(left_out.reasons, comes), strict=True)
+        return [self._told(records, row, "expression", ExpressionError.__name__, reason) for row, reason in told]
 
     def _kinds(self, kind: Int8s, records: Records, faults: _Faults) -> Int8s:
         """The kinds that the table's mode makes of what the headers say."""
@@ -180,12 +192,15 @@ class Decoder:
         error = self._error(records, at, reason)
         if not self._tolerate:
             raise error
-        assert records.timestamp is not None, "a job that tolerates dead letters reads all of a record"
+        return self._told(records, at, stage, type(error).__name__, reason)
+
+    def _told(self, records: Records, at: int, stage: str, error: str, reason: str) -> DeadLetter:
+        assert records.timestamp is not None, "a job that may have dead letters reads all of a record"
         timestamp = int(records.timestamp[at])
         return DeadLetter(
             table=self._scan.source.table,
             stage=stage,
-            error=type(error).__name__,
+            error=error,
             message=reason,
             topic=records.topic,
             partition=int(records.partition[at]),

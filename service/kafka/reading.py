@@ -10,10 +10,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rowkind.operators.columns.changes import Block, Changes
+from rowkind.operators.columns.changes import Block, Changes, binary
+from rowkind.service.execute.failures import LeftOut, OnFailure
+from rowkind.service.execute.members import dead_letters
 from rowkind.service.execute.route import Part, pieces, scanned
 from rowkind.service.graph import GraphScan
-from rowkind.service.kafka.dead_letter import as_changes
+from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Range
@@ -36,7 +38,7 @@ class Reading:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
-        self._fetcher = Fetcher(spec.kafka, whole=spec.tolerate)
+        self._fetcher = Fetcher(spec.kafka, whole=spec.whole)
         self._on_lost = {topic: start.on_lost for topic, start in spec.starts.items()}
         self._tables: dict[str, list[_Table]] = defaultdict(list)
         for each in spec.scans:
@@ -84,13 +86,21 @@ class Reading:
             started = time.perf_counter()
             decoded = table.decoder.decode(records)
             add(counters, decoded.counters)
-            if decoded.letters:
-                letters = as_changes(decoded.letters)
-                yield from ((shard, self._spec.writer, part) for shard, part in enumerate(letters.split(shards)))
+            letters = list(decoded.letters)
             _spend(counters, "decode", started)
             started = time.perf_counter()
+
+            def left_out(rows: LeftOut, table: _Table = table, letters: list[DeadLetter] = letters) -> None:
+                letters += table.decoder.left_out(records, rows)
+                failed = sample("rowkind_dead_letters_total", table=table.scan.scan.source.table, reason="expression")
+                add(counters, {failed: len(rows.reasons)})
+
             if len(decoded.rows):
-                yield from scanned(table.scan, decoded.rows, shards)
+                failure = OnFailure(f"table {table.scan.scan.source.table}", left_out, self._spec.excused)
+                yield from scanned(table.scan, decoded.rows, shards, failure)
+            if letters:
+                parts = dead_letters(binary(each.to_bytes() for each in letters)).split(shards)
+                yield from ((shard, self._spec.writer, part) for shard, part in enumerate(parts))
             _spend(counters, "calc", started)
 
 

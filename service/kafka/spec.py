@@ -34,6 +34,7 @@ class SourceSpec:
     - `rows_per_batch`, `bytes_per_batch`: the most rows of a batch over all topics, and about how many bytes of
       records, told from the first ones.
     - `tolerate`: records that are no rows become dead letters; else they fail the query.
+    - `excused`: arrival numbers of records that may be left out where an expression fails on them.
     - `drain_file`: a file on the driver; from when it exists the source offers nothing new, so that a job can end
       between two batches.
     """
@@ -51,7 +52,14 @@ class SourceSpec:
     rows_per_batch: int = 200_000
     bytes_per_batch: int = 64 << 20
     tolerate: bool = False
+    excused: frozenset[int] = frozenset()
     drain_file: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of a record is read, because it may become a dead letter."""
+        policies = {way.calc.on_error for each in self.scans for way in each.exits}
+        return self.tolerate or bool(self.excused) or bool(policies - {"fail"})
 
     @property
     def starts(self) -> Mapping[str, Start]:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -53,7 +54,7 @@ def translate(query: Query) -> physical.PhysicalSink:
         key_record=key_record if sink.key else None,
         needs_before=sink.mode != "upsert" or frozenset(sink.key) not in unique_keys(query.root),
     )
-    node = _Translator().node(query.root, edge, _identifier(query.name))
+    node = _Translator(query.job.on_error).node(query.root, edge, _identifier(query.name))
     keyed = bool(sink.key) and sink.mode != "append"
     unmoved = keyed and together(query.root, frozenset(sink.key))
     return physical.PhysicalSink(
@@ -85,6 +86,7 @@ class _Translator:
     What is walked several times, for the facts of a NOT IN, is the same each time, with the same name.
     """
 
+    on_error: physical.OnError
     _names: Counter[str] = field(default_factory=Counter)
     _known: dict[int, tuple[LogicalNode, str]] = field(default_factory=dict)
     """Names by identity; what is named is held, so that no other node can have its identity."""
@@ -108,6 +110,11 @@ class _Translator:
             case LogicalFilter() | LogicalProject() | LogicalWindow():
                 raise AssertionError("a window is a rank by now, and the others are part of a calc")
 
+    def _calc(
+        self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str, **said: Any
+    ) -> physical.Calc:
+        return replace(calc(top, edge, input_, below, record, **said), on_error=self.on_error)
+
     def _name(self, word: str, node: LogicalNode) -> str:
         if id(node) not in self._known:
             self._names[word] += 1
@@ -130,7 +137,7 @@ class _Translator:
         return physical.PhysicalScan(
             node=self._scan_name(scan),
             source=source,
-            calc=calc(
+            calc=self._calc(
                 top,
                 edge,
                 input_,
@@ -161,8 +168,9 @@ class _Translator:
             right_input=_input(join.right),
             schema=schema,
             condition=compile_condition(join.condition, _named(both)),
-            calc=calc(top, edge, schema, _named(schema), record),
+            calc=self._calc(top, edge, schema, _named(schema), record),
             facts=facts,
+            on_error=self.on_error,
             traits=_traits(
                 top,
                 (*_shown(key.left if join.kind != "right" else key.right for key in join.keys), *_salts(join)),
@@ -227,7 +235,7 @@ class _Translator:
             node=self._name("aggregate", aggregate),
             input=_with_first_step(node, aggregation),
             aggregation=aggregation,
-            calc=calc(top, edge, output, _named(output), record),
+            calc=self._calc(top, edge, output, _named(output), record),
             traits=_traits(top, _shown(map(resolved, aggregate.group)), edge.needs_before),
         )
 
@@ -260,7 +268,7 @@ class _Translator:
             partition=_shown(map(resolved, rank.partition)),
             order=tuple(map(_ordered, rank.order)),
             schema=schema,
-            calc=calc(top, edge, schema, _named(schema), record),
+            calc=self._calc(top, edge, schema, _named(schema), record),
             traits=_traits(top, (*_shown(map(resolved, rank.partition)), *_salts(rank)), edge.needs_before),
         )
 
@@ -282,7 +290,7 @@ class _Translator:
             input=node,
             state=_input(side),
             reason=normalize.reason,
-            calc=calc(top, edge, schema, _named(schema), record),
+            calc=self._calc(top, edge, schema, _named(schema), record),
             traits=_traits(top, _shown(map(resolved, key)), edge.needs_before),
         )
 

@@ -26,6 +26,7 @@ class Contents:
     - `states`: what the state of each operator is called, by `<sink>.<node>`.
     - `ahead`: by how much Spark's numbers of batches are behind those under which they are written, since a batch that
       was done again for the state alone may have taken the place of several.
+    - `excused`: arrival numbers of records that are left out where an expression fails because of them.
     - `filling`: if anything, the state is being filled beside result topics that hold something already, and the names
       of the topics that have the result meanwhile end so (`service.run.cut_over`).
     """
@@ -40,6 +41,7 @@ class Contents:
     states: Mapping[str, str] = field(default_factory=dict)
     filling: str = ""
     ahead: int = 0
+    excused: Sequence[int] = ()
     version: int = VERSION
 
     @property
@@ -75,4 +77,5 @@ class Contents:
             filling=before.filling,
             parallelism=before.parallelism,
             ahead=before.ahead,
+            excused=before.excused,
         )

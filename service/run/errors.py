@@ -7,6 +7,7 @@
     ├── CheckpointFolderError      the checkpoint cannot be read or written
     ├── CheckpointTornError        a crash of the machine has taken the end of the checkpoint
     ├── SavepointError             a savepoint is not there, or there already
+    ├── SkipError                  there is nothing to go on behind, or nowhere to put it
     ├── StrangeCheckpointError     the topics were written from another checkpoint since
     ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
     ├── SupersededError            a later run of the same job has taken over
@@ -95,6 +96,12 @@ class CheckpointTornError(RunError):
 
 class SavepointError(RunError):
     """There is nothing to save or to begin with, or something where the savepoint should go."""
+
+    exit_code = REFUSED
+
+
+class SkipError(RunError):
+    """There is nothing to go on behind, or nowhere to put what is left out."""
 
     exit_code = REFUSED
 

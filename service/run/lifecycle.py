@@ -259,6 +259,7 @@ class _Queries:
             filling=there.filling,
             ahead=there.ahead,
             written=0 if written is None else written.batch,
+            excused=frozenset(there.excused),
         )
         begin = partial(start, self.spark, whole, checkpoint.folder)
         if written is not None and checkpoint.is_behind(written):

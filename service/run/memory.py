@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from rowkind.avro import codec
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
+from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.operators import operator
-from rowkind.service.execute.route import leave
+from rowkind.service.execute.route import leave, of_table
 from rowkind.service.graph import Exit, always_runs, graph
 from rowkind.service.physical import PhysicalScan, PhysicalSink
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
+
+OnFailed = Callable[[str, LeftOut], None]
+"""Told whose rows were left out, in words, and which."""
 
 Watch = Callable[[Exit, Changes], None]
 """Told what goes out by an exit in a batch."""
@@ -29,14 +35,21 @@ Watch = Callable[[Exit, Changes], None]
 class MemoryEngine:
     """Keeps the state of some sinks' queries between batches.
 
-    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `watch` sees
-    all that moves between the nodes.
+    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `failed` is
+    called for rows that were left out because an expression fails on them. `watch` sees all that moves between nodes.
     """
 
-    def __init__(self, *sinks: PhysicalSink, unmatched: OnUnmatched | None = None, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        *sinks: PhysicalSink,
+        unmatched: OnUnmatched | None = None,
+        failed: OnFailed | None = None,
+        watch: Watch | None = None,
+    ) -> None:
         self.graph = graph(sinks)
         self.state: dict[str, StateSize] = {}
         self._unmatched = unmatched or (lambda _node, _changes: None)
+        self._failed = failed or (lambda _of, _rows: None)
         self._watch = watch or (lambda _node, _changes: None)
         self._operators = [operator(each.node, refreshes=each.refreshes) for each in self.graph.operators]
         self._stores = [{name: MemoryStore() for name in each.arrangements} for each in self._operators]
@@ -53,7 +66,7 @@ class MemoryEngine:
         """
         inbox: dict[int, list[Changes]] = defaultdict(list)
         for table in self.graph.scans:
-            self._send(table.exits, pruned(table.scan, rows), inbox)
+            self._send(table.exits, pruned(table.scan, rows), inbox, of_table(table))
         for place, each in enumerate(self.graph.operators):
             changes = Changes.concat(inbox[place])
             if not len(changes) and not always_runs(each.node):
@@ -62,7 +75,7 @@ class MemoryEngine:
             self.state[each.node.node] = output.state
             if len(output.unmatched):
                 self._unmatched(each.node.node, output.unmatched)
-            self._send(each.exits, output.rows, inbox)
+            self._send(each.exits, output.rows, inbox, OnFailure(each.node.node))
         return {
             sink.name: net(
                 Changes.concat(inbox[self.graph.place(sink.name)]), sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq
@@ -70,9 +83,10 @@ class MemoryEngine:
             for sink in self.graph.sinks
         }
 
-    def _send(self, exits: Sequence[Exit], rows: Rows, inbox: dict[int, list[Changes]]) -> None:
+    def _send(self, exits: Sequence[Exit], rows: Rows, inbox: dict[int, list[Changes]], failure: OnFailure) -> None:
+        failure = replace(failure, tell=partial(self._failed, failure.of), record="change {0.offset}", skip="")
         for way in exits:
-            changes = leave(way, rows)
+            changes = leave(way, rows, failure)
             self._watch(way, changes)
             inbox[way.to].append(changes)
 

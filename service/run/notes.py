@@ -102,6 +102,12 @@ class Notes(Folder):
             if (before := self.contents()) is not None:
                 self._write(files, replace(before, filling=""))
 
+    def excuse(self, numbers: Collection[int]) -> None:
+        """Note that what fails because of records with these numbers is left out. Raises CheckpointFolderError."""
+        with self._files() as files:
+            if (before := self.contents()) is not None:
+                self._write(files, replace(before, excused=sorted({*before.excused, *numbers})))
+
     def delete(self) -> None:
         """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""
         with self._files() as files:

@@ -29,7 +29,7 @@ from rowkind.service.kafka.topics import SchemaIds, filling_name, progress_name
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
-from rowkind.service.run.unmatched import UnmatchedLetters, sides
+from rowkind.service.run.unmatched import LeftOutLetters, UnmatchedLetters, sides
 from rowkind.service.run.writer import Reports, TaskWriter
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, lies_in_memory, scratch
 from rowkind.service.spark.placement import one_each, placement
@@ -48,7 +48,7 @@ class Deployment:
     - `filling`: if anything, the query reads what there is now and ends, and writes to topics of its own whose names
       end so.
     - `stops`: it ends when there is nothing new.
-    - `ahead`, `written`: as a `WriterSpec` has them.
+    - `ahead`, `written`: as a `WriterSpec` has them. `excused`: as a `SourceSpec` has them.
     """
 
     job: Job
@@ -64,6 +64,7 @@ class Deployment:
     stops: bool = False
     ahead: int = 0
     written: int = 0
+    excused: frozenset[int] = frozenset()
 
     @property
     def once(self) -> Self:
@@ -84,14 +85,21 @@ def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) ->
     """Start a query; it runs until it is stopped or fails, or, if it is filling, has read what there is."""
     blocks = spark.readStream.format(SOURCE).option(OPTION, to_option(source(graph, at))).load()
     write = TaskWriter(writer(graph, at), at.reports)
-    nothing = assemble(graph, at.job, blocks, at.shards, at.tasks, write).writeStream.format("noop")
+    result = assemble(graph, at.job, blocks, at.shards, at.tasks, write, at.excused)
+    nothing = result.writeStream.format("noop")
     if at.filling or at.stops:
         nothing = nothing.trigger(availableNow=True)
     return nothing.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
 
 
 def assemble(  # noqa: PLR0917 - two of them are numbers
-    graph: Graph, job: Job, read: DataFrame, shards: int, tasks: int, write: TaskWriter | None = None
+    graph: Graph,
+    job: Job,
+    read: DataFrame,
+    shards: int,
+    tasks: int,
+    write: TaskWriter | None = None,
+    excused: frozenset[int] = frozenset(),
 ) -> DataFrame:
     """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
 
@@ -115,6 +123,7 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
             unmatched=job.unmatched,
             limits=limits,
             write=write if level == graph.levels and not moves else None,
+            excused=excused,
         )
         blocks = over_shards(blocks, processor)
     if moves:
@@ -139,6 +148,7 @@ def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
         sides=sides(of.node),
         always_runs=shard_without_key(shards) if always_runs(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
+        explain=LeftOutLetters(of.node),
     )
 
 
@@ -158,6 +168,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         rows_per_batch=at.job.batch.max_rows,
         bytes_per_batch=at.job.budget.batch,
         tolerate=at.job.dead_letters.tolerance == "all",
+        excused=at.excused,
         drain_file=str(at.drain),
     )
 

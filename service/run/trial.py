@@ -20,6 +20,7 @@ from rowkind.errors import REFUSED, RowkindError
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.service.execute.failures import LeftOut
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.job.table import Table
@@ -130,7 +131,10 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
                 raise UnmatchedError(f"{text}, and the job says `unmatched: fail`")
             warn(text)
 
-        engine = MemoryEngine(sink, unmatched=unmatched)
+        def failed(of: str, left_out: LeftOut) -> None:
+            warn(f"{of}: {len(left_out.reasons)} row(s) left out: {left_out.reasons[0]}")
+
+        engine = MemoryEngine(sink, unmatched=unmatched, failed=failed)
         for batch in batches:
             yield engine.batch(batch, time.time_ns() // 1_000_000)[sink.name]
 

@@ -1,4 +1,4 @@
-"""The dead letters of retractions that found no row to take back, as the policy `unmatched: dead_letter` asks for them.
+"""The dead letters of rows that operators had: retractions that found no row, and rows on which an expression fails.
 
 The value is the row as JSON, with the columns that reached the operator. A row of a table has an origin, by which the
 record itself is to be found; a row that another operator made, or that comes from one of several inputs, has none.
@@ -17,9 +17,11 @@ import pyarrow as pa
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Changes, binary
+from rowkind.operators.columns.changes import WEIGHTS, Changes, binary
 from rowkind.operators.partial_aggregate import PARTIAL, group_of_sums
 from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.execute.failures import LeftOut
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import (
     PhysicalAggregate,
@@ -51,6 +53,24 @@ class UnmatchedLetters:
                     letter = replace(letter, topic=source.source.topic, partition=place.partition, offset=place.offset)
                 letters[at] = letter.to_bytes()
         return binary(letters)
+
+
+@dataclass(frozen=True)
+class LeftOutLetters:
+    """Makes the dead letters of what an operator emitted and an expression failed on; it pickles."""
+
+    node: PhysicalOperator
+
+    def __call__(self, left_out: LeftOut) -> pa.BinaryArray:
+        """The dead letter of each row that comes."""
+        rows = decode(self.node.calc.input, left_out.rows.payload)
+        told = zip(left_out.rows.kind.tolist(), rows, left_out.reasons, strict=True)
+        return binary(self._letter(row, reason) for kind, row, reason in told if WEIGHTS[kind] > 0)
+
+    def _letter(self, row: Mapping[str, object], reason: str) -> bytes:
+        value = json.dumps({name: each for name, each in row.items() if not is_digest(name)}, default=str)
+        name, error = self.node.node, ExpressionError.__name__
+        return DeadLetter(name, stage="expression", error=error, message=reason, value=value.encode()).to_bytes()
 
 
 def sides(node: PhysicalOperator) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -23,9 +23,11 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, Rows, constant
+from rowkind.operators.columns.changes import Block, Changes, Rows
 from rowkind.service.execute.blocks import Tally
-from rowkind.service.execute.members import Member, addressed
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.execute.failures import LeftOut, OnFailure
+from rowkind.service.execute.members import Member, addressed, dead_letters
 from rowkind.service.execute.route import Part, deliver, leave, pieces
 from rowkind.service.metrics import add
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
@@ -60,6 +62,7 @@ class OperatorProcessor(StatefulProcessor):
         level: theirs. `writer`: that of the writer.
         labels: Spark's label of each shard (`placement`).
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
+        excused: arrival numbers of records that may be left out where an expression fails.
         limits: of the run cache.
         write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
             as rows.
@@ -73,6 +76,7 @@ class OperatorProcessor(StatefulProcessor):
         writer: int,
         labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
+        excused: AbstractSet[int] = frozenset(),
         limits: CacheLimits = DEFAULT_LIMITS,
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
     ) -> None:
@@ -83,6 +87,7 @@ class OperatorProcessor(StatefulProcessor):
         self._writer = writer
         self._labels = tuple(labels)
         self._unmatched = unmatched
+        self._excused = excused
         self._limits = limits
         self._write = write
         self._blocks: list[pa.Buffer] = []
@@ -152,15 +157,20 @@ class OperatorProcessor(StatefulProcessor):
             tally = Tally(member.sink, member.node)
             rows, lost = self._process(member, shard, own, now, tally)
             started = time.perf_counter()
+            left_out: list[LeftOut] = []
+            failure = OnFailure(f"{member.sink}, {member.node}", left_out.append, self._excused)
             for way in member.exits:
-                result = leave(way, rows)
+                result = leave(way, rows, failure)
                 if way.level == self._level:
                     inbox[way.to].append(result)
                 else:
                     yield from deliver(way, result, len(self._labels), shard)
             tally.add_seconds("calc", time.perf_counter() - started)
+            tally.add_failed(sum(len(each.reasons) for each in left_out))
             add(counters, tally.counters)
             yield shard, self._writer, self._letters(member, lost)
+            if member.explain is not None:
+                yield from ((shard, self._writer, dead_letters(member.explain(each))) for each in left_out)
 
     def _process(self, member: Member, shard: int, changes: Changes, now: int, tally: Tally) -> tuple[Rows, Changes]:
         """What a member emits, and its unmatched retractions; what it does is counted."""
@@ -169,7 +179,13 @@ class OperatorProcessor(StatefulProcessor):
         stores = {name: SparkStore(self._map, member.arrangement(name), cache) for name in member.operator.arrangements}
         tally.add_rows_in(changes.kind)
         started = time.perf_counter()
-        output = member.operator.process(changes, stores, now)
+        try:
+            output = member.operator.process(changes, stores, now)
+        except ExpressionError as error:
+            raise ExpressionError(
+                f"{member.sink}, {member.node}: {error}. Mend the condition, or say `on_error: dead_letter` or "
+                "`on_error: null` in the job, by which two rows on which it fails are no match."
+            ) from None
         processed = time.perf_counter()
         state = sum(store.seconds for store in stores.values())
         tally.add_seconds("state", state)
@@ -197,12 +213,4 @@ class OperatorProcessor(StatefulProcessor):
             )
         if self._unmatched == "ignore" or member.wrap is None:
             return Changes.empty()
-        return Changes(
-            side=np.zeros(len(lost), np.int8),
-            kind=np.full(len(lost), RowKind.DEAD_LETTER, np.int8),
-            hash=lost.hash,
-            key=pa.nulls(len(lost), pa.binary()),
-            sub_key=constant(b"", len(lost)),
-            seq=lost.seq,
-            payload=member.wrap(lost),
-        )
+        return dead_letters(member.wrap(lost))

@@ -26,6 +26,7 @@ from rowkind.avro.codec import encode
 from rowkind.operators import contenders, partial_aggregate
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver, leave, scanned
@@ -199,7 +200,8 @@ def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs
                 mine = Changes.concat([addressed(part, place) for part in inbox[shard]])
                 started = time.process_time()
                 output = operators[place].process(mine, stores[place][shard], number)
-                left = [part for way in each.exits for part in deliver(way, leave(way, output.rows), _SHARDS, shard)]
+                gone = [(way, leave(way, output.rows, OnFailure(way.node))) for way in each.exits]
+                left = [part for way, changes in gone for part in deliver(way, changes, _SHARDS, shard)]
                 costs.working[each.level, shard] += time.process_time() - started
                 for to, _, part in left:
                     inbox[to].append(part)

@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes
-from rowkind.service.execute.members import address
+from rowkind.operators.columns.changes import Changes, binary
+from rowkind.service.execute.members import address, dead_letters
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.clients import producer_settings
 from rowkind.service.kafka.cluster import Cluster
-from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
+from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
 from rowkind.service.kafka.writing import Counted
 from rowkind.service.row_kind import PRESETS, RowKindHeader
@@ -142,7 +142,7 @@ def test_dead_letters_leave_with_the_original_record_and_connects_headers(make_s
         value=b"\xff\x00",
         headers=(("op", b"+I"), ("__connect.errors.stage", b"mine"), ("op", None)),
     )
-    task = sink.write(Changes.concat([as_changes([letter]), changes(("+I", order(1)))]))
+    task = sink.write(Changes.concat([dead_letters(binary([letter.to_bytes()])), changes(("+I", order(1)))]))
     (message,) = committed(sink.spec.kafka, sink.spec.dead_letter_topic)
     assert (message.key(), message.value(), message.timestamp()[1]) == (b"k", b"\xff\x00", 1_700_000_000_123)
     assert message.headers()[:3] == [("op", b"+I"), ("__connect.errors.stage", b"mine"), ("op", None)]
@@ -207,7 +207,7 @@ def test_a_query_may_write_to_other_topics_from_one_batch_to_the_next(make_sink:
 
 def test_a_dead_letter_is_written_once_for_all_sinks_of_a_query(make_sink: MakeSink, new_topic: Any) -> None:
     """With the transaction if there is one, also if the batch is done again; else at least once."""
-    letter = as_changes([DeadLetter("orders", "value", "UndecodableRowError", "why", value=b"x")])
+    letter = dead_letters(binary([DeadLetter("orders", "value", "UndecodableRowError", "why", value=b"x").to_bytes()]))
     upsert = {"form": "upsert", "transactions": False}
     for sinks, copies in (((make_sink(), make_sink(**upsert)), 1), ((make_sink(**upsert), make_sink(**upsert)), 2)):
         one, other = sinks

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
+from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver, leave, shard_without_key
@@ -62,7 +63,7 @@ class Writers:
 
     def _send(self, exits: Sequence[Exit], rows: Rows, own: int | None, inbox: Inbox) -> None:
         for way in exits:
-            for shard, _, part in deliver(way, leave(way, rows), self._shards, own):
+            for shard, _, part in deliver(way, leave(way, rows, OnFailure(way.node)), self._shards, own):
                 inbox[way.to, shard].append(addressed(part, way.to))
 
     def _mixed(self, parts: list[Changes]) -> Changes:

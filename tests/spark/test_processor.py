@@ -21,6 +21,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Block, Changes, Rows
 from rowkind.operators.operator import Output
 from rowkind.service.execute.blocks import cut
+from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import Member, Wrap, address, addressed
 from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver, leave
@@ -391,7 +392,7 @@ def test_a_row_that_is_written_again_lives_on_in_the_stage_behind(tmp_path: Path
             (shard, level, Block(part).to_bytes())
             for each in whole.scans
             for way in each.exits
-            for shard, level, part in deliver(way, leave(way, pruned(each.scan, tables)), 1)
+            for shard, level, part in deliver(way, leave(way, pruned(each.scan, tables), OnFailure(way.node)), 1)
         ]
         for stage in stages:
             edges = stage.edges(*edges, now=now)

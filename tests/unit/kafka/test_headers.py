@@ -6,7 +6,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from rowkind.operators.changelog import RowKind
-from rowkind.service.kafka.dead_letter import DeadLetter, as_changes
+from rowkind.operators.columns.changes import binary
+from rowkind.service.execute.members import dead_letters
+from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import FencedError, MissingTopicError, RefusedError, UnreachableError, translate
 from rowkind.service.kafka.spec import OPTION
 from rowkind.service.row_kind import PRESETS, spellings
@@ -33,9 +35,9 @@ def test_a_dead_letter_is_the_same_after_its_journey() -> None:
     letter = DeadLetter(
         "orders", "value", "UndecodableRowError", "why", "t", 1, 2, 3, b"", None, (("a", None), ("a", b""))
     )
-    (payload,) = as_changes([letter]).payload.to_pylist()
+    (payload,) = dead_letters(binary([letter.to_bytes()])).payload.to_pylist()
     assert DeadLetter.from_bytes(payload) == letter
-    assert as_changes([letter]).kind.tolist() == [RowKind.DEAD_LETTER]
+    assert dead_letters(binary([letter.to_bytes()])).kind.tolist() == [RowKind.DEAD_LETTER]
 
 
 def test_a_dead_letter_without_an_origin_claims_none() -> None:

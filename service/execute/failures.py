@@ -1,0 +1,74 @@
+"""Rows on which an expression fails, and what becomes of them: the query fails, or they are left out and told.
+
+A row that is left out does not pass, as if a predicate had said so: what it would have replaced goes, and when it is
+taken back later it fails again and is left out again. So the result is that of the query over the other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+
+from rowkind.operators.columns.arrival import ArrivalNumber
+from rowkind.operators.columns.changes import Changes, Mask, Rows
+from rowkind.service.execute import calc
+from rowkind.service.execute.expressions import ExpressionError, failing
+from rowkind.service.physical import Calc
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows on which an expression failed, and what it said of each."""
+
+    rows: Rows
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OnFailure:
+    """What is to be done about rows on which an expression fails.
+
+    - `of`: whose rows they are, in words.
+    - `excused`: arrival numbers of records that are left out also where the query is to fail.
+    - `tell`: is told of rows that were left out.
+    - `record`: how people find what has an arrival number. `skip`: what else they can do about it.
+    """
+
+    of: str
+    tell: Callable[[LeftOut], None] = lambda _: None
+    excused: AbstractSet[int] = frozenset()
+    record: str = "offset {0.offset} of partition {0.partition}"
+    skip: str = "; `rowkind skip JOB {0.partition}:{0.offset}` leaves out what fails because of this record"
+
+
+def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:
+    """What a calc makes of rows (`calc.run`), but for those that are left out.
+
+    Raises ExpressionError with the place of the first row on which the query is to fail.
+    """
+    try:
+        return calc.run(of, rows)
+    except ExpressionError as error:
+        without, reasons = _failing(of, rows, failure)
+        if not reasons:
+            raise error from None
+    failure.tell(LeftOut(rows.filter(without), reasons))
+    return calc.run(of, rows, without)
+
+
+def _failing(of: Calc, rows: Rows, failure: OnFailure) -> tuple[Mask, tuple[str, ...]]:
+    without, reasons = np.zeros(len(rows), np.bool_), []
+    for row, reason in failing(np.arange(len(rows)), lambda at: calc.run(of, rows.take(at))):
+        seq = int(rows.seq[row])
+        if of.on_error == "fail" and seq not in failure.excused:
+            place = ArrivalNumber.of(seq)
+            raise ExpressionError(
+                f"{failure.of}: {reason}, on the row that came with {failure.record.format(place)}. Mend the query, or "
+                f"say `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place)}."
+            )
+        without[row] = True
+        reasons.append(reason)
+    return without, tuple(reasons)
