@@ -7,9 +7,10 @@ Python worker imports pyspark from a zip file, where modules have no compiled fo
 the gateway's main class is started here, without SPARK_HOME, and workers import pyspark from where it is installed.
 
 Half of what is then left is Java reading, checking and linking 20,000 classes. An **archive of classes** (class data
-sharing, JEP 350) has them ready to be mapped. It belongs to one Java, one set of jars and one way to start. A JVM that
-finds none writes one as it exits by itself, under a name of its own, since others may do the same; whoever starts next
-puts it in place. A JVM that is killed in the middle leaves a file without a head, which is removed.
+sharing, JEP 350) has them ready to be mapped. It belongs to one Java, one set of jars, which others may follow, and one
+way to start. A JVM that finds none writes one as it exits by itself, under a name of its own, since others may do the
+same; whoever starts next puts it in place. A JVM that is killed in the middle leaves a file without a head, which is
+removed.
 """
 
 from __future__ import annotations
@@ -107,9 +108,10 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     program = java()
     jars = Path(pyspark.__file__).parent / "jars"
     configuration = [os.environ[name] for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR") if os.environ.get(name)]
+    first = os.pathsep.join([*configuration, f"{jars}/*"])
+    path = f"{first}{os.pathsep}{more}/*" if more else first
     # Classes cannot be archived where folders come first.
-    path = os.pathsep.join([*configuration, f"{jars}/*", *([f"{more}/*"] if more else [])])
-    archived = [] if configuration else class_archive(program, jars, [path, *options])
+    archived = [] if configuration else class_archive(program, jars, [path, *options], [first, *options])
     short = len(tempfile.gettempdir()) <= _LONGEST
     folder = tempfile.mkdtemp(prefix="rowkind-", dir=None if short else "/tmp")  # noqa: S108 - it makes one of our own
     command = [*_SHELL, folder, program, "-cp", path]
@@ -201,21 +203,25 @@ class _Jvm:
 _running: list[_Jvm] = []
 
 
-def class_archive(program: str, jars: Path, options: Sequence[str]) -> list[str]:
-    """The options by which a JVM takes classes from the archive, or leaves one; none where there is no cache."""
-    archive = cache() / f"classes-{_identity(program, jars, options)}.jsa"
+def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Sequence[str]) -> list[str]:
+    """The options by which a JVM takes classes from the archive, or leaves one; none where there is no cache.
+
+    The archive of a JVM with the options `or_else` will do, too: one whose class path this one's begins with.
+    """
+    archives = [cache() / f"classes-{_identity(program, jars, each)}.jsa" for each in (options, *or_else)]
     # An archive that Java does not like, after all, is no news for a user.
     quiet = ["-Xshare:auto", "-Xlog:cds*=off"]
     # The folder may be for reading only, or another that starts just now was quicker.
     with suppress(OSError):
-        archive.parent.mkdir(parents=True, exist_ok=True)
+        cache().mkdir(parents=True, exist_ok=True)
         _put_in_place()
-    if archive.exists():
-        with suppress(OSError):
-            os.utime(archive)
-        return [*quiet, f"-XX:SharedArchiveFile={archive}"]
-    if os.access(archive.parent, os.W_OK):
-        return [*quiet, f"-XX:ArchiveClassesAtExit={archive.with_suffix('')}.{uuid4().hex}.part"]
+    for archive in archives:
+        if archive.exists():
+            with suppress(OSError):
+                os.utime(archive)
+            return [*quiet, f"-XX:SharedArchiveFile={archive}"]
+    if os.access(cache(), os.W_OK):
+        return [*quiet, f"-XX:ArchiveClassesAtExit={archives[0].with_suffix('')}.{uuid4().hex}.part"]
     return []
 
 

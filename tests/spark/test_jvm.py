@@ -55,6 +55,22 @@ def test_an_archive_is_made_once_and_then_used(cache: Path) -> None:
     assert part_of(class_archive(java(), JARS, ["-XX:+UseSerialGC"])), "it belongs to other options"
 
 
+def test_jars_behind_sparks_do_with_the_archive_that_is_there(cache: Path) -> None:
+    """Java takes classes from one whose class path its own begins with; a JVM leaves one where there is none."""
+    spark, more = (str(next(JARS.glob(name))) for name in ("spark-launcher_*.jar", "scala-library-*.jar"))
+    longer = f"{spark}{os.pathsep}{more}"
+    assert part_of(class_archive(java(), JARS, [longer], [spark]))
+    program = ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
+    environment = {"PATH": os.environ["PATH"], "SPARK_HOME": str(JARS.parent), "SPARK_SCALA_VERSION": "2.13"}
+    leaves = class_archive(java(), JARS, [spark])
+    subprocess.run([java(), "-cp", spark, *leaves, *program], env=environment, capture_output=True, check=True)
+    takes = class_archive(java(), JARS, [longer], [spark])
+    assert Path(takes[-1].partition("=")[2]).parent == cache
+    command = [java(), "-cp", longer, *takes, "-Xlog:class+load", *program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "org.apache.spark.launcher.Main source: shared objects file (top)" in done.stdout
+
+
 def test_an_archive_that_was_never_finished_goes(cache: Path) -> None:
     """A JVM that is killed in the middle leaves 150 MB."""
     left = part_of(class_archive(java(), JARS, []))
