@@ -15,12 +15,10 @@ from tests.chaos.stage import Stage
 from tests.cluster.spark_cluster import SparkCluster
 
 
-@pytest.fixture
-def driver_only(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def driver_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the driver has its temporary files, which nobody else sees."""
-    folder = tmp_path / "driver"
-    folder.mkdir()
-    return folder
+    return tmp_path_factory.mktemp("driver")
 
 
 @pytest.fixture
@@ -32,8 +30,8 @@ def stage(broker: Broker, tmp_path: Path, driver_only: Path) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, driver_only: Path) -> Iterator[SparkCluster]:
-    """A master and two machines of one core each."""
-    with SparkCluster(tmp_path / "cluster", driver_only) as running:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, driver_only: Path) -> Iterator[SparkCluster]:
+    """A master and two machines of one core each, for all tests of a module; one of them may take a machine away."""
+    with SparkCluster(tmp_path_factory.mktemp("cluster"), driver_only) as running:
         yield running

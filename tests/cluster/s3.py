@@ -29,6 +29,7 @@ jclouds.provider=transient
 jclouds.identity=none
 jclouds.credential=none
 """
+_QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _QUIET = '<configuration><root level="WARN"/></configuration>'
 
 
@@ -58,7 +59,8 @@ class S3:
         settings.write_text(_SETTINGS.format(port=self._address.partition(":")[2], key=_KEY, secret=_SECRET))
         quiet.write_text(_QUIET)
         jars = fetched(f"S3Proxy {_VERSION}", [("org.gaul", "s3proxy", _VERSION)])
-        command = [java(), f"-Dlogback.configurationFile={quiet}", "-Xmx512m", "-cp", f"{jars}{os.sep}*"]
+        options = [*_QUICK, f"-Dlogback.configurationFile={quiet}", "-Xmx512m"]
+        command = [java(), *options, "-cp", f"{jars}{os.sep}*"]
         self._process = subprocess.Popen([*command, "org.gaul.s3proxy.Main", "--properties", str(settings)])
         until(self._made, "a bucket")
         return self

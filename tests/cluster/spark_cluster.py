@@ -27,6 +27,9 @@ _ENVIRONMENT = {"SPARK_HOME": str(_HOME), "SPARK_SCALA_VERSION": "2.13"}
 """What Spark's scripts set."""
 
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
+_QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""They run for a minute, and start in half of the processor time."""
+
 _BLIND = ("unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
 """Before a folder and a command: the command finds the folder empty."""
 
@@ -81,8 +84,8 @@ class SparkCluster:
         where = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(free_port())]
         self._master = self._start("master", "master.Master", where)
         self._await("master", "New state: ALIVE")
-        for _ in range(self._wanted):
-            self.add()
+        for worker in [self._begin_worker() for _ in range(self._wanted)]:
+            self._await_worker(worker)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -94,6 +97,11 @@ class SparkCluster:
 
     def add(self) -> Worker:
         """Another machine; returns when the master knows it."""
+        worker = self._begin_worker()
+        self._await_worker(worker)
+        return worker
+
+    def _begin_worker(self) -> Worker:
         name, host = f"worker-{len(self.workers)}", f"127.0.0.{10 + len(self.workers)}"
         folder = self.folder / name
         (folder / "tmp").mkdir(parents=True)
@@ -103,8 +111,10 @@ class SparkCluster:
         arguments = [*options, "--work-dir", str(folder / "work"), self.url]
         process = self._start(name, "worker.Worker", arguments, own, _BLIND if os.geteuid() == 0 else ())
         self.workers.append(Worker(process, folder))
-        self._await(name, "Successfully registered with master")
         return self.workers[-1]
+
+    def _await_worker(self, worker: Worker) -> None:
+        self._await(worker.folder.name, "Successfully registered with master")
 
     def _start(
         self,
@@ -114,7 +124,8 @@ class SparkCluster:
         environment: Mapping[str, str] | None = None,
         within: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
-        command = [java(), "-cp", f"{_HOME}/jars/*", "-Xmx256m", *MODULE_OPTIONS, f"org.apache.spark.deploy.{main}"]
+        options = ["-Xmx256m", *_QUICK, *MODULE_OPTIONS]
+        command = [java(), "-cp", f"{_HOME}/jars/*", *options, f"org.apache.spark.deploy.{main}"]
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
                 [*within, *([str(self._hidden)] if within else []), *command, *arguments],
