@@ -32,18 +32,21 @@ def save(job: Job, folder: str) -> dict[str, int]:
     Raises SavepointError or CheckpointFolderError.
     """
     assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
-    source, target = f"{job.checkpoint}/{job.name}", f"{folder}/{job.name}"
     # Only Spark knows how to get at wherever it keeps checkpoints.
     with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
-        there = queries(spark, source)
-        if not there:
-            raise SavepointError(
-                f"there is no checkpoint of job {job.name} in {job.checkpoint}, and so nothing to save"
-            )
-        with _made_whole(spark, target) as empty:
-            if not empty:
-                raise SavepointError(f"{target} is there already: choose another folder for this savepoint")
-            return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{target}/{name}") for name in there}
+        return saved(spark, job, folder)
+
+
+def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
+    """The same in a session that there is."""
+    source, target = f"{job.checkpoint}/{job.name}", f"{folder}/{job.name}"
+    there = queries(spark, source)
+    if not there:
+        raise SavepointError(f"there is no checkpoint of job {job.name} in {job.checkpoint}, and so nothing to save")
+    with _made_whole(spark, target) as empty:
+        if not empty:
+            raise SavepointError(f"{target} is there already: choose another folder for this savepoint")
+        return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{target}/{name}") for name in there}
 
 
 def restore(spark: SparkSession, job: Job, folder: str) -> None:
@@ -52,8 +55,8 @@ def restore(spark: SparkSession, job: Job, folder: str) -> None:
     Raises SavepointError or CheckpointFolderError.
     """
     source, target = f"{folder}/{job.name}", f"{job.checkpoint}/{job.name}"
-    saved = queries(spark, source)
-    if not saved:
+    there = queries(spark, source)
+    if not there:
         raise SavepointError(f"there is no savepoint of job {job.name} in {folder}")
     if not whole(spark, source):
         raise SavepointError(f"{source} was not saved to its end: use another savepoint")
@@ -61,7 +64,7 @@ def restore(spark: SparkSession, job: Job, folder: str) -> None:
         if not empty:
             log.info("the job has a checkpoint of its own, %s; the savepoint is not used", target)
             return
-        batches = {name: Checkpoint(spark, f"{source}/{name}").copy(f"{target}/{name}") for name in saved}
+        batches = {name: Checkpoint(spark, f"{source}/{name}").copy(f"{target}/{name}") for name in there}
     for name, batch in batches.items():
         log.info("query %s begins with the savepoint %s, which is of batch %d", name, source, batch)
 

@@ -1,0 +1,71 @@
+"""What cannot be saved or begun with: each is refused, and nothing is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rowkind.errors import REFUSED
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+from rowkind.service.run.checkpoint import Checkpoint
+from rowkind.service.run.contents import Contents
+from rowkind.service.run.errors import SavepointError
+from rowkind.service.run.savepoint import restore, saved
+
+pytestmark = pytest.mark.spark
+
+JOB = """
+job: shop
+checkpoint: {checkpoint}
+tables: {{orders: {{mode: append, columns: {{id: BIGINT NOT NULL}}}}}}
+sinks: {{all: {{mode: append, sql: SELECT id FROM orders}}}}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A job that has never run."""
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB.format(checkpoint=tmp_path / "checkpoint"))
+    return load(file, {})
+
+
+def claimed(spark: SparkSession, folder: Path) -> None:
+    """Leave a checkpoint of the job's query below this folder."""
+    Checkpoint(spark, str(folder / "shop" / "main")).claim(Contents({"all": {}}, shards=2, parallelism=2, levels=0))
+
+
+def test_a_job_that_has_never_run_has_nothing_to_save(spark: SparkSession, job: Job, tmp_path: Path) -> None:
+    """It is refused, and leaves no folder."""
+    with pytest.raises(SavepointError, match="there is no checkpoint of job shop") as refused:
+        saved(spark, job, str(tmp_path / "saved"))
+    assert refused.value.exit_code == REFUSED
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_savepoint_is_not_written_over(spark: SparkSession, job: Job, tmp_path: Path) -> None:
+    """What is there stays as it is."""
+    claimed(spark, tmp_path / "checkpoint")
+    (tmp_path / "saved" / "shop").mkdir(parents=True)
+    with pytest.raises(SavepointError, match="is there already"):
+        saved(spark, job, str(tmp_path / "saved"))
+    assert not any((tmp_path / "saved" / "shop").iterdir())
+
+
+def test_a_savepoint_that_is_not_there_is_refused(spark: SparkSession, job: Job, tmp_path: Path) -> None:
+    """The job is left without a checkpoint, so that it can begin with another one."""
+    with pytest.raises(SavepointError, match="there is no savepoint of job shop"):
+        restore(spark, job, str(tmp_path / "nowhere"))
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_savepoint_that_was_not_saved_to_its_end_is_refused(spark: SparkSession, job: Job, tmp_path: Path) -> None:
+    """The mark in it says so, and nothing of it is taken."""
+    claimed(spark, tmp_path / "saved")
+    (tmp_path / "saved" / "shop" / "rowkind.half-full").touch()
+    with pytest.raises(SavepointError, match="was not saved to its end"):
+        restore(spark, job, str(tmp_path / "saved"))
+    assert not (tmp_path / "checkpoint").exists()
