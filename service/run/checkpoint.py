@@ -187,6 +187,12 @@ class Checkpoint(Notes):
                 files.rename(self._child(f"{_ASIDE}/{batch}"), self._child(f"offsets/{batch}"))
             return bool(waiting)
 
+    def rests(self) -> bool:
+        """Whether all that was begun has ended, and nothing waits to be done again. Raises CheckpointFolderError."""
+        with self._files() as files:
+            waiting, ended, begun = (self._numbers(files, log) for log in (_ASIDE, "commits", "offsets"))
+            return not waiting and ended[-1:] == begun[-1:]
+
     def position(self) -> Offset | None:
         """Where the last batch that has ended did so, None before the first one. Raises CheckpointFolderError."""
         with self._files() as files:

@@ -42,9 +42,8 @@ def rescale(
 
 def _end(checkpoint: Checkpoint, at: Deployment, start: Callable[[Deployment], StreamingQuery]) -> None:
     """End what was begun, and what waits to be done again."""
-    more = True
-    while more:
-        more = checkpoint.forward()
+    while not checkpoint.rests():
+        checkpoint.forward()
         query = start(at.once)
         try:
             query.awaitTermination()

@@ -118,6 +118,7 @@ def test_batches_are_done_again_in_their_order(spark: SparkSession, folder: Path
             for log in ("offsets", "commits", "rowkind.aside")
         ]
 
+    assert not checkpoint.rests()
     assert checkpoint.back() == 2
     assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
     assert checkpoint.back() == 1
@@ -125,12 +126,16 @@ def test_batches_are_done_again_in_their_order(spark: SparkSession, folder: Path
     assert checkpoint.forward()
     assert known() == [["0", "1"], ["0"], ["2", "3"]]
     (folder / "commits" / "1").write_text(ENDED)
+    assert not checkpoint.rests()
     assert checkpoint.forward()
     assert known() == [["0", "1", "2"], ["0", "1"], ["3"]]
     (folder / "commits" / "2").write_text(ENDED)
     assert not checkpoint.forward()
     assert known() == [["0", "1", "2", "3"], ["0", "1", "2"], []]
-    (folder / "offsets" / "1").unlink()
+    assert not checkpoint.rests()
+    (folder / "commits" / "3").write_text(ENDED)
+    assert checkpoint.rests()
+    (folder / "offsets" / "2").unlink()
     assert checkpoint.back() is None
 
 
