@@ -38,9 +38,12 @@ def test_state_moves_to_more_and_fewer_partitions(set_stage: SetStage) -> None:
         stage.await_words(job, "moves from 4 partitions to 1")
         job.kill()
     stage.manipulate(0.2)
-    assert "moves from 4 partitions to 1" in stage.runs("--upgrade")
-    stage.manipulate(0.2)
-    stage.runs()
+    with stage.job("--upgrade") as job:
+        stage.await_words(job, "moves from 4 partitions to 1")
+        stage.catch_up(job)
+        stage.manipulate(0.2)
+        stage.catch_up(job)
+        assert stage.drain(job).code == 0, job.error
     stage.validate()
 
 
