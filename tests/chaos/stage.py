@@ -6,6 +6,7 @@ import json
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -148,6 +149,12 @@ class Stage:
             ended = self.drain(job)
         assert ended.code == 0, ended.error
         return ended.error
+
+    def written(self) -> dict[str, Counter[str]]:
+        """The records that each result topic has ever had, by row kind."""
+        for results in self.results.values():
+            results.rows()
+        return {name: Counter(results.kinds) for name, results in self.results.items()}
 
     def unfinished(self) -> int | None:
         """The batch that the query of all sinks has begun and not ended, by Spark's own logs."""
