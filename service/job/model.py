@@ -128,6 +128,12 @@ class Job(Section):
                 raise ValueError(f"`{_OUTAGE}`: {error}") from None
         return value
 
+    @field_validator("on_error", mode="before")
+    @classmethod
+    def _null(cls, value: Any) -> Any:
+        """The word, which YAML takes for nothing."""
+        return "null" if value is None else value
+
     @field_validator("registry")
     @classmethod
     def _one_registry(cls, value: Settings | None) -> Settings | None:

@@ -53,8 +53,13 @@ def differences(before: Fingerprint, after: Fingerprint) -> list[str]:
     return [
         f"{fact}: {' -> '.join(_apart(before.get(fact, 'absent'), after.get(fact, 'absent')))}"
         for fact in sorted(before.keys() | after.keys())
-        if before.get(fact) != after.get(fact)
+        if before.get(fact) != after.get(fact) and not _first_policy(fact, before)
     ]
+
+
+def _first_policy(fact: str, before: Fingerprint) -> bool:
+    """Whether it is said for the first time what becomes of a row that fails: the query has met none such."""
+    return fact.endswith(".on_error") and fact not in before
 
 
 def _apart(*values: str) -> list[str]:
@@ -119,7 +124,14 @@ def _calc(calc: Calc) -> Fingerprint:
         "key": _key(calc.key),
         "sub-key": ", ".join(map(_order, calc.sub_key)) or "none",
         "side": str(calc.side),
+        **({"on_error": calc.on_error} if calc.on_error != "fail" and _computes(calc) else {}),
     }
+
+
+def _computes(calc: Calc) -> bool:
+    """Whether anything is evaluated, and so may fail."""
+    expressions = (*calc.columns, *calc.key.parts, *(each.expression for each in calc.sub_key))
+    return calc.predicate is not None or any(each.column is None for each in expressions)
 
 
 def _key(key: Key) -> str:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rowkind.service.job.load import load
 from rowkind.service.kafka.progress import next_run
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.plan.fingerprint import differences, fingerprint
+from rowkind.service.plan.fingerprint import Fingerprint, differences, fingerprint
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.checkpoint import queries as recorded
@@ -289,3 +289,15 @@ def test_what_leaves_the_state_alone_leaves_the_fingerprint_alone(tmp_path: Path
     assert differences(before, fingerprint(replace(planned(tmp_path), mode="upsert"))) == [
         "sink.mode: retract -> upsert"
     ]
+
+
+def test_a_policy_for_rows_that_fail_may_be_said_and_not_be_changed(tmp_path: Path) -> None:
+    """Until then the query has met none; under another policy its state would have others."""
+    computing = SQL.replace("o.amount", "1 / o.amount AS share")
+
+    def facts(policy: str) -> Fingerprint:
+        return fingerprint(planned(tmp_path, computing, ttl=f"1d\non_error: {policy}\ndead_letters: {{topic: dead}}"))
+
+    assert differences(facts("fail"), facts("dead_letter")) == []
+    (changed,) = differences(facts("dead_letter"), facts("null"))
+    assert changed.endswith("on_error: dead_letter -> null")

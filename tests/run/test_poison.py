@@ -1,0 +1,128 @@
+"""A row on which an expression fails, from the failure to what is done about it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.service.dev.broker import Broker
+from tests.kafka.sinks import committed
+from tests.run.process import Rowkind, until
+from tests.run.results import Results
+from tests.run.shop import Shop
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+SLOW = 200
+SINKS = {
+    "worth": {"mode": "append", "sql": "SELECT rating_id, 100 / stars AS worth FROM ratings"},
+    "share": {
+        "mode": "retract",
+        "key": "payment_id",
+        "sql": "SELECT p.payment_id, CAST(o.amount / p.paid AS INT) AS part "
+        "FROM orders o JOIN payments p ON o.order_id = p.order_id",
+    },
+}
+
+
+def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: Path) -> None:
+    """It says where, and goes on behind a record that is skipped, and by a policy; the rest is a dead letter."""
+    shop = Shop(broker.bootstrap_servers, tmp_path, f"poison-{os.getpid()}")
+    job = shop.job(SINKS)
+    results = {name: Results(shop, name) for name in SINKS}
+    for number, stars in ((1, 5), (3, 4)):
+        shop.row("ratings", "+I", rating_id=number, stars=stars)
+    bad = shop.row("ratings", "+I", rating_id=2, stars=0)
+    shop.flush()
+
+    ended = _fails(shop, job)
+    place = f"{bad.partition}:{bad.offset}"
+    assert "table ratings: 100 / ratings.stars: division by zero" in ended
+    assert f"offset {bad.offset} of partition {bad.partition}" in ended
+    assert f"`rowkind skip JOB {place}`" in ended
+
+    with Rowkind(shop.folder / "output", "skip", str(job), "nonsense") as refused:
+        assert refused.ended(SLOW).code == 2
+    with Rowkind(shop.folder / "output", "skip", str(job), place) as skipped:
+        assert skipped.ended(SLOW).code == 0, skipped.error
+    _order(shop, amount=6)
+    _payment(shop, "+I", 1, 2)
+    with _run(shop, job) as running:
+        _until(running, results, worth={(1, 20.0): 1, (3, 25.0): 1}, share={(1, 3): 1})
+        (letter,) = _letters(shop)
+        assert (letter.value(), letter.headers()[: len(bad.headers)]) == (bad.value, bad.headers)
+        assert _headers(letter)["__connect.errors.stage"] == "expression"
+        assert _headers(letter)["__connect.errors.offset"] == str(bad.offset)
+
+        # Deeper down, where a row has come of two records.
+        _payment(shop, "+I", 2, 0)
+        assert "share, join_1: " in _ended(running)
+
+    job = shop.job(SINKS, on_error="dead_letter")
+    with _run(shop, job) as running:
+        _until(running, results, worth={(1, 20.0): 1, (3, 25.0): 1}, share={(1, 3): 1})
+        until(lambda: len(_letters(shop)) == 2, "the second dead letter", lambda: running.error, SLOW)
+        _payment(shop, "-U", 2, 0)
+        _payment(shop, "+U", 2, 1)
+        _until(running, results, worth={(1, 20.0): 1, (3, 25.0): 1}, share={(1, 3): 1, (2, 6): 1})
+        assert len(_letters(shop)) == 2
+        letter = next(each for each in _letters(shop) if each.value() != bad.value)
+        assert _headers(letter)["__connect.errors.stage"] == "expression"
+        assert json.loads(letter.value())["p.payment_id"] == 2
+    for result in results.values():
+        assert not result.flaws
+        result.close()
+
+
+def _order(shop: Shop, amount: int) -> None:
+    row = {"order_id": 1, "customer": "Ada", "amount": _money(amount), "status": "new", "placed": None}
+    shop.row("orders", "+I", **row)
+    shop.flush()
+
+
+def _payment(shop: Shop, kind: str, number: int, paid: int) -> None:
+    shop.row("payments", kind, payment_id=number, order_id=1, paid=_money(paid), method="card")
+    shop.flush()
+
+
+def _money(amount: int) -> Decimal:
+    return Decimal(amount).quantize(Decimal("0.01"))
+
+
+def _run(shop: Shop, job: Path) -> Rowkind:
+    return Rowkind(shop.folder / "output", "run", str(job), "--port", "0")
+
+
+def _fails(shop: Shop, job: Path) -> str:
+    with _run(shop, job) as running:
+        return _ended(running)
+
+
+def _ended(running: Rowkind) -> str:
+    ended = running.ended(SLOW)
+    assert ended.code == 1, ended.error
+    assert "Traceback" not in ended.error
+    assert len(ended.error.splitlines()) < 25
+    return ended.error
+
+
+def _until(running: Rowkind, results: dict[str, Results], **wanted: dict[tuple[Any, ...], int]) -> None:
+    def done() -> bool:
+        assert running.running, running.error
+        return all(results[name].rows() == Counter(rows) for name, rows in wanted.items())
+
+    until(done, "the results", lambda: f"{[each.rows() for each in results.values()]}{running.error}", SLOW)
+
+
+def _letters(shop: Shop) -> list[Any]:
+    return committed({"bootstrap.servers": shop.servers}, shop.topic("dead-letters"))
+
+
+def _headers(letter: Any) -> dict[str, str]:
+    return {name: (value or b"").decode() for name, value in letter.headers()}
