@@ -7,6 +7,7 @@ when that closes, so that it cannot outlive a parent that was killed.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -49,6 +50,7 @@ class Broker:
         self._settings = settings or {}
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock: IO[bytes] | None = None
         self.port = port or free_port()
 
     @property
@@ -75,6 +77,9 @@ class Broker:
             self._temporary = tempfile.TemporaryDirectory(prefix="rowkind-broker-")
         folder = self._data or Path(self._temporary.name if self._temporary else "")
         folder.mkdir(parents=True, exist_ok=True)
+        if _listens(self.port):
+            raise BrokerStartError(f"Port {self.port} is taken: choose another with --port, or end what listens there.")
+        self._take(folder)
         try:
             self._launch(folder)
             self._wait(folder / "broker.log")
@@ -93,9 +98,23 @@ class Broker:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
+
+    def _take(self, folder: Path) -> None:
+        """Keep other brokers from the folder until this one has stopped, also if it is killed."""
+        self._lock = (folder / "lock").open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.stop()
+            raise BrokerStartError(
+                f"Another broker has its topics in {folder}: end it, or choose another folder with --data."
+            ) from None
 
     def _launch(self, folder: Path) -> None:
         program = [java(), *_HEAP, "-Dorg.apache.logging.log4j.level=WARN", "-cp", class_path()]
@@ -112,6 +131,7 @@ class Broker:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
+                pass_fds=[self._lock.fileno()] if self._lock else [],  # held for as long as it lives, too
                 start_new_session=True,  # so that Ctrl-C reaches us alone, and we stop it in order
             )
 

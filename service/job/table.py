@@ -18,12 +18,15 @@ Policy = Literal["insert", "dead_letter", "fail"]
 
 
 class RowKindSettings(Section):
-    """How a topic tells the row kind: a header, its spelling (`preset` or `values`), and what if it is not there."""
+    """How a topic tells the row kind: a header, its spelling (`preset` or `values`), and what if it is not there.
+
+    In a table that only inserts it need not be: each record is an insertion unless something else is said.
+    """
 
     header: str = "op"
     preset: str = "rowkind"
     values: dict[str, str] | None = None
-    missing: Policy = "dead_letter"
+    missing: Policy | None = None
     unknown: Policy = "dead_letter"
 
     @model_validator(mode="before")
@@ -48,12 +51,13 @@ class RowKindSettings(Section):
             spellings({word.encode(): _SYMBOLS[kind] for word, kind in value.items()})
         return value
 
-    def physical(self) -> RowKindHeader:
-        """The header as the plan has it."""
+    def physical(self, mode: ChangelogMode) -> RowKindHeader:
+        """The header as the plan has it, of a topic of this mode."""
         values = PRESETS[self.preset]
         if self.values is not None:
             values = {word.encode(): _SYMBOLS[kind] for word, kind in self.values.items()}
-        return RowKindHeader(self.header, values, self.missing, self.unknown)
+        missing = self.missing or ("insert" if mode == "append" else "dead_letter")
+        return RowKindHeader(self.header, values, missing, self.unknown)
 
 
 _SYMBOLS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}

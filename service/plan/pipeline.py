@@ -129,7 +129,7 @@ def _source(job: Job, table: str) -> SourceTable:
         declared=declared(job, table),
         primary_key=of.primary_key,
         ttl_ms=of.ttl,
-        row_kind=of.row_kind.physical(),
+        row_kind=of.row_kind.physical(of.mode),
         start=of.start.physical(),
         exact=of.exact,
     )

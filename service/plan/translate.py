@@ -66,7 +66,7 @@ def translate(query: Query) -> physical.PhysicalSink:
         value=node.calc.output,
         key_record=edge.key_record,
         exchange=keyed and not unmoved,
-        row_kind=sink.row_kind.physical(),
+        row_kind=sink.row_kind.physical(sink.mode),
         delivery=sink.delivery,
         fixes=_fixed(query, node) if unmoved else (),
     )

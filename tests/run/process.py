@@ -97,6 +97,11 @@ class Rowkind:
         return self._error.read_text(errors="replace")
 
     @property
+    def output(self) -> str:
+        """Standard output so far."""
+        return self._output.read_text(errors="replace")
+
+    @property
     def pid(self) -> int:
         """The number of the process, which is also its session's."""
         return self._main.pid
@@ -134,7 +139,7 @@ class Rowkind:
     def ended(self, seconds: float = PATIENCE) -> Ended:
         """How the command ended; waits for it."""
         until(lambda: not self.running, "the end of rowkind", lambda: self.error, seconds)
-        return Ended(self._main.returncode, self._output.read_text(errors="replace"), self.error)
+        return Ended(self._main.returncode, self.output, self.error)
 
     def kill_driver(self) -> None:
         """SIGKILL to the command alone; the JVM and the workers below it are left to find out."""

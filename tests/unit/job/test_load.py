@@ -116,7 +116,22 @@ def test_defaults(tmp_path: Path) -> None:
     assert found.tables["orders"].topic == "orders"
     assert found.tables["orders"].primary_key == ("order_id",)
     assert found.sinks["result"].create
-    assert found.tables["orders"].row_kind.physical().values == {b"+I": 0, b"-U": 1, b"+U": 2, b"-D": 3}
+    assert found.tables["orders"].row_kind.physical("retract").values == {b"+I": 0, b"-U": 1, b"+U": 2, b"-D": 3}
+
+
+def test_a_record_of_a_table_that_only_inserts_needs_no_row_kind(tmp_path: Path) -> None:
+    """It is an insertion; elsewhere it is a dead letter, and where something else is said, that."""
+    tail = """
+tables:
+  a: {mode: append, columns: {x: INT}}
+  b: {mode: retract, columns: {x: INT}}
+  c: {mode: append, columns: {x: INT}, row_kind: {missing: dead_letter}}
+sinks:
+  result: {mode: retract, sql: SELECT x FROM a}
+"""
+    tables = job(tmp_path, "", tail).tables
+    missing = [each.row_kind.physical(each.mode).missing for each in tables.values()]
+    assert missing == ["insert", "dead_letter", "dead_letter"]
 
 
 def test_a_row_kind_may_be_a_preset_by_its_name_or_a_map(tmp_path: Path) -> None:
@@ -130,8 +145,8 @@ sinks:
 """
     tables = job(tmp_path, "", tail).tables
 
-    assert tables["a"].row_kind.physical().values[b"3"] == 3
-    header = tables["b"].row_kind.physical()
+    assert tables["a"].row_kind.physical("retract").values[b"3"] == 3
+    header = tables["b"].row_kind.physical("retract")
     assert (header.header, header.values, header.missing) == ("kind", {b"new": 0, b"gone": 3}, "insert")
 
 
