@@ -70,10 +70,14 @@ class BatchSettings(Section):
 
 
 class DeadLetterSettings(Section):
-    """Where records go that are no rows. Without a topic the first of them stops the job."""
+    """Where records go that are no rows. Without a topic the first of them stops the job.
+
+    More than `max_ratio` of a table's records, over a minute, stop it too.
+    """
 
     topic: TopicName | None = None
     tolerance: Literal["none", "all"] = "all"
+    max_ratio: float | None = Field(default=None, gt=0, le=1)
 
     @model_validator(mode="after")
     def _whole(self) -> DeadLetterSettings:

@@ -7,6 +7,7 @@
     ├── CheckpointFolderError      the checkpoint cannot be read or written
     ├── CheckpointTornError        a crash of the machine has taken the end of the checkpoint
     ├── SavepointError             a savepoint is not there, or there already
+    ├── DeadLettersError           too much of what it reads is no row
     ├── SkipError                  there is nothing to go on behind, or nowhere to put it
     ├── StrangeCheckpointError     the topics were written from another checkpoint since
     ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
@@ -98,6 +99,16 @@ class SavepointError(RunError):
     """There is nothing to save or to begin with, or something where the savepoint should go."""
 
     exit_code = REFUSED
+
+
+class DeadLettersError(RunError):
+    """More of what a job reads is no row than it says."""
+
+    def __init__(self, share: str, most: float) -> None:
+        super().__init__(
+            f"{share} The job says `max_ratio: {most:g}`, so it has stopped; nothing is lost, and the next start goes "
+            "on behind what was read."
+        )
 
 
 class SkipError(RunError):

@@ -1,6 +1,7 @@
 """The job's one port: `/metrics`, `/healthz`, `/readyz` and a status page for people.
 
-- `/healthz` is 200 while the process serves the job, and 503 once a query has failed.
+- `/healthz` is 200 while the process serves the job, and 503 once a query has failed. Its text says what is wrong all
+  the same.
 - `/readyz` is 200 when every query has finished a batch, or found nothing to do, since it was started; else it is 503
   and says why.
 - `/metrics` is the Prometheus exposition.
@@ -41,6 +42,9 @@ class Status(Protocol):
     def reason(self) -> str:
         """Why it is not ready, or not healthy."""
 
+    def warning(self) -> str:
+        """What is wrong though it is healthy."""
+
     def exposition(self) -> bytes:
         """The metrics in Prometheus text format."""
 
@@ -77,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "/metrics":
                 self._answer(200, "text/plain; version=0.0.4; charset=utf-8", self.status.exposition())
             case "/healthz":
-                self._verdict(self.status.healthy())
+                self._verdict(self.status.healthy(), self.status.warning())
             case "/readyz":
                 self._verdict(self.status.healthy() and self.status.ready())
             case "/":
@@ -85,8 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 self._answer(404, "text/plain", b"try /, /metrics, /healthz or /readyz\n")
 
-    def _verdict(self, good: bool) -> None:
-        self._answer(200 if good else 503, "text/plain", b"ok\n" if good else f"{self.status.reason()}\n".encode())
+    def _verdict(self, good: bool, warning: str = "") -> None:
+        text = (warning or "ok") if good else self.status.reason()
+        self._answer(200 if good else 503, "text/plain", f"{text}\n".encode())
 
     def _answer(self, code: int, content_type: str, body: bytes) -> None:
         self.send_response(code)

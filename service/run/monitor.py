@@ -59,6 +59,7 @@ class Monitor:
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
         self._metrics = Metrics()
+        self._warnings: dict[str, str] = {}
         self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
 
     def add(self, query: str, sinks: Sequence[str], plan: str, at: Mapping[At, int] | None) -> None:
@@ -120,6 +121,18 @@ class Monitor:
         with self._lock:
             self._queries[name].state, self._queries[name].reason = "waiting", reason
             self._metrics.set("rowkind_restarts_total", 1, query=name)
+
+    def warns(self, warnings: Mapping[str, object]) -> list[object]:
+        """What is wrong and lets the job go on, all of it by what it is about; those of it that are new."""
+        with self._lock:
+            new = [warning for about, warning in warnings.items() if about not in self._warnings]
+            self._warnings = {about: str(warning) for about, warning in warnings.items()}
+            return new
+
+    def warning(self) -> str:
+        """What is wrong though the job goes on, a line each."""
+        with self._lock:
+            return "\n".join(self._warnings.values())
 
     def fills(self, name: str, *, filling: bool) -> None:
         """A query has been started, and fills its state before it writes to where it belongs, or does not."""

@@ -19,6 +19,7 @@ from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import CutOver
 from rowkind.service.run.errors import (
     CheckpointTornError,
+    DeadLettersError,
     QueryFailedError,
     RebuildError,
     RunError,
@@ -27,6 +28,7 @@ from rowkind.service.run.errors import (
 from rowkind.service.run.failure import damage, failed, passing
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
+from rowkind.service.run.shares import Share, Shares
 from rowkind.service.run.signals import Signals
 from rowkind.service.run.streaming import Deployment
 from rowkind.service.spark.errors import SparkLostError
@@ -87,6 +89,7 @@ class Supervisor:
     signals: Signals
     drain: Path
     losses: int = 0
+    shares: Shares = field(default_factory=Shares)
 
     def until_it_runs(self, started: Running) -> None:
         """Wait until a query has started the processes of its sources.
@@ -226,7 +229,20 @@ class Supervisor:
         # What a query that has failed told last is from before.
         if each.again is None and (progress := each.query.lastProgress) is not None:
             self.monitor.progress(each.name, progress)
-        self.monitor.collect(each.name, each.at.reports.take())
+        reports = each.at.reports.take()
+        self.monitor.collect(each.name, reports)
+        now = time.monotonic()
+        for report in reports:
+            self.shares.add(report.counted.carried, now)
+        self._judge(self.shares.many(now))
+
+    def _judge(self, shares: Sequence[Share]) -> None:
+        """Say which tables have too many dead letters. Raises DeadLettersError where the job says so."""
+        for share in self.monitor.warns({each.table: each for each in shares}):
+            log.error("%s", share)
+        most = self.job.dead_letters.max_ratio
+        if most is not None and (over := next((each for each in shares if each.ratio > most), None)):
+            raise DeadLettersError(str(over), most)
 
     def _asked_to_stop(self, running: Sequence[Running]) -> bool:
         """Whether there was a signal, and every query has finished its batch; or a second signal."""

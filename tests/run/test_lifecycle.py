@@ -48,6 +48,29 @@ def test_a_record_that_may_not_be_tolerated_stops_the_job_with_its_place(shop: S
     assert not committed({"bootstrap.servers": shop.servers}, shop.topic("dead-letters"))
 
 
+def test_a_job_whose_records_are_no_rows_says_so_and_stops_where_it_should(shop: Shop) -> None:
+    """A hundred of them at once are told by `/healthz` and in the log; past `max_ratio` the job ends."""
+    for _ in range(150):
+        shop.tell("ratings", None, b"this is not Avro", [("op", b"+I")])
+    shop.flush()
+    letters = {"topic": shop.topic("dead-letters")}
+    with run(shop, shop.job({"liked": LIKED}, dead_letters=letters)) as job:
+        told = "100% of its last 150 records are dead letters (framing 150)"
+        until(lambda: told in get(job.port, "/healthz")[1], "a warning", lambda: job.error)
+        assert get(job.port, "/healthz")[0] == 200
+        assert job.error.count(told) == 1
+        job.terminate()
+        assert job.ended(SLOW).code == 0
+    for _ in range(150):
+        shop.tell("ratings", None, b"this is not Avro", [("op", b"+I")])
+    shop.flush()
+    with run(shop, shop.job({"liked": LIKED}, dead_letters=letters | {"max_ratio": 0.5})) as job:
+        ended = job.ended(SLOW)
+    assert ended.code == 1, ended.error
+    assert "`max_ratio: 0.5`, so it has stopped" in ended.error
+    assert "Traceback" not in ended.error
+
+
 def test_a_job_that_is_stopped_while_it_starts_ends_well(shop: Shop) -> None:
     """SIGTERM before the first query: none is started, and the exit code is 0."""
     port = free_port()

@@ -1,0 +1,48 @@
+"""When too many of a table's records are dead letters."""
+
+from __future__ import annotations
+
+from rowkind.service.metrics import sample
+from rowkind.service.run.shares import Shares
+
+
+def counted(rows: int = 0, letters: int = 0, table: str = "orders") -> dict[str, float]:
+    """What a task has read of a table."""
+    return {
+        sample("rowkind_rows_in_total", table=table, kind="+I"): rows,
+        sample("rowkind_dead_letters_total", table=table, reason="row kind"): letters,
+    }
+
+
+def test_a_hundred_records_of_which_none_is_a_row_are_told_at_once() -> None:
+    """With why, and what to look at; others may be as they should."""
+    shares = Shares()
+    shares.add(counted(letters=99), 0.0)
+    assert shares.many(1.0) == []
+    shares.add(counted(letters=1) | counted(rows=5, table="payments"), 1.0)
+
+    (share,) = shares.many(2.0)
+
+    assert share.ratio == 1.0
+    assert str(share).startswith("table orders: 100% of its last 100 records are dead letters (row kind 100). ")
+
+
+def test_more_than_a_tenth_is_told_after_a_minute() -> None:
+    """Not before, and not a tenth."""
+    shares = Shares()
+    shares.add(counted(rows=80, letters=20), 0.0)
+    shares.add(counted(rows=90, letters=10, table="payments"), 0.0)
+    assert shares.many(59.0) == []
+
+    (share,) = shares.many(60.0)
+
+    assert (share.table, share.records, share.letters) == ("orders", 100, {"row kind": 20})
+
+
+def test_what_is_past_is_forgotten() -> None:
+    """A table is as good as its last minute."""
+    shares = Shares()
+    shares.add(counted(letters=500), 0.0)
+    shares.add(counted(rows=100), 30.0)
+    assert [each.table for each in shares.many(60.0)] == ["orders"]
+    assert shares.many(61.0) == []
