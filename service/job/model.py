@@ -72,7 +72,7 @@ class BatchSettings(Section):
 class DeadLetterSettings(Section):
     """Where records go that are no rows. Without a topic the first of them stops the job.
 
-    More than `max_ratio` of a table's records, over a minute, stop it too.
+    More than `max_ratio` of a table's records, of the last minute or hundred, stop it too.
     """
 
     topic: TopicName | None = None

@@ -16,13 +16,13 @@ _MANY = 0.1
 """More of a table's records are told."""
 
 _SECONDS = 60.0
-_FIRST = 100
-"""If so many have come, and none was a row, that is told at once."""
+_RECORDS = 100
+"""What is judged are the records of the last minute, or if those are fewer, so many; after a minute, or so many."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """The dead letters among a table's records of the last minute, by why they are none."""
+    """The dead letters among a table's last records, by why they are none."""
 
     table: str
     records: int
@@ -45,32 +45,30 @@ class Share:
 class Shares:
     """The shares of all tables, as tasks report what they have read."""
 
-    _seen: deque[tuple[float, str, str, int]] = field(default_factory=deque)
     _since: dict[str, float] = field(default_factory=dict)
-    _rows: Counter[str] = field(default_factory=Counter)
+    _seen: dict[str, deque[tuple[float, str, int]]] = field(default_factory=lambda: defaultdict(deque))
+    """By table: when so many records came, and why they were no rows; nothing for rows."""
 
     def add(self, counters: Mapping[str, float], now: float) -> None:
         """Take in what a task has counted, at this time in seconds."""
         for sample, value in counters.items():
             name, labels = parse(sample)
             if name in {"rowkind_rows_in_total", "rowkind_dead_letters_total"} and value:
-                table = labels["table"]
-                self._seen.append((now, table, labels.get("reason", ""), int(value)))
-                self._since.setdefault(table, now)
-                self._rows[table] += int(value) if name == "rowkind_rows_in_total" else 0
+                self._since.setdefault(labels["table"], now)
+                self._seen[labels["table"]].append((now, labels.get("reason", ""), int(value)))
 
     def many(self, now: float) -> list[Share]:
         """Of each table that has too many, its share."""
-        while self._seen and self._seen[0][0] < now - _SECONDS:
-            self._seen.popleft()
-        found: dict[str, Counter[str]] = defaultdict(Counter)
-        for _, table, reason, count in self._seen:
-            found[table][reason] += count
         shares = []
-        for table, counts in sorted(found.items()):
-            records = counts.total()
-            letters = {reason: count for reason, count in counts.items() if reason}
-            told = now - self._since[table] >= _SECONDS or (records >= _FIRST and not self._rows[table])
-            if told and sum(letters.values()) > _MANY * records:
-                shares.append(Share(table, records, letters))
+        for table, seen in sorted(self._seen.items()):
+            records = sum(count for *_, count in seen)
+            while seen[0][0] < now - _SECONDS and records - seen[0][2] >= _RECORDS:
+                records -= seen.popleft()[2]
+            letters = Counter[str]()
+            for _, reason, count in seen:
+                letters[reason] += count
+            del letters[""]
+            told = records >= _RECORDS or now - self._since[table] >= _SECONDS
+            if told and letters.total() > _MANY * records:
+                shares.append(Share(table, records, dict(letters)))
         return shares

@@ -27,22 +27,23 @@ def test_a_hundred_records_of_which_none_is_a_row_are_told_at_once() -> None:
     assert str(share).startswith("table orders: 100% of its last 100 records are dead letters (row kind 100). ")
 
 
-def test_more_than_a_tenth_is_told_after_a_minute() -> None:
+def test_more_than_a_tenth_of_few_records_is_told_after_a_minute() -> None:
     """Not before, and not a tenth."""
     shares = Shares()
-    shares.add(counted(rows=80, letters=20), 0.0)
-    shares.add(counted(rows=90, letters=10, table="payments"), 0.0)
+    shares.add(counted(rows=8, letters=2), 0.0)
+    shares.add(counted(rows=9, letters=1, table="payments"), 0.0)
     assert shares.many(59.0) == []
 
     (share,) = shares.many(60.0)
 
-    assert (share.table, share.records, share.letters) == ("orders", 100, {"row kind": 20})
+    assert (share.table, share.records, share.letters) == ("orders", 10, {"row kind": 2})
 
 
-def test_what_is_past_is_forgotten() -> None:
-    """A table is as good as its last minute."""
+def test_what_is_past_is_forgotten_when_there_is_more() -> None:
+    """A table is as good as its last minute, or its last hundred records."""
     shares = Shares()
-    shares.add(counted(letters=500), 0.0)
-    shares.add(counted(rows=100), 30.0)
-    assert [each.table for each in shares.many(60.0)] == ["orders"]
-    assert shares.many(61.0) == []
+    shares.add(counted(letters=50), 0.0)
+    shares.add(counted(rows=99), 30.0)
+    assert [each.table for each in shares.many(300.0)] == ["orders"]
+    shares.add(counted(rows=1), 300.0)
+    assert shares.many(300.0) == []
