@@ -15,6 +15,7 @@ removed.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -27,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from uuid import uuid4
 
 import pyspark
@@ -72,6 +74,7 @@ _LAST_WORDS_SECONDS = 5.0
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _POLL_SECONDS = 0.01
+_FOLDER, _ALIVE = "rowkind-", "alive"
 _GIVEN_UP_SECONDS = 600
 """After which an archive that is not whole counts as left behind. Writing one takes some ten."""
 
@@ -113,7 +116,7 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     # Classes cannot be archived where folders come first.
     archived = [] if configuration else class_archive(program, jars, [path, *options], [first, *options])
     short = len(tempfile.gettempdir()) <= _LONGEST
-    folder = tempfile.mkdtemp(prefix="rowkind-", dir=None if short else "/tmp")  # noqa: S108 - it makes one of our own
+    folder, alive = temporary_folder(tempfile.gettempdir() if short else "/tmp")  # noqa: S108 - it makes one of our own
     command = [*_SHELL, folder, program, "-cp", path]
     command += [*MODULE_OPTIONS, *options, f"-Djava.io.tmpdir={folder}", *archived, _MAIN]
     # Spark starts `python3` from the path unless told otherwise, which has other packages or none. Where the driver has
@@ -126,10 +129,29 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     environment |= {_FILE: str(told), "TMPDIR": folder}
     # A group of its own: Ctrl-C at a terminal is for our process, which lets the batch finish. What it prints is no
     # output of ours, and whoever reads that need not wait for its end.
-    process = subprocess.Popen(  # noqa: S603 - our own command line
-        command, stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0
-    )
+    with alive:
+        process = subprocess.Popen(  # noqa: S603 - our own command line
+            command, stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0, pass_fds=[alive.fileno()]
+        )
     _running.append(_Jvm(process, program, told))
+
+
+def temporary_folder(parent: str) -> tuple[str, IO[bytes]]:
+    """A folder for a JVM's temporary files, and a file that is locked for as long as somebody has it open.
+
+    What is left of JVMs that were killed together with the shell that cleans up after them, 60 MB of each, goes.
+    """
+    for mark in Path(parent).glob(f"{_FOLDER}*/{_ALIVE}"):
+        with suppress(OSError), mark.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(mark.parent, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=_FOLDER, dir=parent)
+    draft = Path(folder, f"{_ALIVE}.new")
+    alive = draft.open("wb")
+    fcntl.flock(alive, fcntl.LOCK_EX)
+    # Nobody else finds it before it is locked.
+    draft.rename(Path(folder, _ALIVE))
+    return folder, alive
 
 
 @contextmanager

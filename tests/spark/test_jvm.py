@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from rowkind.service.spark.jvm import MODULE_OPTIONS, class_archive, java
+from rowkind.service.spark.jvm import MODULE_OPTIONS, class_archive, java, temporary_folder
 
 JARS = Path(pyspark.__file__).parent / "jars"
 
@@ -109,3 +109,19 @@ def test_an_archive_that_java_does_not_like_costs_only_time(cache: Path) -> None
     done = subprocess.run(command, capture_output=True, check=True)
     assert (done.stdout.replace(b", sharing", b""), done.stderr) == (plain.stdout.replace(b", sharing", b""), b"")
     assert any(cache.iterdir())
+
+
+def test_what_killed_runs_have_left_goes(tmp_path: Path) -> None:
+    """Their folders are not locked any more; that of a run that lives is, and what is somebody else's stays."""
+    left, alive = temporary_folder(str(tmp_path))
+    alive.close()
+    lives, held = temporary_folder(str(tmp_path))
+    other = tmp_path / "rowkind-other"
+    other.mkdir()
+    assert not Path(left).exists()
+
+    third, last = temporary_folder(str(tmp_path))
+
+    assert sorted(tmp_path.iterdir()) == sorted(map(Path, (lives, third, other)))
+    held.close()
+    last.close()
