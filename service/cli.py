@@ -302,14 +302,14 @@ def savepoint(job_file: Path, folder: str) -> None:
 
 @main.command()
 @_JOB
-@click.argument("records", nargs=-1, required=True, metavar="PARTITION:OFFSET…")
-def skip(job_file: Path, records: tuple[str, ...]) -> None:
-    """Let the job, which failed on a record, go on behind it: what fails because of it becomes a dead letter."""
+@click.argument("rows", nargs=-1, required=True, metavar="STEP:PARTITION:OFFSET…")
+def skip(job_file: Path, rows: tuple[str, ...]) -> None:
+    """Let the job, which failed on a row, go on without it: it becomes a dead letter. The failure says which row."""
     job = _load(job_file)
     job.check_runnable()
     from rowkind.service.run.skip import skip as excuse  # noqa: PLC0415 -- see the module's docstring
 
-    names = excuse(job, records)
+    names = excuse(job, rows)
     click.echo(f"skipped: from the next start on, in {', '.join(names)}")
 
 

@@ -30,11 +30,6 @@ class ArrivalNumber:
         """What a column's value says."""
         return cls(seq >> PARTITION_BITS, seq & _PARTITION)
 
-    @property
-    def seq(self) -> int:
-        """Both in one."""
-        return self.offset << PARTITION_BITS | self.partition
-
     @staticmethod
     def pack(offsets: npt.NDArray[np.int64], partitions: npt.NDArray[np.int64] | int = 0) -> npt.NDArray[np.int64]:
         """The numbers of changes with these offsets and partitions."""

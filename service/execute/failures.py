@@ -31,17 +31,17 @@ class LeftOut:
 class OnFailure:
     """What is to be done about rows on which an expression fails.
 
-    - `of`: whose rows they are, in words.
-    - `excused`: arrival numbers of records that are left out also where the query is to fail.
+    - `of`: whose rows they are: a table, or the operator of a sink.
+    - `excused`: rows that are left out also where the query is to fail, as `<of>:<partition>:<offset>`.
     - `tell`: is told of rows that were left out.
     - `record`: how people find what has an arrival number. `skip`: what else they can do about it.
     """
 
     of: str
     tell: Callable[[LeftOut], None] = lambda _: None
-    excused: AbstractSet[int] = frozenset()
+    excused: AbstractSet[str] = frozenset()
     record: str = "offset {0.offset} of partition {0.partition}"
-    skip: str = "; `rowkind skip JOB {0.partition}:{0.offset}` leaves out what fails because of this record"
+    skip: str = "; `rowkind skip JOB {1}:{0.partition}:{0.offset}` leaves out this row"
 
 
 def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:
@@ -62,12 +62,11 @@ def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:
 def _failing(of: Calc, rows: Rows, failure: OnFailure) -> tuple[Mask, tuple[str, ...]]:
     without, reasons = np.zeros(len(rows), np.bool_), []
     for row, reason in failing(np.arange(len(rows)), lambda at: calc.run(of, rows.take(at))):
-        seq = int(rows.seq[row])
-        if of.on_error == "fail" and seq not in failure.excused:
-            place = ArrivalNumber.of(seq)
+        place = ArrivalNumber.of(int(rows.seq[row]))
+        if of.on_error == "fail" and f"{failure.of}:{place.partition}:{place.offset}" not in failure.excused:
             raise ExpressionError(
                 f"{failure.of}: {reason}, on the row that came with {failure.record.format(place)}. Mend the query, or "
-                f"say `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place)}."
+                f"say `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place, failure.of)}."
             )
         without[row] = True
         reasons.append(reason)

@@ -53,7 +53,7 @@ def scanned(scan: GraphScan, rows: Rows, shards: int, failure: OnFailure | None 
 
 def of_table(scan: GraphScan) -> OnFailure:
     """Nothing more than a message with the table's name."""
-    return OnFailure(f"table {scan.scan.source.table}")
+    return OnFailure(scan.scan.source.table)
 
 
 def pieces(parts: Iterable[Part]) -> Iterator[Part]:

@@ -96,7 +96,7 @@ class Reading:
                 add(counters, {failed: len(rows.reasons)})
 
             if len(decoded.rows):
-                failure = OnFailure(f"table {table.scan.scan.source.table}", left_out, self._spec.excused)
+                failure = OnFailure(table.scan.scan.source.table, left_out, self._spec.excused)
                 yield from scanned(table.scan, decoded.rows, shards, failure)
             if letters:
                 parts = dead_letters(binary(each.to_bytes() for each in letters)).split(shards)

@@ -34,7 +34,7 @@ class SourceSpec:
     - `rows_per_batch`, `bytes_per_batch`: the most rows of a batch over all topics, and about how many bytes of
       records, told from the first ones.
     - `tolerate`: records that are no rows become dead letters; else they fail the query.
-    - `excused`: arrival numbers of records that may be left out where an expression fails on them.
+    - `excused`: rows that may be left out where an expression fails on them (`service.execute.failures`).
     - `drain_file`: a file on the driver; from when it exists the source offers nothing new, so that a job can end
       between two batches.
     """
@@ -52,7 +52,7 @@ class SourceSpec:
     rows_per_batch: int = 200_000
     bytes_per_batch: int = 64 << 20
     tolerate: bool = False
-    excused: frozenset[int] = frozenset()
+    excused: frozenset[str] = frozenset()
     drain_file: str | None = None
 
     @property

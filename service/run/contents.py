@@ -26,7 +26,7 @@ class Contents:
     - `states`: what the state of each operator is called, by `<sink>.<node>`.
     - `ahead`: by how much Spark's numbers of batches are behind those under which they are written, since a batch that
       was done again for the state alone may have taken the place of several.
-    - `excused`: arrival numbers of records that are left out where an expression fails because of them.
+    - `excused`: rows that are left out where an expression fails on them (`service.run.skip`).
     - `filling`: if anything, the state is being filled beside result topics that hold something already, and the names
       of the topics that have the result meanwhile end so (`service.run.cut_over`).
     """
@@ -41,7 +41,7 @@ class Contents:
     states: Mapping[str, str] = field(default_factory=dict)
     filling: str = ""
     ahead: int = 0
-    excused: Sequence[int] = ()
+    excused: Sequence[str] = ()
     version: int = VERSION
 
     @property

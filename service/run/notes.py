@@ -102,11 +102,11 @@ class Notes(Folder):
             if (before := self.contents()) is not None:
                 self._write(files, replace(before, filling=""))
 
-    def excuse(self, numbers: Collection[int]) -> None:
-        """Note that what fails because of records with these numbers is left out. Raises CheckpointFolderError."""
+    def excuse(self, rows: Collection[str]) -> None:
+        """Note that these rows are left out where an expression fails on them. Raises CheckpointFolderError."""
         with self._files() as files:
             if (before := self.contents()) is not None:
-                self._write(files, replace(before, excused=sorted({*before.excused, *numbers})))
+                self._write(files, replace(before, excused=sorted({*before.excused, *rows})))
 
     def delete(self) -> None:
         """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""

@@ -16,8 +16,9 @@ _MANY = 0.1
 """More of a table's records are told."""
 
 _SECONDS = 60.0
-_RECORDS = 100
-"""What is judged are the records of the last minute, or if those are fewer, so many; after a minute, or so many."""
+_RECORDS, _FEW = 100, 10
+"""What is judged are the records of the last minute, or if those are fewer, a hundred: at once if there are so many,
+and after a minute if there are ten."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class Shares:
         """Take in what a task has counted, at this time in seconds."""
         for sample, value in counters.items():
             name, labels = parse(sample)
-            if name in {"rowkind_rows_in_total", "rowkind_dead_letters_total"} and value:
+            # What an expression failed on is a row, and has been counted as one.
+            of_table = name in {"rowkind_rows_in_total", "rowkind_dead_letters_total"}
+            if of_table and labels.get("reason") != "expression" and value:
                 self._since.setdefault(labels["table"], now)
                 self._seen[labels["table"]].append((now, labels.get("reason", ""), int(value)))
 
@@ -68,7 +71,7 @@ class Shares:
             for _, reason, count in seen:
                 letters[reason] += count
             del letters[""]
-            told = records >= _RECORDS or now - self._since[table] >= _SECONDS
+            told = records >= (_FEW if now - self._since[table] >= _SECONDS else _RECORDS)
             if told and letters.total() > _MANY * records:
                 shares.append(Share(table, records, dict(letters)))
         return shares

@@ -64,7 +64,7 @@ class Deployment:
     stops: bool = False
     ahead: int = 0
     written: int = 0
-    excused: frozenset[int] = frozenset()
+    excused: frozenset[str] = frozenset()
 
     @property
     def once(self) -> Self:
@@ -99,7 +99,7 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     shards: int,
     tasks: int,
     write: TaskWriter | None = None,
-    excused: frozenset[int] = frozenset(),
+    excused: frozenset[str] = frozenset(),
 ) -> DataFrame:
     """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
 

@@ -62,7 +62,7 @@ class OperatorProcessor(StatefulProcessor):
         level: theirs. `writer`: that of the writer.
         labels: Spark's label of each shard (`placement`).
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
-        excused: arrival numbers of records that may be left out where an expression fails.
+        excused: rows that may be left out where an expression fails on them (`service.execute.failures`).
         limits: of the run cache.
         write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
             as rows.
@@ -76,7 +76,7 @@ class OperatorProcessor(StatefulProcessor):
         writer: int,
         labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
-        excused: AbstractSet[int] = frozenset(),
+        excused: AbstractSet[str] = frozenset(),
         limits: CacheLimits = DEFAULT_LIMITS,
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
     ) -> None:
@@ -158,7 +158,7 @@ class OperatorProcessor(StatefulProcessor):
             rows, lost = self._process(member, shard, own, now, tally)
             started = time.perf_counter()
             left_out: list[LeftOut] = []
-            failure = OnFailure(f"{member.sink}, {member.node}", left_out.append, self._excused)
+            failure = OnFailure(f"{member.sink}.{member.node}", left_out.append, self._excused)
             for way in member.exits:
                 result = leave(way, rows, failure)
                 if way.level == self._level:

@@ -42,8 +42,8 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
     shop.flush()
 
     ended = _fails(shop, job)
-    place = f"{bad.partition}:{bad.offset}"
-    assert "table ratings: 100 / ratings.stars: division by zero" in ended
+    place = f"ratings:{bad.partition}:{bad.offset}"
+    assert "ratings: 100 / ratings.stars: division by zero" in ended
     assert f"offset {bad.offset} of partition {bad.partition}" in ended
     assert f"`rowkind skip JOB {place}`" in ended
 
@@ -62,7 +62,7 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
 
         # Deeper down, where a row has come of two records.
         _payment(shop, "+I", 2, 0)
-        assert "share, join_1: " in _ended(running)
+        assert "share.join_1: " in _ended(running)
 
     job = shop.job(SINKS, on_error="dead_letter")
     with _run(shop, job) as running:

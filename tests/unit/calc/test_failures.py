@@ -31,7 +31,7 @@ def plan(on_error: OnError, expression: Expression = NEXT, **more: object) -> Ca
     return replace(Calc(ORDERS, output, (*columns("amount"), expression), on_error=on_error), **more)  # type: ignore[arg-type]
 
 
-def run(of: Calc, rows: Rows, excused: Iterable[int] = ()) -> tuple[list[object], list[LeftOut], Changes]:
+def run(of: Calc, rows: Rows, excused: Iterable[str] = ()) -> tuple[list[object], list[LeftOut], Changes]:
     """The next ids that go on, what was left out, and the changes."""
     told: list[LeftOut] = []
     changes = failures.run(of, rows, OnFailure("orders", told.append, frozenset(excused)))
@@ -48,7 +48,7 @@ def test_the_first_row_on_which_the_query_fails_is_named() -> None:
     said = str(caught.value)
     assert said.startswith("orders: o.id + 1: Out of Range Error: Overflow in addition of INT64")
     assert ", on the row that came with offset 107 of partition 0. " in said
-    assert said.endswith("`rowkind skip JOB 0:107` leaves out what fails because of this record.")
+    assert said.endswith("`rowkind skip JOB orders:0:107` leaves out this row.")
 
 
 def test_of_several_expressions_the_one_that_failed_is_named() -> None:
@@ -63,12 +63,12 @@ def test_an_excused_record_is_left_out_and_others_are_not() -> None:
     """What a record is skipped for, it is skipped for alone."""
     rows = changes_of((I, {"id": 1}), (I, {"id": POISON}), (I, {"id": 3}))
 
-    found, (told,), _ = run(plan("fail"), rows, [int(rows.seq[1])])
+    found, (told,), _ = run(plan("fail"), rows, ["orders:0:1"])
 
     assert found == [2, 4]
     assert told.rows.seq.tolist() == [rows.seq[1]]
     with pytest.raises(ExpressionError, match="offset 1 "):
-        run(plan("fail"), rows, [int(rows.seq[2])])
+        run(plan("fail"), rows, ["orders:0:2", "payments:0:1"])
 
 
 def test_what_fails_is_a_dead_letter_and_its_retraction_too() -> None:
