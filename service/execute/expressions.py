@@ -7,6 +7,7 @@ cast) raises `ExpressionError`, which does not say for which row: whoever has th
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -125,6 +126,8 @@ def _connection(process: int, thread: int) -> Any:  # noqa: ARG001 -- a forked w
     for setting in _SETTINGS:
         connection.execute(setting)
     register(connection)
+    # What is left to the end of the interpreter, DuckDB's bindings take for leaks, which they print.
+    atexit.register(_connection.cache_clear)
     return connection
 
 

@@ -45,7 +45,8 @@ class Notes(Folder):
                     if said["version"] > VERSION:
                         raise CheckpointFolderError(self.folder, "a later version of Rowkind has written it")
                     # Once each partition was a shard.
-                    return Contents(**{"shards": said["parallelism"], **said})
+                    excused = tuple(said.get("excused", ()))
+                    return Contents(**{"shards": said["parallelism"], **said, "excused": excused})
         return None
 
     def claim(self, contents: Contents, *, after: str = "") -> Contents:
