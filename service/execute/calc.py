@@ -26,7 +26,7 @@ from rowkind.operators.columns.hashing import digest128, hash64, mix, sketch64
 from rowkind.operators.contenders import contenders
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
-from rowkind.service.execute.expressions import ExpressionError, evaluate, failing, truth
+from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
 from rowkind.service.execute.ranked_rows import Identity
 from rowkind.service.execute.salting import salted
 from rowkind.service.physical import ROW_DIGEST, Aggregation, Calc, Contest, Expression, Key, OnError, SubKeyPart
@@ -58,31 +58,19 @@ class JoinCondition:
 
     def __call__(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
         """Whether `left[i]` and `right[i]` match, for every i. Raises ExpressionError if the query is to fail."""
-        try:
-            return self._true(left, right)
-        except ExpressionError:
-            if self.on_error == "fail":
-                raise
-            true, rows = np.zeros(len(left), np.bool_), np.arange(len(left))
-            good = np.delete(rows, [row for row, _ in failing(rows, lambda at: self._at(at, left, right))])
-            true[good] = self._at(good, left, right)
-            return true
-
-    def _at(self, rows: Indices, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
-        return self._true(left.take(pa.array(rows)), right.take(pa.array(rows)))
-
-    def _true(self, left: pa.BinaryArray, right: pa.BinaryArray) -> Mask:
         columns: dict[str, pa.Array] = {}
         for record, payloads in ((self.left, left), (self.right, right)):
             if names := [name for name in self.expression.columns if name in record.names]:
                 decoded = _read(record, payloads)
                 columns |= {name: decoded.column(name) for name in names}
-        return truth(evaluate([self.expression], columns, len(left))[self.expression])
+        matches = evaluate([self.expression], columns, len(left), nulls=self.on_error != "fail")[self.expression]
+        return truth(matches)
 
 
 def condition(expression: Expression, left: Record, right: Record, on_error: OnError = "fail") -> JoinCondition:
     """The condition of a join whose rows come under the records `left` and `right`, which share no name."""
-    return JoinCondition(expression, left, right, on_error)
+    # Where it fails and the query is not to, it is NULL.
+    return JoinCondition(replace(expression, type=replace(expression.type, nullable=True)), left, right, on_error)
 
 
 def _live(calc: Calc, rows: Rows, without: Mask | None) -> Changes:

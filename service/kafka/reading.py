@@ -15,7 +15,6 @@ from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.members import dead_letters
 from rowkind.service.execute.route import Part, pieces, scanned
 from rowkind.service.graph import GraphScan
-from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Range
@@ -89,15 +88,16 @@ class Reading:
             letters = list(decoded.letters)
             _spend(counters, "decode", started)
             started = time.perf_counter()
-
-            def left_out(rows: LeftOut, table: _Table = table, letters: list[DeadLetter] = letters) -> None:
-                letters += table.decoder.left_out(records, rows)
-                failed = sample("rowkind_dead_letters_total", table=table.scan.scan.source.table, reason="expression")
-                add(counters, {failed: len(rows.reasons)})
-
             if len(decoded.rows):
-                failure = OnFailure(table.scan.scan.source.table, left_out, self._spec.excused)
-                yield from scanned(table.scan, decoded.rows, shards, failure)
+                left_out: list[LeftOut] = []
+                name = table.scan.scan.source.table
+                yield from scanned(
+                    table.scan, decoded.rows, shards, OnFailure(name, left_out.append, self._spec.excused)
+                )
+                for each in left_out:
+                    letters += table.decoder.left_out(records, each)
+                    failed = sample("rowkind_dead_letters_total", table=name, reason="expression")
+                    add(counters, {failed: len(each.reasons)})
             if letters:
                 parts = dead_letters(binary(each.to_bytes() for each in letters)).split(shards)
                 yield from ((shard, self._spec.writer, part) for shard, part in enumerate(parts))
