@@ -10,17 +10,15 @@ from rowkind.service.kafka.topics import with_records
 from rowkind.service.run.checkpoint import queries
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import Amount
+from rowkind.service.run.folder import looking_into
 from rowkind.service.run.topics import Connection, connect
 from rowkind.service.run.upgrade import Upgrade, upgrade
-from rowkind.service.spark.session import session, stopping
 
 
 def diff(job: Job) -> Iterator[str]:
     """The lines of it. Raises a RowkindError."""
-    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
     connection = connect(job)
-    # Only Spark knows how to get at wherever it keeps checkpoints.
-    with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
+    with looking_into(job) as spark:
         recorded = queries(spark, f"{job.checkpoint}/{job.name}")
     yield from said(job, recorded, upgrade(job, recorded), connection)
 

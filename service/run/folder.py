@@ -11,8 +11,19 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
+from rowkind.service.job.model import Job
 from rowkind.service.run.errors import CheckpointFolderError
 from rowkind.service.spark.errors import first_line
+from rowkind.service.spark.session import session, stopping
+
+
+@contextmanager
+def looking_into(job: Job) -> Iterator[SparkSession]:
+    """A session by which the folders of a job's checkpoints can be got at, and no more. Raises SparkStartError."""
+    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
+    # Only Spark knows how to get at wherever it keeps checkpoints.
+    with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
+        yield spark
 
 
 class Folder:

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from rowkind.service.job.model import Job
 from rowkind.service.run.checkpoint import Checkpoint, queries
 from rowkind.service.run.errors import CheckpointFolderError, SavepointError
+from rowkind.service.run.folder import looking_into
 from rowkind.service.spark.errors import first_line
-from rowkind.service.spark.session import session, stopping
 
 _TRIALS = 3
 _MARK = "rowkind.half-full"
@@ -31,9 +31,7 @@ def save(job: Job, folder: str) -> dict[str, int]:
 
     Raises SavepointError or CheckpointFolderError.
     """
-    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
-    # Only Spark knows how to get at wherever it keeps checkpoints.
-    with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
+    with looking_into(job) as spark:
         return saved(spark, job, folder)
 
 

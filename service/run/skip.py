@@ -8,7 +8,7 @@ from collections.abc import Collection
 from rowkind.service.job.model import Job
 from rowkind.service.run.checkpoint import Checkpoint, queries
 from rowkind.service.run.errors import SkipError
-from rowkind.service.spark.session import session, stopping
+from rowkind.service.run.folder import looking_into
 
 _ROW = re.compile(r"[^:]+:\d+:\d+")
 
@@ -20,14 +20,12 @@ def skip(job: Job, rows: Collection[str]) -> list[str]:
 
     Raises SkipError or CheckpointFolderError.
     """
-    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
     for row in rows:
         if not _ROW.fullmatch(row):
             raise SkipError(f"{row!r} is no row: expected STEP:PARTITION:OFFSET, such as orders:3:120")
     if job.dead_letters.topic is None:
         raise SkipError("what is skipped becomes a dead letter: say `dead_letters: {topic: …}` in the job first")
-    # Only Spark knows how to get at wherever it keeps checkpoints.
-    with stopping(session(job.name, master="local[1]", parallelism=1, checkpoint=job.checkpoint)) as spark:
+    with looking_into(job) as spark:
         there = queries(spark, f"{job.checkpoint}/{job.name}")
         if not there:
             raise SkipError(f"there is no checkpoint of job {job.name} in {job.checkpoint}, so it has not failed yet")
