@@ -7,7 +7,7 @@ one; the calc of the lower node makes the one out of the other. Spark (`service.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,18 @@ from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
 
 PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in"]
+MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
+    "inner": (True, True),
+    "left": (True, False),
+    "right": (False, True),
+    "full": (False, False),
+    "semi": (True, False),
+    "anti": (True, False),
+    "not in": (True, False),
+}
+"""Whether the left and the right side of a join may lie in several shards under one key, with copies of the other one:
+not where the rows of the other one come out without a match, of which copies know nothing."""
+
 RankStrategy = Literal["append", "improving", "retract"]
 OnError = Literal["fail", "dead_letter", "null"]
 InputLayout = Literal["one row per key", "unique key", "multiset"]

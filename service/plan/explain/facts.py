@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from rowkind.avro.schema import Record
 from rowkind.service.graph import GraphOperator, computes, graph, is_shuffled
 from rowkind.service.physical import (
+    MAY_BE_SPREAD,
     ROW_DIGEST,
     Aggregation,
     Calc,
@@ -238,13 +239,11 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
 
 def _spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
     """The sides that SKEW could spread, those with several rows of a key; none where it has done so."""
-    sides = (
-        (join.left, join.left_input, join.kind not in ("right", "full")),
-        (join.right, join.right_input, join.kind in ("inner", "right")),
-    )
-    if any(_salted(node) for node, *_ in sides):
+    sides = (join.left, join.left_input), (join.right, join.right_input)
+    if any(_salted(node) for node, _ in sides):
         return []
-    return [node for node, chosen, kept in sides if kept and chosen.layout != "one row per key"]
+    may = zip(sides, MAY_BE_SPREAD[join.kind], strict=True)
+    return [node for (node, chosen), spread in may if spread and chosen.layout != "one row per key"]
 
 
 def _salted(node: PhysicalNode) -> bool:

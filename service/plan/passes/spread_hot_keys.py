@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rowkind.service.physical import MAY_BE_SPREAD
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -67,19 +68,19 @@ def _hint(side: LogicalInput, hints: Mapping[str, SkewHint]) -> SkewHint | None:
 
 
 def _spread_left(join: LogicalJoin, hint: SkewHint) -> LogicalJoin:
-    _check(join, join.left, hint, kept=join.pads_right)
+    _check(join, join.left, hint, may=MAY_BE_SPREAD[join.kind][0])
     left, right = replace(join.left, spread=hint.shards), replace(join.right, copies=hint.shards)
     return replace(join, left=left, right=right)
 
 
 def _spread_right(join: LogicalJoin, hint: SkewHint) -> LogicalJoin:
-    _check(join, join.right, hint, kept=join.pads_left or join.filters_left)
+    _check(join, join.right, hint, may=MAY_BE_SPREAD[join.kind][1])
     left, right = replace(join.left, copies=hint.shards), replace(join.right, spread=hint.shards)
     return replace(join, left=left, right=right)
 
 
-def _check(join: LogicalJoin, side: LogicalInput, hint: SkewHint, *, kept: bool) -> None:
-    if kept:
+def _check(join: LogicalJoin, side: LogicalInput, hint: SkewHint, *, may: bool) -> None:
+    if not may:
         raise Refusal(
             "SKEW copies the rows of the other side, and here it depends on all of this side's rows together whether "
             "those are in the result: it is for inner joins, and for the side of another join that is kept",
