@@ -105,9 +105,13 @@ class Decoded:
         bad: Bools = self._fault != 0
         return bad
 
+    def fault(self, row: int) -> Fault:
+        """What is wrong with a row."""
+        return Fault(int(self._fault[row]))
+
     def reason(self, row: int) -> str:
         """What is wrong with a bad row, for people."""
-        fault = Fault(int(self._fault[row]))
+        fault = self.fault(row)
         if fault in (Fault.NONE, Fault.MISSING, Fault.TRAILING):
             return fault.text
         return f"field {self.record.fields[self._field[row]].name!r}: {fault.text}"
@@ -150,8 +154,11 @@ class Decoded:
             elif same_span(self.record.type(source), field.type):
                 layout.extend(self._packed(source, field.type))
             else:
-                values, wrong = convert(self.column(source), self.record.type(source), field.type)
-                self.fail(source, wrong, Fault.CONVERSION)
+                column = self.column(source)
+                values, wrong = convert(column, self.record.type(source), field.type)
+                if wrong.any():
+                    self.fail(source, wrong & column.is_null().to_numpy(zero_copy_only=False), Fault.NOT_NULL)
+                    self.fail(source, wrong, Fault.CONVERSION)
                 layout.append(_Written(field, values))
         keep = ~self.bad
         rows = None if keep.all() else np.flatnonzero(keep)

@@ -70,7 +70,7 @@ class Side:
       expired; false for upsert inputs, where a delete of a row that is not there is nothing unusual.
     - `exact`: retractions are of rows as they were sent, so that one which meets another row must not take that.
     - `copied`: each row comes under several keys, that of the first copy with `FIRST_COPY` at its end: what is
-      unmatched is told once.
+      unmatched or repeated is told once.
     """
 
     layout: Layout
@@ -159,6 +159,7 @@ class Join:
             of_left.state + of_right.state,
             of_left.merged_rows + of_right.merged_rows,
             left.late + right.late,
+            Changes.concat([left.repeated, right.repeated]),
         )
 
     def _rows_of_touched_keys(self, left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
@@ -193,6 +194,7 @@ class JoinInput:
     arrangement: Arrangement
     resolved: Resolved
     unmatched: Changes
+    repeated: Changes
     expired: Entries
     late: int
     withdrawn: Entries
@@ -207,11 +209,13 @@ class JoinInput:
             gone = np.setdiff1d(unmatched, resolved.overtaken)
             unmatched, expired = resolved.overtaken, entries_of(arrangement, changes.take(gone))
         withdrawn = Entries.concat([-resolved.removed, resolved.refreshed])
-        late = len(expired)
+        late, repeated = len(expired), resolved.repeated
         if side.copied:
-            unmatched = unmatched[_first_copies(changes.key.take(pa.array(unmatched)))]
+            unmatched, repeated = (
+                rows[_first_copies(changes.key.take(pa.array(rows)))] for rows in (unmatched, repeated)
+            )
             late = int(_first_copies(expired.key).sum())
-        return cls(arrangement, resolved, changes.take(unmatched), expired, late, withdrawn)
+        return cls(arrangement, resolved, changes.take(unmatched), changes.take(repeated), expired, late, withdrawn)
 
     def touched(self) -> Uint64s:
         """The hashes of the keys, not NULL, of which rows are added or removed."""

@@ -17,7 +17,8 @@ The operator guarantees
   refresh, if the batch wrote something that it was made of: once for each time that it comes and goes, or is kept;
 - that a refresh which reaches it renews the written-at of the row that it names, of equal ones the oldest, and nothing
   else: where no row expires, a result with refreshes is the one without;
-- that a retraction which finds no row changes nothing and comes back in `unmatched`, unless it is counted in `expired`.
+- that a retraction which finds no row changes nothing and comes back in `unmatched`, unless it is counted in `expired`;
+- that an insertion which replaces a row, in a join's input where none should, comes back in `repeated`.
 
 Not re-checked: that hashes belong to keys, that payloads are valid under their schema, that unique keys are unique.
 """
@@ -25,7 +26,7 @@ Not re-checked: that hashes belong to keys, that payloads are valid under their 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rowkind.operators.arrangement.arrangement import StateSize
@@ -38,7 +39,8 @@ class Output:
     """What one batch of one shard gave: net changes (+I, -D) and refreshes, unmatched retractions, and state size.
 
     `merged_rows` is how many rows of state were read to be merged. `expired` is how many retractions found no row in an
-    input with a TTL and were taken for those of rows that had expired.
+    input with a TTL and were taken for those of rows that had expired. `repeated` are insertions that found a row with
+    their unique key in an input that should replace none: the key is not unique, or an update lacks its -U.
     """
 
     rows: Rows
@@ -46,6 +48,7 @@ class Output:
     state: StateSize
     merged_rows: int = 0
     expired: int = 0
+    repeated: Changes = field(default_factory=Changes.empty)
 
 
 class Operator(Protocol):

@@ -136,6 +136,7 @@ class SemiJoin:
             sum((one.state for one in finished), StateSize()),
             sum(one.merged_rows for one in finished),
             left.late + right.late,
+            Changes.concat([left.repeated, right.repeated]),
         )
 
     def _written(self, left: SideRows, right: SideRows, pairs: Pairs, now: int) -> tuple[Mask, Indices]:

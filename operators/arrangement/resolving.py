@@ -53,6 +53,8 @@ class Resolved:
       the one that goes.
     - `unmatched` are the indices of the retractions that found no row; `overtaken` those among them that found another
       one under their identity, and so are not of a row that has expired.
+    - `repeated` are the indices of the insertions that found a row with their identity, which nobody had taken back,
+      and replaced it; none of an input in which insertions may do that.
     """
 
     added: Entries
@@ -60,10 +62,13 @@ class Resolved:
     refreshed: Entries
     unmatched: Indices
     overtaken: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    repeated: Indices = field(default_factory=lambda: np.empty(0, np.int64))
 
     def among(self, rows: Indices) -> Resolved:
         """The same with the changes at `rows` numbered as all changes are."""
-        return replace(self, unmatched=rows[self.unmatched], overtaken=rows[self.overtaken])
+        return replace(
+            self, unmatched=rows[self.unmatched], overtaken=rows[self.overtaken], repeated=rows[self.repeated]
+        )
 
     @property
     def rewritten(self) -> Entries:
@@ -107,6 +112,7 @@ def _resolve(arrangement: Arrangement, changes: Changes, *, by_seq: bool, exact:
         Entries.concat([identified.refreshed, others.refreshed]),
         np.concatenate([parts[0][identified.unmatched], parts[1][others.unmatched]]),
         parts[0][identified.overtaken],
+        parts[0][identified.repeated],
     )
 
 
@@ -132,7 +138,7 @@ def replace_among(
     codes = mix(np.concatenate([changes.hash, stored.hash]), hash64(identity))
     groups = group(codes, [concat_binary([changes.key, stored.key]), identity])
     place = places(arrangement.layout, changes.hash, changes.sub_key, changes.payload)
-    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=False)
 
 
 def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: Resolved) -> Resolved:
@@ -228,10 +234,10 @@ def _resolve_identified(arrangement: Arrangement, changes: Changes, *, by_seq: b
         rows, late = np.flatnonzero(~overtaken), np.flatnonzero(overtaken)
         ids = np.concatenate([groups.ids[rows], groups.ids[len(changes) :]])
         changes, place, groups = changes.take(rows), place[rows], Groups(ids, groups.count)
-        resolved = _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
-        unmatched = np.sort(np.concatenate([rows[resolved.unmatched], late]))
+        resolved = _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=True).among(rows)
+        unmatched = np.sort(np.concatenate([resolved.unmatched, late]))
         return replace(resolved, unmatched=unmatched, overtaken=late)
-    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq)
+    return _replace(arrangement, changes, place, stored, groups, by_seq=by_seq, exact=exact or not by_seq)
 
 
 def _overtaken(changes: Changes, stored: Entries, groups: Groups) -> Mask:
@@ -258,9 +264,19 @@ def _overtaken(changes: Changes, stored: Entries, groups: Groups) -> Mask:
 
 
 def _replace(
-    arrangement: Arrangement, changes: Changes, place: Uint64s, stored: Entries, groups: Groups, *, by_seq: bool
+    arrangement: Arrangement,
+    changes: Changes,
+    place: Uint64s,
+    stored: Entries,
+    groups: Groups,
+    *,
+    by_seq: bool,
+    exact: bool,
 ) -> Resolved:
-    """What the changes do, given the groups of rows with one identity over changes and, after them, stored rows."""
+    """What the changes do, given the groups of rows with one identity over changes and, after them, stored rows.
+
+    `exact`: no insertion is meant to replace a row.
+    """
     of_change, of_stored = groups.ids[: len(changes)], groups.ids[len(changes) :]
     there = np.zeros(groups.count, np.bool_)
     there[of_stored] = True
@@ -276,6 +292,7 @@ def _replace(
     first = np.concatenate(([True], owner[1:] != owner[:-1]))[: len(owner)]
     present = np.where(first, there[owner], np.concatenate(([False], insertion[order][:-1]))[: len(owner)])
     unmatched = np.sort(order[~insertion[order] & ~present])
+    repeated = np.sort(order[insertion[order] & present]) if exact else order[:0]
     last = order[np.concatenate((first[1:], [True]))[: len(order)]]
 
     touched = np.zeros(groups.count, np.bool_)
@@ -286,7 +303,8 @@ def _replace(
     old, new = _equal_rows(gone, of_gone, come, of_change[new], groups.count)
     stays, goes = np.ones(len(come), np.bool_), np.ones(len(gone), np.bool_)
     stays[new], goes[old] = False, False
-    return Resolved(come.filter(stays), gone.filter(goes).units, _refresh(gone.take(old), come.take(new)), unmatched)
+    refreshed = _refresh(gone.take(old), come.take(new))
+    return Resolved(come.filter(stays), gone.filter(goes).units, refreshed, unmatched, repeated=repeated)
 
 
 def _equal_rows(

@@ -10,6 +10,7 @@ import numpy as np
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.changes import Changes, Counters, Int8s
+from rowkind.service.execute.promises import Broken
 from rowkind.service.metrics import MetricName, add, sample
 
 BLOCK_BYTES = 4 << 20
@@ -72,6 +73,10 @@ class Tally:
     def add_unmatched(self, count: int) -> None:
         """Count retractions that found no row."""
         self._add("rowkind_unmatched_retractions_total", count)
+
+    def add_broken(self, broken: Broken) -> None:
+        """Count changes that a table's promises do not allow, and say where."""
+        add(self._samples, broken.counters)
 
     def add_failed(self, count: int) -> None:
         """Count rows that were left out because an expression failed on them."""

@@ -18,6 +18,7 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.graph import Exit
+from rowkind.service.source_table import SourceTable
 
 SIDES = 4
 """How many sides a consumer may have."""
@@ -39,6 +40,7 @@ class Member:
     - `place`: its own in the graph. `sink`, `node`: its name in the plan, which labels its counters.
     - `state`: begins the names of its state. It is part of the checkpoint.
     - `exits`: where its rows go. `sides`: what its inputs are called, for errors.
+    - `sources`: the tables whose changes come by them as they were sent, None elsewhere.
     - `always_runs`: the shard in which it has something to emit also where there are no changes.
     - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails.
     """
@@ -50,6 +52,7 @@ class Member:
     operator: Operator
     exits: tuple[Exit, ...] = ()
     sides: tuple[str, ...] = ("its input",)
+    sources: tuple[SourceTable | None, ...] = ()
     always_runs: int | None = None
     wrap: Wrap | None = None
     explain: Explain | None = None

@@ -17,6 +17,7 @@ from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
 from rowkind.service.execute.ranked_rows import Identity, Numbered
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
+from rowkind.service.source_table import SourceTable
 
 
 def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Operator:
@@ -77,6 +78,12 @@ def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
         exact=chosen.exact,
         copied=salt is not None and salt.deal == "copies",
     )
+
+
+def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:
+    """By side, the table whose changes reach the operator as they were sent; None where something lies between."""
+    inputs = (node.left, node.right) if isinstance(node, physical.PhysicalJoin) else (node.input,)
+    return tuple(each.source if isinstance(each, PhysicalScan) else None for each in inputs)
 
 
 def _is_upsert(node: physical.PhysicalNode) -> bool:

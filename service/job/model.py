@@ -97,6 +97,7 @@ class Job(Section):
     records only, never sees a part of a batch. `memory` is what all processes of the job take together at most.
     `on_error` says what becomes of a row on which an expression fails: the job does, or the row is a dead letter, or
     the expression is NULL there; where it may not be, the row is a dead letter again.
+    `promises` says what becomes of a job whose tables do not keep what it promises of them: `exact`, a primary key.
     `parallelism` is in how many tasks its shards are worked on; how many `shards` there are, state fixes for good.
     """
 
@@ -111,6 +112,7 @@ class Job(Section):
     batch: BatchSettings = BatchSettings()
     unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore"
     on_error: Literal["fail", "dead_letter", "null"] = "fail"
+    promises: Literal["warn", "fail"] = "warn"
     atomic: bool = False
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
     tables: dict[Identifier, Table] = Field(min_length=1)

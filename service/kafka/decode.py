@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from rowkind.avro import codec, framing
 from rowkind.avro.buffers import validity
+from rowkind.avro.cursor import Fault
 from rowkind.avro.defaults import nothing
 from rowkind.avro.errors import RegistryError, RegistryUnreachableError, SchemaError
 from rowkind.avro.registry import Registry
@@ -27,6 +28,7 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, binary, concat_binary
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.promises import Broken, OnBroken
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.errors import UndecodableRowError
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
@@ -50,6 +52,7 @@ class _Faults:
     def __init__(self, count: int) -> None:
         self.bad = np.zeros(count, np.bool_)
         self.reasons: dict[int, tuple[str, str]] = {}
+        self.nulls: list[int] = []
 
     def add(self, at: int, stage: str, reason: str) -> None:
         if not self.bad[at]:
@@ -65,14 +68,15 @@ class Decoder:
     """Decodes the records of one scan.
 
     `tolerate` says that bad records become dead letters; else the first one raises UndecodableRowError, as a policy
-    `fail` of the row kind does in any case. A registry that does not answer raises RegistryUnreachableError: that is
-    no fault of the record.
+    `fail` of the row kind does in any case. With `promises` of "fail", so does a NULL in a column that is NOT NULL, as
+    BrokenPromiseError. A registry that does not answer raises RegistryUnreachableError: that is no fault of the record.
     """
 
-    def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool) -> None:
+    def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> None:
         self._scan = scan
         self._registry = registry
         self._tolerate = tolerate
+        self._promises = promises
         self._reader = scan.calc.input
         self._deleted = _deleted_row(scan)
 
@@ -90,9 +94,10 @@ class Decoder:
         if dead_key.any():
             payload = self._with_deleted(payload, np.flatnonzero(dead_key), records, faults)
         rows = Rows(kind, ArrivalNumber.pack(records.offset, records.partition), payload)
+        broken = self._nulls(records, faults.nulls)
         letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
         good = rows.filter(~faults.bad)
-        return DecodedRecords(good, letters, self._count(good, letters, values))
+        return DecodedRecords(good, letters, self._count(good, letters, values) | broken)
 
     def left_out(self, records: Records, left_out: LeftOut) -> list[DeadLetter]:
         """The dead letters of rows of these records on which an expression failed; of those that come, not that go."""
@@ -170,6 +175,8 @@ class Decoder:
                 faults.add(
                     int(where[members[at]]), "value" if reader is self._reader else "key", decoded.reason(int(at))
                 )
+                if decoded.fault(int(at)) == Fault.NOT_NULL:
+                    faults.nulls.append(int(where[members[at]]))
             if len(members) == count:
                 return resolved
             parts.append(resolved)
@@ -210,6 +217,16 @@ class Decoder:
             value=records.value[at].as_py(),
             headers=tuple(_headers(records, at)),
         )
+
+    def _nulls(self, records: Records, rows: Sequence[int]) -> dict[str, float]:
+        """The counters of rows with a NULL where none should be."""
+        if not rows:
+            return {}
+        partition, offset = int(records.partition[rows[0]]), int(records.offset[rows[0]])
+        broken = Broken(self._scan.source.table, "not_null", len(rows), partition, offset)
+        if self._promises == "fail":
+            raise broken.error
+        return broken.counters
 
     def _error(self, records: Records, at: int, reason: str) -> UndecodableRowError:
         return UndecodableRowError(records.topic, int(records.partition[at]), int(records.offset[at]), reason)

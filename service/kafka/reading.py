@@ -41,7 +41,7 @@ class Reading:
         self._on_lost = {topic: start.on_lost for topic, start in spec.starts.items()}
         self._tables: dict[str, list[_Table]] = defaultdict(list)
         for each in spec.scans:
-            decoder = Decoder(each.scan, spec.registry, tolerate=spec.tolerate)
+            decoder = Decoder(each.scan, spec.registry, tolerate=spec.tolerate, promises=spec.promises)
             self._tables[each.scan.source.topic].append(_Table(each, decoder))
 
     def close(self) -> None:

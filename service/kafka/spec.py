@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from rowkind.avro.registry import Registry
 from rowkind.operators.changelog import ChangelogMode
+from rowkind.service.execute.promises import OnBroken
 from rowkind.service.graph import GraphScan
 from rowkind.service.row_kind import RowKindHeader
 from rowkind.service.source_table import Start
@@ -34,6 +35,7 @@ class SourceSpec:
     - `rows_per_batch`, `bytes_per_batch`: the most rows of a batch over all topics, and about how many bytes of
       records, told from the first ones.
     - `tolerate`: records that are no rows become dead letters; else they fail the query.
+    - `promises`: what becomes of a NULL in a column that is NOT NULL beside that.
     - `excused`: rows that may be left out where an expression fails on them (`service.execute.failures`).
     - `drain_file`: a file on the driver; from when it exists the source offers nothing new, so that a job can end
       between two batches.
@@ -52,6 +54,7 @@ class SourceSpec:
     rows_per_batch: int = 200_000
     bytes_per_batch: int = 64 << 20
     tolerate: bool = False
+    promises: OnBroken = "warn"
     excused: frozenset[str] = frozenset()
     drain_file: str | None = None
 

@@ -17,7 +17,8 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
 from rowkind.service.execute.failures import LeftOut, OnFailure
-from rowkind.service.execute.operators import operator
+from rowkind.service.execute.operators import operator, sources
+from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, of_table
 from rowkind.service.graph import Exit, always_runs, graph
 from rowkind.service.physical import PhysicalScan, PhysicalSink
@@ -35,7 +36,8 @@ Watch = Callable[[Exit, Changes], None]
 class MemoryEngine:
     """Keeps the state of some sinks' queries between batches.
 
-    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `failed` is
+    `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `broken` is
+    called for each promise of a table that a batch did not keep. `failed` is
     called for rows that were left out because an expression fails on them. `watch` sees all that moves between nodes.
     """
 
@@ -43,12 +45,14 @@ class MemoryEngine:
         self,
         *sinks: PhysicalSink,
         unmatched: OnUnmatched | None = None,
+        broken: Callable[[Broken], None] | None = None,
         failed: OnFailed | None = None,
         watch: Watch | None = None,
     ) -> None:
         self.graph = graph(sinks)
         self.state: dict[str, StateSize] = {}
         self._unmatched = unmatched or (lambda _node, _changes: None)
+        self._broken = broken or (lambda _broken: None)
         self._failed = failed or (lambda _of, _rows: None)
         self._watch = watch or (lambda _node, _changes: None)
         self._operators = [operator(each.node, refreshes=each.refreshes) for each in self.graph.operators]
@@ -75,6 +79,8 @@ class MemoryEngine:
             self.state[each.node.node] = output.state
             if len(output.unmatched):
                 self._unmatched(each.node.node, output.unmatched)
+            for promise in broken(output, sources(each.node)):
+                self._broken(promise)
             self._send(each.exits, output.rows, inbox, OnFailure(each.node.node))
         return {
             sink.name: net(

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.service.execute.members import Member
-from rowkind.service.execute.operators import operator
+from rowkind.service.execute.operators import operator, sources
 from rowkind.service.execute.route import shard_without_key
 from rowkind.service.graph import Graph, GraphOperator, always_runs
 from rowkind.service.job.model import Job
@@ -121,6 +121,7 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
             writer=graph.writer,
             labels=labels,
             unmatched=job.unmatched,
+            promises=job.promises,
             limits=limits,
             write=write if level == graph.levels and not moves else None,
             excused=excused,
@@ -146,6 +147,7 @@ def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
         operator=operator(of.node, refreshes=of.refreshes),
         exits=of.exits,
         sides=sides(of.node),
+        sources=sources(of.node),
         always_runs=shard_without_key(shards) if always_runs(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
         explain=LeftOutLetters(of.node),
@@ -168,6 +170,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         rows_per_batch=at.job.batch.max_rows,
         bytes_per_batch=at.job.budget.batch,
         tolerate=at.job.dead_letters.tolerance == "all",
+        promises=at.job.promises,
         excused=at.excused,
         drain_file=str(at.drain),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.errors import RowkindError
+from rowkind.service.execute.promises import Broken, told
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.errors import RestartedTopicError
 from rowkind.service.physical import PhysicalSink
@@ -90,6 +91,7 @@ class Supervisor:
     drain: Path
     losses: int = 0
     shares: Shares = field(default_factory=Shares)
+    broken: dict[str, Broken] = field(default_factory=dict)
 
     def until_it_runs(self, started: Running) -> None:
         """Wait until a query has started the processes of its sources.
@@ -234,12 +236,17 @@ class Supervisor:
         now = time.monotonic()
         for report in reports:
             self.shares.add(report.counted.carried, now)
+            for broken in told(report.counted.carried):
+                self.broken.setdefault(f"{broken.table}, {broken.promise}", broken)
         self._judge(self.shares.many(now))
 
     def _judge(self, shares: Sequence[Share]) -> None:
-        """Say which tables have too many dead letters. Raises DeadLettersError where the job says so."""
-        for share in self.monitor.warns({each.table: each for each in shares}):
-            log.error("%s", share)
+        """Say which tables have too many dead letters, and which do not keep what the job promises of them.
+
+        Raises DeadLettersError where the job says so.
+        """
+        for warning in self.monitor.warns({**{each.table: each for each in shares}, **self.broken}):
+            log.error("%s", warning)
         most = self.job.dead_letters.max_ratio
         if most is not None and (over := next((each for each in shares if each.ratio > most), None)):
             raise DeadLettersError(str(over), most)

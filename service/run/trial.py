@@ -21,6 +21,7 @@ from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.promises import Broken
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.job.table import Table
@@ -131,10 +132,15 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
                 raise UnmatchedError(f"{text}, and the job says `unmatched: fail`")
             warn(text)
 
+        def broken(promise: Broken) -> None:
+            if job.promises == "fail":
+                raise promise.error
+            warn(str(promise))
+
         def failed(of: str, left_out: LeftOut) -> None:
             warn(f"{of}: {len(left_out.reasons)} row(s) left out: {left_out.reasons[0]}")
 
-        engine = MemoryEngine(sink, unmatched=unmatched, failed=failed)
+        engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed)
         for batch in batches:
             yield engine.batch(batch, time.time_ns() // 1_000_000)[sink.name]
 

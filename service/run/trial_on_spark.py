@@ -21,6 +21,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Block, Changes
 from rowkind.operators.emission import net
 from rowkind.service.execute.members import addressed
+from rowkind.service.execute.promises import told
 from rowkind.service.execute.route import Part, pieces, scanned
 from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
@@ -118,6 +119,8 @@ def write(path: Path, parts: Iterable[Part], of: Graph, shards: int) -> None:
 
 def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:
     for block in blocks:
+        for broken in told(block.counters):
+            warn(str(broken))
         for sample, value in block.counters.items():
             name, labels = parse(sample)
             if name == "rowkind_unmatched_retractions_total" and value:

@@ -28,6 +28,7 @@ from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.members import Member, addressed, dead_letters
+from rowkind.service.execute.promises import OnBroken, broken
 from rowkind.service.execute.route import Part, deliver, leave, pieces
 from rowkind.service.metrics import add
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
@@ -62,6 +63,7 @@ class OperatorProcessor(StatefulProcessor):
         level: theirs. `writer`: that of the writer.
         labels: Spark's label of each shard (`placement`).
         unmatched: what becomes of a retraction that finds no row. It is counted in any case.
+        promises: what becomes of a change that a table's promises do not allow. It is counted in any case.
         excused: rows that may be left out where an expression fails on them (`service.execute.failures`).
         limits: of the run cache.
         write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
@@ -76,6 +78,7 @@ class OperatorProcessor(StatefulProcessor):
         writer: int,
         labels: Sequence[int],
         unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore",
+        promises: OnBroken = "warn",
         excused: AbstractSet[str] = frozenset(),
         limits: CacheLimits = DEFAULT_LIMITS,
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
@@ -87,6 +90,7 @@ class OperatorProcessor(StatefulProcessor):
         self._writer = writer
         self._labels = tuple(labels)
         self._unmatched = unmatched
+        self._promises = promises
         self._excused = excused
         self._limits = limits
         self._write = write
@@ -195,6 +199,10 @@ class OperatorProcessor(StatefulProcessor):
         tally.add_merged(output.merged_rows)
         tally.add_unmatched(len(output.unmatched))
         tally.add_expired(output.expired)
+        for each in broken(output, member.sources):
+            if self._promises == "fail":
+                raise each.error
+            tally.add_broken(each)
         return output.rows, output.unmatched
 
     def _letters(self, member: Member, lost: Changes) -> Changes:

@@ -93,6 +93,7 @@ def test_the_dashboard_shows_what_an_operator_of_a_job_asks_first() -> None:
         "rowkind_state_bytes",
         "rowkind_dead_letters_total",
         "rowkind_unmatched_retractions_total",
+        "rowkind_broken_promises_total",
     ):
         assert name in asked, name
 

@@ -12,7 +12,9 @@ from rowkind.avro.errors import RegistryUnreachableError
 from rowkind.avro.framing import VALUE_HEADER
 from rowkind.avro.registry import identify
 from rowkind.avro.schema import Record
+from rowkind.service.execute.promises import BrokenPromiseError
 from rowkind.service.kafka.errors import UndecodableRowError
+from rowkind.service.metrics import sample
 from rowkind.service.row_kind import PRESETS, RowKindHeader
 from tests.kafka.tables import ORDER_KEY, ORDERS, Result, Topic, order, pass_on, read_all, scan
 
@@ -127,6 +129,25 @@ def test_a_schema_without_a_column_of_the_table_makes_dead_letters(orders: Topic
     assert result.ids() == [1]
     assert [(letter.stage, letter.offset) for letter in result.letters] == [("schema", 1)]
     assert "id" in result.letters[0].message
+
+
+def test_a_null_where_none_may_be_is_a_dead_letter_and_a_broken_promise(orders: Topic) -> None:
+    """Also of a column that the writer has in another type; where the job says so, it ends the job."""
+    as_text = Record.of({"id": "BIGINT", "name": "STRING"}, name="Order")
+    widened = Record.of({"id": "INT", "name": "STRING"}, name="Order")
+    for record in (as_text, widened):
+        writer = Topic(orders.name, orders.broker, orders.registry, record)
+        for number in (1, None):
+            orders.send(([("op", b"+I")], writer.value({"id": number, "name": "a"}), None))
+    result = read_all(orders.spec())
+    assert result.ids() == [1, 1]
+    assert [(letter.stage, letter.offset) for letter in result.letters] == [("value", 1), ("value", 3)]
+    assert all("NOT NULL" in letter.message for letter in result.letters)
+    broken = {"table": "orders", "promise": "not_null"}
+    assert result.counters[sample("rowkind_broken_promises_total", **broken)] == 2
+    assert result.counters[sample("rowkind_broken_promise_offset", **broken, partition=0)] in {1, 3}
+    with pytest.raises(BrokenPromiseError, match="offset 1 of partition 0"):
+        read_all(orders.spec(promises="fail"))
 
 
 def test_rows_of_several_schemas_are_read_as_the_table_has_them(orders: Topic) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rowkind.service.dev.broker import Broker
+from rowkind.service.dev.broker import Broker, free_port
 from tests.kafka.sinks import committed
-from tests.run.process import Rowkind, until
+from tests.run.process import Rowkind, get, until
 from tests.run.results import Results
-from tests.run.shop import Shop
+from tests.run.shop import Shop, Told
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -34,7 +34,9 @@ SINKS = {
 def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: Path) -> None:
     """It says where, and goes on behind a record that is skipped, and by a policy; the rest is a dead letter."""
     shop = Shop(broker.bootstrap_servers, tmp_path, f"poison-{os.getpid()}")
-    job = shop.job(SINKS)
+    tables = {name: shop.table(name) for name in ("ratings", "orders")}
+    tables["payments"] = shop.table("payments", exact=True)
+    job = shop.job(SINKS, tables=tables)
     results = {name: Results(shop, name) for name in SINKS}
     for number, stars in ((1, 5), (3, 4)):
         shop.row("ratings", "+I", rating_id=number, stars=stars)
@@ -64,8 +66,9 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
         _payment(shop, "+I", 2, 0)
         assert "share.join_1: " in _ended(running)
 
-    job = shop.job(SINKS, on_error="dead_letter")
-    with _run(shop, job) as running:
+    job = shop.job(SINKS, tables=tables, on_error="dead_letter")
+    port = free_port()
+    with Rowkind(shop.folder / "output", "run", str(job), "--port", str(port)) as running:
         _until(running, results, worth={(1, 20.0): 1, (3, 25.0): 1}, share={(1, 3): 1})
         until(lambda: len(_letters(shop)) == 2, "the second dead letter", lambda: running.error, SLOW)
         _payment(shop, "-U", 2, 0)
@@ -75,6 +78,12 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
         letter = next(each for each in _letters(shop) if each.value() != bad.value)
         assert _headers(letter)["__connect.errors.stage"] == "expression"
         assert json.loads(letter.value())["p.payment_id"] == 2
+
+        # What its producer promises of a table, it need not keep: 2 is there.
+        again = _payment(shop, "+I", 2, 1)
+        told = f"payments: the promise primary_key is broken: the record at offset {again.offset}"
+        until(lambda: told in get(port, "/healthz")[1], "the broken promise", lambda: running.error, SLOW)
+        assert running.error.count(told) == 1
     for result in results.values():
         assert not result.flaws
         result.close()
@@ -86,9 +95,10 @@ def _order(shop: Shop, amount: int) -> None:
     shop.flush()
 
 
-def _payment(shop: Shop, kind: str, number: int, paid: int) -> None:
-    shop.row("payments", kind, payment_id=number, order_id=1, paid=_money(paid), method="card")
+def _payment(shop: Shop, kind: str, number: int, paid: int) -> Told:
+    told = shop.row("payments", kind, payment_id=number, order_id=1, paid=_money(paid), method="card")
     shop.flush()
+    return told
 
 
 def _money(amount: int) -> Decimal:

@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # it is public all the same
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined] # it is public all the same
 from fastavro import parse_schema, schemaless_writer
 
 from rowkind.avro.registry import Registry
@@ -25,7 +26,8 @@ _PARTITIONS = 4
 class Shop:
     """Produces events onto the topics of the tables `orders` and `payments` of a job, which it makes if need be.
 
-    `sent` counts the events produced so far; `closed` is set when the last one has reached the broker.
+    `sent` counts the events produced so far; `closed` is set when the last one has reached the broker. A shop that
+    opens again goes on where it stopped: the first events of a partition are those that it has.
     """
 
     def __init__(self, job: Job, registry: Registry) -> None:
@@ -40,33 +42,50 @@ class Shop:
             prefix = b"\0" + registry.register(f"{topic}-value", record).to_bytes(4, "big")
             self._schemas[name] = prefix, parse_schema(json.loads(record.to_json())), table.primary_key
         settings: dict[str, str | int | float | bool] = {**job.brokers, "log_level": 0}
-        self._make_topics(AdminClient(settings))
+        admin = AdminClient(settings)
+        self._there = self._open(admin)
         self._producer = Producer({**settings, "linger.ms": 5, "enable.idempotence": True})
 
     def produce(self, events: Iterable[Event], per_second: float) -> None:
-        """Send the events at this pace, then wait until they have arrived."""
+        """Send the events that are not there yet at this pace, then wait until they have arrived."""
         started = time.monotonic()
-        for number, event in enumerate(events):
-            ahead = number / per_second - (time.monotonic() - started)
+        for event in events:
+            key = "/".join(str(event.row[column]) for column in self._schemas[event.table][2])
+            there = self._there[self._topics[event.table]]
+            at = TopicPartition(self._topics[event.table], crc32(key.encode()) % len(there))
+            if there[at.partition]:
+                there[at.partition] -= 1
+                continue
+            ahead = self.sent / per_second - (time.monotonic() - started)
             self._producer.poll(max(0.0, ahead) if ahead > 0.05 else 0)
-            self._send(event)
-            self.sent = number + 1
+            self._send(event, at, key)
+            self.sent += 1
         self._producer.flush()
         self.closed.set()
 
-    def _make_topics(self, admin: AdminClient) -> None:
-        for made in admin.create_topics([NewTopic(topic, _PARTITIONS) for topic in self._topics.values()]).values():
+    def _open(self, admin: AdminClient) -> dict[str, list[int]]:
+        """How many records each partition of the topics has ever got; those that are not there are made."""
+        there = {topic: [0] * _PARTITIONS for topic in self._topics.values()}
+        for topic, made in admin.create_topics([NewTopic(topic, _PARTITIONS) for topic in there]).items():
             try:
                 made.result()
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
+                there[topic] = _ends(admin, topic)
+        return there
 
-    def _send(self, event: Event) -> None:
-        prefix, schema, primary_key = self._schemas[event.table]
+    def _send(self, event: Event, at: TopicPartition, key: str) -> None:
+        prefix, schema, _ = self._schemas[event.table]
         value = io.BytesIO()
         value.write(prefix)
         schemaless_writer(value, schema, event.row)
-        key = "/".join(str(event.row[column]) for column in primary_key)
         headers: list[tuple[str, str | bytes | None]] = [("op", RowKind(event.kind).symbol.encode())]
-        self._producer.produce(self._topics[event.table], value.getvalue(), key, headers=headers)
+        self._producer.produce(at.topic, value.getvalue(), key, at.partition, headers=headers)
+
+
+def _ends(admin: AdminClient, topic: str) -> list[int]:
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
+    partitions = admin.list_topics(topic).topics[topic].partitions
+    found = admin.list_offsets({TopicPartition(topic, partition): latest for partition in sorted(partitions)})
+    return [end.result().offset for end in found.values()]
