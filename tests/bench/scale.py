@@ -167,7 +167,7 @@ def _running(servers: str, folder: Path, topic: str, size: Size) -> Iterator[Run
             sinks=sinks,
         )
     )
-    command = [sys.executable, "-m", "rowkind.service.cli", "run", str(job), "--port", "0"]
+    command = [sys.executable, "-m", "rowkind", "run", str(job), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         yield RunningRowkind(process)

@@ -78,7 +78,7 @@ class Rowkind:
     def __enter__(self) -> Self:
         with self._output.open("wb") as output, self._error.open("wb") as error:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rowkind.service.cli", *self._arguments],
+                [sys.executable, "-m", "rowkind", *self._arguments],
                 cwd=ROOT,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

@@ -75,7 +75,7 @@ def keep_shop(path: Path) -> None:
 @contextmanager
 def _running(path: Path, settings: dict[str, str]) -> Iterator[int]:
     """`rowkind run`, its log in ours; the port of its status page. Ended by SIGTERM, as a cluster would."""
-    command = [sys.executable, "-m", "rowkind.service.cli", "run", str(path), "--port", "0"]
+    command = [sys.executable, "-m", "rowkind", "run", str(path), "--port", "0"]
     process = subprocess.Popen(command, env=os.environ | settings, stderr=subprocess.PIPE, text=True)  # noqa: S603 -- our own command
     assert process.stderr is not None, "it is piped"
     try:

@@ -64,7 +64,7 @@ class Rowkind:
         """Start the job, and end it with SIGTERM."""
         job = setting.folder / "job.yaml"
         job.write_text(job_file(setting) + (f"memory: {self.memory}\n" if self.memory else ""))
-        command = [sys.executable, "-m", "rowkind.service.cli", "run", str(job), "--port", "0"]
+        command = [sys.executable, "-m", "rowkind", "run", str(job), "--port", "0"]
         with limited(size.parse(self.memory)) if self.memory else nullcontext([]) as before:
             process = subprocess.Popen([*before, *command], stderr=subprocess.PIPE, text=True)
             try:

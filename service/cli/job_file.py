@@ -1,0 +1,61 @@
+"""What the commands share: the job file that they are given, and how they talk to people."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from rowkind.service.job.model import Job
+    from rowkind.service.plan.pipeline import PlannedQuery
+
+JOB = click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False))
+
+
+def load_job(file: Path) -> Job:
+    """The job in a file. Raises JobError."""
+    from rowkind.service.job.load import load  # noqa: PLC0415 -- loaded when it is needed
+
+    return load(file)
+
+
+def known(job: Job, sink: str | None) -> None:
+    """Refuse the name of a sink that is not there."""
+    from rowkind.service.job.errors import JobError, Problem  # noqa: PLC0415 -- loaded when it is needed
+
+    if sink is not None and sink not in job.sinks:
+        text = f"there is no sink {sink!r}; sinks are {', '.join(job.sinks)}"
+        raise JobError(str(job.file), [Problem(job.line("sinks"), "sinks", text)])
+
+
+def planned_queries(job: Job) -> dict[str, PlannedQuery]:
+    """Its queries, planned. Raises PlanError."""
+    from rowkind.service.run.queries import planned  # noqa: PLC0415 -- as above
+
+    return planned(job)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End with a message and this exit code."""
+    click.echo(f"rowkind: {message}", err=True)
+    sys.exit(code)
+
+
+def warn(message: str) -> None:
+    """Tell something on standard error."""
+    click.echo(f"rowkind: {message}", err=True)
+
+
+def log_to_stderr() -> None:
+    """Tell what happens on standard error."""
+    from rowkind.service.spark.quiet import not_py4js  # noqa: PLC0415 -- loaded when it is needed
+
+    # The libraries' own messages only from warnings on.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(not_py4js)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
+    logging.getLogger("rowkind").setLevel(logging.INFO)

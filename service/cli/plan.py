@@ -1,0 +1,112 @@
+"""Commands that need no broker: `rowkind check | explain | try | examples`."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rowkind.errors import REFUSED
+from rowkind.service.cli.job_file import JOB, fail, known, load_job, planned_queries, warn
+
+if TYPE_CHECKING:
+    from rowkind.service.plan.explain.render import Format
+
+
+@click.command()
+@JOB
+def check(job_file: Path) -> None:
+    """Read the job and plan its queries, without touching a broker."""
+    job = load_job(job_file)
+    planned_queries(job)
+    click.echo(
+        f"{job_file}: {len(job.sinks)} {'sink' if len(job.sinks) == 1 else 'sinks'} planned, nothing to complain about"
+    )
+
+
+@click.command()
+@JOB
+@click.option("--sink", metavar="NAME", help="Only this sink.")
+@click.option(
+    "--format",
+    "form",
+    default="text",
+    show_default=True,
+    type=click.Choice(["text", "json", "mermaid", "html"]),
+    help="A tree to read, a document for programs, a flowchart, or a page for a browser.",
+)
+def explain(job_file: Path, sink: str | None, form: Format) -> None:
+    """Show the plan of every query: keys, changelog modes, state, and advice."""
+    from rowkind.service.plan.explain.render import render  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- as above
+
+    job = load_job(job_file)
+    known(job, sink)
+    if sink is not None:
+        click.echo(render(job, {sink: [plan_alone(job, sink)]}, form))
+    else:
+        click.echo(render(job, {name: query.sinks for name, query in planned_queries(job).items()}, form))
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Keeps pyarrow and DuckDB from loading pandas, half a second, to see whether what they are given is some of it."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002 - Python's interface
+        """There is no such module."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname)
+
+
+@click.command("try")
+@JOB
+@click.option(
+    "--changes",
+    metavar="FILE",
+    required=True,
+    type=click.File(encoding="utf-8"),
+    help='JSON lines, {"table": "orders", "op": "+I", "row": {…}}; - for standard input.',
+)
+@click.option("--sink", metavar="NAME", help="The sink whose query to run; needed where a job has several.")
+@click.option("--batch-rows", metavar="N", default=1, show_default=True, type=click.IntRange(min=1))
+@click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
+@click.option("--fold", is_flag=True, help="Print the rows that are left in the end instead of the changes.")
+def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine: str, *, fold: bool) -> None:
+    """Run a query over a file of changes, without Kafka.
+
+    The changes are taken in order, in batches of N lines. Decimals are written as text, timestamps as ISO-8601 (UTC)
+    or milliseconds since the epoch. Prints one JSON object for each change of the result, or row with --fold.
+    """
+    if engine == "memory":
+        sys.meta_path.insert(0, _WithoutPandas())
+    from rowkind.service.plan.pipeline import plan as plan_alone  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.run import trial  # noqa: PLC0415 -- as above
+
+    job = load_job(job_file)
+    if sink is None and len(job.sinks) > 1:
+        fail(f"{job_file} has several sinks: choose one with --sink ({', '.join(job.sinks)})", REFUSED)
+    known(job, sink)
+    plan = plan_alone(job, sink or next(iter(job.sinks)))
+    batches = trial.read(job, changes, changes.name, batch_rows)
+    for table in trial.unread(plan, batches):
+        warn(f"the query of sink {plan.name} does not read table {table}")
+    if engine == "memory":
+        run = trial.in_memory(warn)
+    else:
+        from rowkind.service.run.trial_on_spark import on_spark  # noqa: PLC0415 -- loads Spark
+
+        run = on_spark(warn)
+    for line in trial.results(job, plan, batches, run, fold=fold):
+        sys.stdout.write(line + "\n")
+
+
+@click.command()
+def examples() -> None:
+    """List the jobs that come with Rowkind; beside most lies a changes.jsonl to try them with."""
+    from importlib.resources import as_file, files  # noqa: PLC0415 -- loaded when it is needed
+
+    with as_file(files("rowkind") / "examples") as folder:
+        for job in sorted(folder.glob("*/job.yaml")):
+            click.echo(job)

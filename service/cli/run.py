@@ -1,0 +1,120 @@
+"""Commands that run a job or look after its checkpoint: `rowkind run | rescale | savepoint | skip | diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rowkind.errors import REFUSED
+from rowkind.service.cli.job_file import JOB, fail, load_job, log_to_stderr, planned_queries
+
+
+@click.command()
+@JOB
+@click.option("--master", metavar="URL", help="A Spark master instead of this process.")
+@click.option(
+    "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Status and metrics; 0: any."
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    envvar="ROWKIND_HOST",
+    show_default=True,
+    show_envvar=True,
+    help="The address of that port; 0.0.0.0: all there are.",
+)
+@click.option("--upgrade", is_flag=True, help="Rebuild what has changed since the checkpoint was written.")
+@click.option("--reset-state", is_flag=True, help="Rebuild everything.")
+@click.option("--from", "savepoint", metavar="FOLDER", help="Begin with a savepoint if there is no checkpoint.")
+def run(
+    job_file: Path,
+    master: str | None,
+    port: int,
+    host: str,
+    *,
+    upgrade: bool,
+    reset_state: bool,
+    savepoint: str | None,
+) -> None:
+    """Run the job until SIGTERM or SIGINT; the batch in progress is finished.
+
+    What is rebuilt reads its topics from where the job says, and writes nothing until it has read what there is. Then
+    its result topics are brought up to date in one transaction: what should not be there is taken back, what is missing
+    is added, everything else stays as it is. `rowkind diff` says what would be rebuilt.
+    """
+    job = load_job(job_file)
+    job.check_runnable()
+    if master is None:
+        from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above
+
+        begin(job.checkpoint or "", job.budget)
+    elif job.memory is not None:
+        fail(
+            "`memory` divides the memory of one machine. With --master leave it out, and give driver and executors "
+            "theirs by Spark's settings, spark.executor.memory and spark.executor.memoryOverhead",
+            REFUSED,
+        )
+    fresh = planned_queries(job)
+    from rowkind.service.run.lifecycle import Rebuild  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- as above
+
+    log_to_stderr()
+    rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
+    live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint)
+
+
+@click.command()
+@JOB
+@click.option("--parallelism", type=click.IntRange(1, 1024), help="Instead of what the job says.")
+@click.option("--master", metavar="URL", help="A Spark master instead of this process.")
+def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None:
+    """Move the job's state to as many partitions as the job has tasks. A run that is under way is ended."""
+    job = load_job(job_file)
+    job = job.model_copy(update={"parallelism": parallelism or job.parallelism})
+    job.check_runnable()
+    fresh = planned_queries(job)
+    from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- loaded when it is needed
+
+    log_to_stderr()
+    live(job, fresh, master=master, host="127.0.0.1", port=0, rebuild="nothing", moves=True)
+    click.echo(f"rescaled: the job runs with `parallelism: {job.parallelism}`")
+
+
+@click.command()
+@JOB
+@click.argument("folder")
+def savepoint(job_file: Path, folder: str) -> None:
+    """Copy the checkpoint of the job, which may run meanwhile, to FOLDER, for `run --from FOLDER`."""
+    job = load_job(job_file)
+    job.check_runnable()
+    from rowkind.service.run.savepoint import save  # noqa: PLC0415 -- loaded when it is needed
+
+    for name, batch in save(job, folder).items():
+        click.echo(f"query {name}: saved as of batch {batch}")
+
+
+@click.command()
+@JOB
+@click.argument("rows", nargs=-1, required=True, metavar="STEP:PARTITION:OFFSET…")
+def skip(job_file: Path, rows: tuple[str, ...]) -> None:
+    """Let the job, which failed on a row, go on without it: it becomes a dead letter. The failure says which row."""
+    job = load_job(job_file)
+    job.check_runnable()
+    from rowkind.service.run.skip import skip as excuse  # noqa: PLC0415 -- loaded when it is needed
+
+    names = excuse(job, rows)
+    click.echo(f"skipped: from the next start on, in {', '.join(names)}")
+
+
+@click.command()
+@JOB
+def diff(job_file: Path) -> None:
+    """Say what `run --upgrade` would do: which sinks go on from the checkpoint, and which are rebuilt, and why."""
+    job = load_job(job_file)
+    job.check_runnable()
+    planned_queries(job)
+    from rowkind.service.run.diff import diff as lines  # noqa: PLC0415 -- loaded when it is needed
+
+    for line in lines(job):
+        click.echo(line)
