@@ -81,6 +81,7 @@ for _each in (
     run.skip,
     run.diff,
     topics.topics,
+    topics.dead_letters,
     dev.dev,
 ):
     main.add_command(_each)

@@ -1,8 +1,8 @@
 """Records that could not become rows: how they travel to the writer, and how they look in the dead letter topic.
 
 A dead letter rides through the query as a row of kind 4 whose payload is `DeadLetter.to_bytes`. The writer puts it
-out with the original key, value, headers and timestamp untouched, plus Kafka Connect's `__connect.errors.` headers as
-UTF-8 text, none of which replaces a header that is there already.
+out with the original key, value and headers untouched, plus Kafka Connect's `__connect.errors.` headers as UTF-8 text,
+and one more for the original's timestamp; none of them replaces a header that is there already.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class DeadLetter:
             "topic": self.topic,
             "partition": self.partition,
             "offset": self.offset,
+            "timestamp": self.timestamp,
             "connector.name": job,
             "task.id": query,
             "stage": self.stage,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -157,6 +156,6 @@ def push(producer: Producer, *message: Any, **more: Any) -> None:
 
 def _send_letter(producer: Producer, spec: WriterSpec, letter: DeadLetter) -> None:
     assert spec.dead_letter_topic is not None, "only a job with a dead letter topic makes dead letters"
-    timestamp = int(time.time() * 1000) if letter.timestamp is None else letter.timestamp
+    # With the time of now: retention would take away what comes from long ago, before anybody has seen it.
     headers = letter.written_headers(spec.job, spec.query)
-    push(producer, spec.dead_letter_topic, letter.value, letter.key, timestamp=timestamp, headers=headers)
+    push(producer, spec.dead_letter_topic, letter.value, letter.key, headers=headers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -11,6 +11,22 @@ import pyarrow as pa
 
 from rowkind.operators.columns.changes import Int64s, concat_binary
 from rowkind.service.kafka.headers import Headers
+
+
+@dataclass(frozen=True, slots=True)
+class OneRecord:
+    """A record as it lies in its topic; `timestamp` is in ms since the epoch, -1 for none."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of a name."""
+        return dict(self.headers).get(name)
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,16 @@ class Records:
     key: pa.BinaryArray
     headers: Sequence[Headers] | None = None
     timestamp: Int64s | None = None
+
+    @property
+    def each(self) -> Iterator[OneRecord]:
+        """One after the other, where all was asked for."""
+        assert self.timestamp is not None, "they were read whole"
+        headers = self.headers if self.headers is not None else [None] * len(self)
+        partitions, offsets, times = self.partition.tolist(), self.offset.tolist(), self.timestamp.tolist()
+        columns = zip(partitions, offsets, times, self.key.to_pylist(), self.value.to_pylist(), headers, strict=True)
+        for partition, offset, timestamp, key, value, own in columns:
+            yield OneRecord(partition, offset, timestamp, key, value, tuple(own or ()))
 
     def __len__(self) -> int:
         return len(self.partition)

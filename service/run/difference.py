@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,9 @@ from rowkind.avro.resolve import resolve
 from rowkind.errors import RowkindError
 from rowkind.operators.changelog import RowKind
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
-from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.committed import committed
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError, translate
-from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.headers import row_kinds
-from rowkind.service.kafka.offsets import Range
 from rowkind.service.kafka.outgoing import push
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.spec import SinkSpec, WriterSpec
@@ -138,7 +136,7 @@ def _difference(kafka: KafkaSettings, sink: SinkSpec, wanted: str, registry: Reg
             "(wanted BOOLEAN, partition INTEGER, arrived BIGINT, key BLOB, value BLOB, written BLOB, sign INTEGER)"
         )
         for topic in (sink.topic, wanted):
-            for records in _read(kafka, topic):
+            for records in committed(kafka, topic):
                 _take(found, sink, records, registry, wanted=topic == wanted)
         changes = found.cursor()
         if sink.form == "upsert":
@@ -154,17 +152,6 @@ def _difference(kafka: KafkaSettings, sink: SinkSpec, wanted: str, registry: Reg
                         f"takes insertions only. Write to another topic, or give the sink the mode retract or upsert."
                     )
                 yield change
-
-
-def _read(kafka: KafkaSettings, topic: str) -> Iterator[Records]:
-    """All committed records of a topic."""
-    cluster = Cluster(kafka)
-    partitions = cluster.topics([topic]).partitions
-    begin, end = cluster.earliest(partitions), cluster.ends(partitions)
-    ranges = [Range(*at, begin[at], end[at]) for at in partitions if end[at] > begin[at]]
-    with closing(Fetcher(kafka, whole=True)) as fetcher:
-        for chunk in fetcher.fetch(ranges, {topic: "earliest"}):
-            yield from chunk
 
 
 def _take(

@@ -8,6 +8,7 @@
     ├── CheckpointTornError        a crash of the machine has taken the end of the checkpoint
     ├── SavepointError             a savepoint is not there, or there already
     ├── DeadLettersError           too much of what it reads is no row
+    ├── LetterError                there is no such dead letter, or nothing to send back
     ├── SkipError                  there is nothing to go on behind, or nowhere to put it
     ├── StrangeCheckpointError     the topics were written from another checkpoint since
     ├── TopicsHeldError            there is no checkpoint, but result topics that hold something
@@ -109,6 +110,12 @@ class DeadLettersError(RunError):
             f"{share} The job says `max_ratio: {most:g}`, so it has stopped; nothing is lost, and the next start goes "
             "on behind what was read."
         )
+
+
+class LetterError(RunError):
+    """There is no such dead letter, or nothing that could be sent back for it."""
+
+    exit_code = REFUSED
 
 
 class SkipError(RunError):

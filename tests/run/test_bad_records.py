@@ -248,6 +248,24 @@ def test_the_port_is_for_this_machine_only(story: Story) -> None:
         socket.create_connection(("127.0.0.2", story.port), timeout=10)
 
 
+def test_dead_letters_are_listed_and_shown(story: Story) -> None:
+    """As JSON where nobody looks at a terminal; a value is shown as a row where its schema is known."""
+    job = str(story.shop.folder / "job.yaml")
+    with Rowkind(story.shop.folder / "output", "dead-letters", "list", job) as listed:
+        ended = listed.ended(60)
+    assert ended.code == 0, ended.error
+    lines = [json.loads(line) for line in ended.output.splitlines()]
+    assert len(lines) == len(story.letters)
+    bad = story.bad["no row kind"]
+    (line,) = (each for each in lines if each["origin"] == f"{bad.topic}:{bad.partition}:{bad.offset}")
+    assert (line["stage"], line["replayed"]) == ("row kind", False)
+    with Rowkind(story.shop.folder / "output", "dead-letters", "show", job, line["letter"]) as shown:
+        ended = shown.ended(60)
+    assert ended.code == 0, ended.error
+    letter = json.loads(ended.output)
+    assert (letter["key"], letter["value"]["customer"], letter["headers"]) == (1, "Ada", [])
+
+
 def test_a_clean_run_says_nothing_but_its_own(story: Story) -> None:
     """Every line on standard error is ours: nothing of Spark, Py4J or librdkafka, though all get a SIGTERM."""
     story.job.terminate_all()

@@ -1,0 +1,32 @@
+"""All that was committed to a topic so far, and single records of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+from rowkind.service.kafka.clients import KafkaSettings
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.fetch import Fetcher
+from rowkind.service.kafka.offsets import Range
+from rowkind.service.kafka.record import OneRecord, Records
+
+
+def committed(kafka: KafkaSettings, topic: str) -> Iterator[Records]:
+    """All committed records of a topic as it is now, in chunks, whole. Raises a ChangelogError."""
+    cluster = Cluster(kafka)
+    partitions = cluster.topics([topic]).partitions
+    begin, end = cluster.earliest(partitions), cluster.ends(partitions)
+    yield from _whole(kafka, topic, [Range(*at, begin[at], end[at]) for at in partitions if end[at] > begin[at]])
+
+
+def record_at(kafka: KafkaSettings, topic: str, partition: int, offset: int) -> OneRecord | None:
+    """The record at an offset; None where it is not there any more. Raises a ChangelogError."""
+    found = list(_whole(kafka, topic, [Range(topic, partition, offset, offset + 1)]))
+    return next(found[0].each) if found else None
+
+
+def _whole(kafka: KafkaSettings, topic: str, ranges: Sequence[Range]) -> Iterator[Records]:
+    with closing(Fetcher(kafka, whole=True)) as fetcher:
+        for chunk in fetcher.fetch(ranges, {topic: "earliest"}):
+            yield from chunk

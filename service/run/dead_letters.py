@@ -1,0 +1,212 @@
+"""The dead letters of a job: which there are, what one holds, and how its original is sent back to where it came from.
+
+A letter is known by its place in the dead letter topic, `partition:offset`. That one was sent back is noted there too,
+by a record behind it without key or value, with the place in its header `rowkind.replayed`, in the transaction that
+sends the original. So an original is sent back once, whoever tries it again, and whatever fails meanwhile.
+
+What a letter of the operators holds is a row as JSON. Where it says which record the row came from, that is what is
+sent back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer
+
+from rowkind.avro import codec
+from rowkind.avro.errors import AvroError
+from rowkind.avro.framing import split
+from rowkind.avro.registry import Registry
+from rowkind.service.job.model import Job
+from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
+from rowkind.service.kafka.committed import committed, record_at
+from rowkind.service.kafka.dead_letter import PREFIX
+from rowkind.service.kafka.errors import translate
+from rowkind.service.kafka.outgoing import push
+from rowkind.service.kafka.record import OneRecord
+from rowkind.service.run.errors import LetterError
+from rowkind.service.run.json_rows import decode
+
+_REPLAYED = "rowkind.replayed"
+_TRANSACTION_MS = 60_000
+_AT_ONCE = 10_000
+
+_READING = frozenset({"row kind", "changelog", "framing", "schema", "value", "key"})
+"""The stages at which a record is no row for anybody. Of any other one, some queries may have taken it."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A record of the dead letter topic, with what its headers tell under Connect's names without their prefix.
+
+    The headers of `record` are the original's alone.
+    """
+
+    record: OneRecord
+    told: Mapping[str, str]
+    replayed: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where it lies in its topic."""
+        return f"{self.record.partition}:{self.record.offset}"
+
+    @property
+    def origin(self) -> tuple[str, int, int] | None:
+        """Topic, partition and offset of the record that it is of, if it is of one."""
+        if "topic" not in self.told:
+            return None
+        return self.told["topic"], int(self.told["partition"]), int(self.told["offset"])
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What a list says of it."""
+        moment = datetime.fromtimestamp(self.record.timestamp / 1000, UTC)
+        return {
+            "letter": self.place,
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "origin": None if self.origin is None else "{}:{}:{}".format(*self.origin),
+            "stage": self.told.get("stage"),
+            "message": self.told.get("exception.message"),
+            "replayed": self.replayed,
+        }
+
+
+def letters(job: Job) -> Iterator[Letter]:
+    """The dead letters of a job, those of a partition in their order. Raises LetterError or a ChangelogError."""
+    topic = _topic(job)
+    replayed = {
+        place.decode()
+        for records in committed(job.brokers, topic)
+        for headers in records.headers or ()
+        for name, place in headers or ()
+        if name == _REPLAYED and place is not None
+    }
+    for records in committed(job.brokers, topic):
+        for record in records.each:
+            told = {
+                name.removeprefix(PREFIX): (value or b"").decode(errors="replace")
+                for name, value in record.headers
+                if name.startswith(PREFIX)
+            }
+            if told.get("connector.name") == job.name:
+                original = tuple(each for each in record.headers if not each[0].startswith(PREFIX))
+                letter = Letter(replace(record, headers=original), told)
+                yield replace(letter, replayed=letter.place in replayed)
+
+
+def letter(job: Job, place: str) -> Letter:
+    """The one at a place, `partition:offset`. Raises LetterError or a ChangelogError."""
+    (found,) = _chosen(job, [place])
+    return found
+
+
+def replay(job: Job, places: Collection[str]) -> list[Letter]:
+    """Send the originals of these letters back to their topics, those that were not yet; all bad records for no places.
+
+    Letters of one record, of which each query that reads its topic makes one, count as one. Raises LetterError or a
+    ChangelogError.
+    """
+    topic = _topic(job)
+    producer: Any = Producer(transactional_settings(job.brokers, f"{job.name}.replay", _TRANSACTION_MS))
+    sent: list[Letter] = []
+    try:
+        # Whoever else is at it is shut out, and what he has sent is there to be seen.
+        producer.init_transactions(2 * ANSWER_SECONDS)
+        # All of them are looked for before anything is sent.
+        due = [(each, _original(job.brokers, each)) for each in _due(job, places)]
+        for first in range(0, len(due), _AT_ONCE):
+            producer.begin_transaction()
+            for each, original in due[first : first + _AT_ONCE]:
+                if not sent or each.origin != sent[-1].origin:
+                    _send(producer, each, original)
+                    sent.append(each)
+                push(producer, topic, None, None, each.record.partition, headers=[(_REPLAYED, each.place.encode())])
+            producer.commit_transaction(_TRANSACTION_MS / 1000)
+    except KafkaException as error:
+        raise translate(error, servers(job.brokers), "sending dead letters back") from None
+    return sent
+
+
+def _due(job: Job, places: Collection[str]) -> list[Letter]:
+    """What is to be sent back, letters of one record one after the other."""
+    if places:
+        chosen = [each for each in _chosen(job, places) if not each.replayed]
+        origins = {each.origin for each in chosen}
+    else:
+        origins = {each.origin for each in letters(job) if each.told.get("stage") in _READING and not each.replayed}
+    due = [each for each in letters(job) if each.origin in origins]
+    replayed = {each.origin for each in due if each.replayed}
+    return sorted((each for each in due if each.origin not in replayed), key=lambda each: each.origin or ())
+
+
+def _chosen(job: Job, places: Collection[str]) -> list[Letter]:
+    found = {each.place: each for each in letters(job) if each.place in places}
+    for place in places:
+        if place not in found:
+            raise LetterError(
+                f"there is no dead letter {place} of job {job.name} in topic {_topic(job)}: "
+                f"`rowkind dead-letters list` has them"
+            )
+    return [found[place] for place in places]
+
+
+def _original(kafka: KafkaSettings, letter: Letter) -> OneRecord:
+    if letter.origin is None:
+        raise LetterError(
+            f"dead letter {letter.place} is of a row that came to {letter.told.get('stage')} from another operator, "
+            f"and of no one record that could be sent back"
+        )
+    if letter.told.get("exception.class.name") != "UnmatchedRetraction":
+        return replace(letter.record, timestamp=int(letter.told.get("timestamp", -1)))
+    topic, partition, offset = letter.origin
+    original = record_at(kafka, topic, partition, offset)
+    if original is None:
+        raise LetterError(
+            f"dead letter {letter.place} is of the record at offset {offset} of partition {partition} of topic "
+            f"{topic}, which is not there any more"
+        )
+    return original
+
+
+def _send(producer: Producer, letter: Letter, original: OneRecord) -> None:
+    assert letter.origin is not None, "it has an original"
+    topic, partition, _ = letter.origin
+    time = max(0, original.timestamp)
+    push(producer, topic, original.value, original.key, partition, timestamp=time, headers=list(original.headers))
+
+
+def _topic(job: Job) -> str:
+    if job.dead_letters.topic is None:
+        raise LetterError("the job has no dead letter topic: `dead_letters: {topic: …}` names one")
+    return job.dead_letters.topic
+
+
+def readable(data: bytes | None, schema: bytes | None, registry: Registry) -> Any:
+    """A key or value for people: as a row where a schema is found, as JSON or text where it is such, else in hex.
+
+    `schema` is the content of the header that names it, if there is one.
+    """
+    if data is None:
+        return None
+    framed = split(pa.array([data], pa.binary()), pa.array([schema], pa.binary()))
+    if not framed.bad[0] and framed.schemas[0] is not None:
+        with suppress(AvroError):
+            record = registry.schema_by_id(framed.schemas[0])
+            if not codec.read(record, framed.payload).bad[0]:
+                return decode(record, framed.payload)[0]
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text if text.isprintable() else f"0x{data.hex()}"
