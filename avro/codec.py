@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.avro.buffers import Bools, Bytes, Ints, data_of, expand, spread
+from rowkind.avro.buffers import Bools, Bytes, Ints, data_of, expand, spans, spread
 from rowkind.avro.convert import convert
-from rowkind.avro.cursor import Cursor, Fault, PaddedBytes
+from rowkind.avro.cursor import FRONT, Cursor, Fault, PaddedBytes
 from rowkind.avro.decode import decode
 from rowkind.avro.encode import null_value, write
 from rowkind.avro.errors import EncodeError
@@ -131,6 +131,18 @@ class Decoded:
                 values = spread(values.filter(pa.array(sound)), sound)
             self._columns[name] = values if rows is None else spread(values, self._mask(rows))
         return self._columns[name]
+
+    def packed(self, name: str) -> pa.BinaryArray:
+        """The bytes of a field in every row, without the branch of NULL; null where it is NULL and in bad rows."""
+        i = self.record.index(name)
+        starts, there = self._starts[i], ~self.bad
+        own = self.record.fields[i].type
+        if own.optional:
+            there &= self._source.data[starts] != (0 if own.null_first else 2)
+            starts = starts + 1
+        rows = np.flatnonzero(there)
+        data = self._source.data[FRONT:]
+        return spread(spans(data, starts[rows] - FRONT, self._starts[i + 1][rows] - FRONT), there)
 
     def fail(self, name: str, rows: Bools, fault: Fault) -> None:
         """Mark rows as bad for the sake of a column, unless they are bad already."""

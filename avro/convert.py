@@ -3,7 +3,8 @@
 Beyond the letter of the specification, which knows only base types, units and digits are respected: timestamps of
 different units are rescaled, decimals widened, `fixed` and `enum` may be read as BINARY and STRING. Names of records,
 enums and fixed types need not agree, except inside general unions. A number without a logical type is taken as it is
-where a date or time is wanted, and a local timestamp is an instant's in UTC.
+where a date or time is wanted, and a local timestamp is an instant's in UTC. Text where a decimal, a date or a time is
+wanted is what it spells, and Debezium's decimals of variable scale are decimals.
 
 `check` decides on types, once; `convert` on values, and says in which rows they do not fit.
 """
@@ -25,6 +26,7 @@ from rowkind.avro.defaults import default_bytes
 from rowkind.avro.encode import write
 from rowkind.avro.errors import ResolutionError
 from rowkind.avro.rows import RowBuilder
+from rowkind.avro.spelled import SPELLED, ValueProblem, scaled, spelled
 from rowkind.avro.type import Field, Type
 from rowkind.avro.walk import skip
 
@@ -38,6 +40,7 @@ _PROMOTIONS = {
     "enum": ("enum", "string"),
     "fixed": ("bytes",),
 }
+_VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 _UNIT = re.compile(r"(local-)?(timestamp|time)-(\w+)")
 _UNITS = ("millis", "micros", "nanos")
 
@@ -73,7 +76,17 @@ def _odd(type_: Type) -> bool:
     return type_.kind in ("union", "reference")
 
 
+def _is_spelled(source: Type, target: Type) -> bool:
+    """Whether values are digits or ISO-8601 in text, or decimals with a scale each, as Debezium has them."""
+    if target.logical == "decimal" and source.name == _VARIABLE_SCALE:
+        return True
+    timely = target.logical is not None and "timestamp" in target.logical
+    return source.kind == "string" and (timely or target.logical in SPELLED)
+
+
 def _scalar(source: Type, target: Type) -> bool:
+    if _is_spelled(source, target):
+        return True
     if source.logical == "decimal" or target.logical == "decimal":
         return (
             source.logical == target.logical
@@ -126,6 +139,8 @@ def convert(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Boo
         return column, wrong
     if _odd(source) or _odd(target):
         values, wrong = _transcode(column, source, target)
+    elif _is_spelled(source, target):
+        values, wrong = _spelled(column, source, target)
     elif source.kind == "record":
         values, wrong = _record(column, source, target)
     elif source.kind in ("array", "map"):
@@ -169,6 +184,19 @@ def _symbols(column: pa.Array, target: Type) -> tuple[pa.Array, Bools]:
     stand_in = pa.scalar(target.default, pa.string())
     values = pc.if_else(pa.array(unknown), stand_in, column) if unknown.any() else column
     return values, unknown if target.default is None else np.zeros(len(column), np.bool_)
+
+
+def _spelled(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
+    wrong = np.zeros(len(column), np.bool_)
+    values = column.to_pylist()
+    for row, value in enumerate(values):
+        try:
+            if value is not None:
+                plain = value if source.kind == "string" else scaled(**value)
+                values[row] = spelled(target, plain)
+        except ValueProblem:
+            values[row], wrong[row] = None, True
+    return pa.array(values, target.arrow), wrong
 
 
 def _text(column: pa.Array) -> tuple[pa.Array, Bools]:

@@ -3,7 +3,8 @@
 A `Type` is a self-contained tree: named Avro types are written out wherever they are used, and only a record that
 contains itself is named again inside (`kind` "reference"). Read from JSON and written back, schemas keep what decides
 the bytes and what schema resolution needs: names, aliases, defaults, the order of union branches. Documentation and
-unknown attributes, `connect.name` among them, are dropped; so is a logical type that does not fit its base type.
+unknown attributes are dropped, and so is a logical type that does not fit its base type. Where there is none, Connect's
+`connect.name` may say what it would be.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rowkind.avro import sql_types
 from rowkind.avro.errors import SchemaError
-from rowkind.avro.type_tables import LOGICAL_BASE, SQL
+from rowkind.avro.type_tables import CONNECT_LOGICAL, LOGICAL_BASE, SQL
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -282,7 +283,7 @@ def _entry(schema: dict[str, Any], name: str) -> Any:
 
 
 def _with_logical(base: Type, schema: dict[str, Any]) -> Type:
-    logical = schema.get("logicalType")
+    logical = schema.get("logicalType", CONNECT_LOGICAL.get(str(schema.get("connect.name"))))
     if logical == "decimal" and base.kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
         if isinstance(precision, int) and isinstance(scale, int) and 0 < precision <= 76 and 0 <= scale <= precision:

@@ -31,3 +31,16 @@ LOGICAL_BASE = {
     "time-micros": "long",
     **{f"{instant}-{unit}": "long" for instant in ("timestamp", "local-timestamp") for unit in _UNITS},
 }
+
+CONNECT_LOGICAL = {
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.Time": "time-millis",
+    "io.debezium.time.MicroTime": "time-micros",
+    "io.debezium.time.Timestamp": "local-timestamp-millis",
+    "io.debezium.time.MicroTimestamp": "local-timestamp-micros",
+    "io.debezium.time.NanoTimestamp": "local-timestamp-nanos",
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Time": "time-millis",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+}
+"""The logical type that Connect says by the attribute `connect.name` alone."""

@@ -10,6 +10,8 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 
+TopicFormat = Literal["avro", "plain_avro", "json"]
+
 
 @dataclass(frozen=True)
 class Start:
@@ -32,6 +34,9 @@ class SourceTable:
 
     - `declared`: the table as the user (or the registry) declared it, the primary key NOT NULL: values are resolved
       from their writer's schema to it.
+    - `written`: the same as plain Avro has it, where the primary key may be nullable; None in other formats.
+    - `format`: how keys and values of the topic are to be read (`service.kafka.formats`). `debezium`: values are
+      envelopes. In upsert mode only the new rows in them count, and of old ones the primary key.
     - `mode`: in upsert mode a null value is a delete, and the row is made of the primary key's columns from the Kafka
       key, the others NULL.
     - `ttl_ms`: the table's own, None for the job's.
@@ -48,6 +53,9 @@ class SourceTable:
     row_kind: RowKindHeader = DEFAULT_HEADER
     start: Start = Start()
     exact: bool = False
+    format: TopicFormat = "avro"
+    debezium: bool = False
+    written: Record | None = None
 
     @property
     def replaces(self) -> bool:

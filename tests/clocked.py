@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rowkind.avro.json_rows import decode
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.json_rows import decode
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import read
 

@@ -17,7 +17,7 @@ def declared(job: Job, table: str) -> Record:
         JobError, RegistryUnreachableError: Each with a message for the user.
     """
     of = job.tables[table]
-    record = _as_written(job, table)
+    record = as_written(job, table)
     for column in of.primary_key:
         if column not in record.names:
             raise _error(
@@ -37,7 +37,8 @@ def declared(job: Job, table: str) -> Record:
     )
 
 
-def _as_written(job: Job, table: str) -> Record:
+def as_written(job: Job, table: str) -> Record:
+    """The columns of a table as the job, a schema file or the registry has them. Raises as `declared` does."""
     of = job.tables[table]
     try:
         if of.columns is not None:
@@ -51,7 +52,7 @@ def _as_written(job: Job, table: str) -> Record:
                 "",
                 "nothing says which columns it has: give `columns`, a `schema` file, or the job a `registry`",
             )
-        return _from_registry(job, of.topic)
+        return _from_registry(job, table)
     except RegistryUnreachableError:
         raise  # No fault of the job.
     except AvroError as error:
@@ -70,10 +71,19 @@ def _from_file(job: Job, table: str, name: str) -> Record:
     return record
 
 
-def _from_registry(job: Job, topic: str) -> Record:
+def _from_registry(job: Job, table: str) -> Record:
     from rowkind.service.job.registry import open_registry  # noqa: PLC0415 -- only such jobs pay for loading a client
 
-    return open_registry(job).latest(f"{topic}-value")
+    of = job.tables[table]
+    record = open_registry(job).latest(f"{of.topic}-value")
+    if of.mode != "debezium":
+        return record
+    if "after" not in record.names or record.type("after").kind != "record":
+        raise _error(
+            job, table, "mode", f"the registry's schema of topic {of.topic} is no Debezium envelope: it has no `after`"
+        )
+    row = record.type("after")
+    return Record(row.name, row.fields)
 
 
 def _error(job: Job, table: str, field: str, text: str) -> JobError:

@@ -12,7 +12,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job.fields import ColumnNames, Duration, Section, TopicName, either
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
-from rowkind.service.source_table import Start
+from rowkind.service.source_table import Start, TopicFormat
 
 Policy = Literal["insert", "dead_letter", "fail"]
 
@@ -103,12 +103,14 @@ class From(Section):
 class Table(Section):
     """A source topic. Without `columns` and `schema` its columns are the registry's, under `<topic>-value`.
 
+    `format` is how values and keys are written. In mode `debezium` values are its envelopes.
     `exact` is a promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that
     was sent. Without it the job keeps the rows of the table wherever somebody depends on that.
     """
 
     topic: TopicName = ""
-    mode: ChangelogMode
+    format: TopicFormat = "avro"
+    mode: Literal["append", "upsert", "retract", "debezium"]
     columns: dict[str, str] | None = None
     schema_file: str | None = Field(default=None, alias="schema")
     primary_key: ColumnNames = ()
@@ -117,15 +119,12 @@ class Table(Section):
     row_kind: RowKindSettings = RowKindSettings()
     start: From = From()
 
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _mode(cls, value: Any) -> Any:
-        if value == "debezium":
-            raise ValueError(
-                "debezium envelopes are not supported yet: write the rows with a row kind header "
-                "(mode: retract, row_kind: debezium reads c, r, u and d from it)"
-            )
-        return value
+    @property
+    def changelog(self) -> ChangelogMode:
+        """What its changes say. Of Debezium's old rows only the key counts, unless the table is `exact`."""
+        if self.mode == "debezium":
+            return "retract" if self.exact else "upsert"
+        return self.mode
 
     @field_validator("columns")
     @classmethod
@@ -141,10 +140,13 @@ class Table(Section):
     def _whole(self) -> Table:
         if self.columns is not None and self.schema_file is not None:
             raise ValueError("`columns` and `schema` say the same thing: keep one of them")
-        if self.mode == "upsert" and not self.primary_key:
-            raise ValueError("an upsert table needs `primary_key`: the columns that a row replaces another one by")
-        if self.exact and self.mode != "retract":
+        if self.changelog == "upsert" and not self.primary_key:
+            a = "a debezium" if self.mode == "debezium" else "an upsert"
+            raise ValueError(f"{a} table needs `primary_key`: the columns that a row replaces another one by")
+        if self.exact and self.changelog != "retract":
             raise ValueError(f"`exact` is said of a retract table; this one is {self.mode}")
+        if self.format != "avro" and self.columns is None and self.schema_file is None:
+            raise ValueError(f"`format: {self.format}` needs `columns` or a `schema`: no registry says what it holds")
         for column in self.primary_key:
             if self.columns is not None and column not in self.columns:
                 raise ValueError(

@@ -17,20 +17,19 @@ import pyarrow.compute as pc
 
 from rowkind.avro import codec, framing
 from rowkind.avro.buffers import validity
-from rowkind.avro.cursor import Fault
 from rowkind.avro.defaults import nothing
-from rowkind.avro.errors import RegistryError, RegistryUnreachableError, SchemaError
 from rowkind.avro.registry import Registry
-from rowkind.avro.resolve import resolve
-from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, binary, concat_binary
+from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Rows, concat_binary
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.promises import Broken, OnBroken
 from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.debezium import turns
 from rowkind.service.kafka.errors import UndecodableRowError
+from rowkind.service.kafka.faults import Faults
+from rowkind.service.kafka.formats import Raw, format_of, scatter
 from rowkind.service.kafka.headers import MISSING, UNKNOWN, Headers, row_kinds
 from rowkind.service.kafka.record import Records
 from rowkind.service.metrics import sample
@@ -46,24 +45,6 @@ class DecodedRecords:
     counters: dict[str, float]
 
 
-class _Faults:
-    """Which records are no rows, and why: stage and reason, the first one that was found."""
-
-    def __init__(self, count: int) -> None:
-        self.bad = np.zeros(count, np.bool_)
-        self.reasons: dict[int, tuple[str, str]] = {}
-        self.nulls: list[int] = []
-
-    def add(self, at: int, stage: str, reason: str) -> None:
-        if not self.bad[at]:
-            self.bad[at] = True
-            self.reasons[at] = (stage, reason)
-
-    def add_all(self, where: Indices, stage: str, reason: str) -> None:
-        for at in where:
-            self.add(int(at), stage, reason)
-
-
 class Decoder:
     """Decodes the records of one scan.
 
@@ -74,30 +55,55 @@ class Decoder:
 
     def __init__(self, scan: PhysicalScan, registry: Registry, *, tolerate: bool, promises: OnBroken = "warn") -> None:
         self._scan = scan
-        self._registry = registry
         self._tolerate = tolerate
         self._promises = promises
         self._reader = scan.calc.input
+        self._format = format_of(scan.source, registry)
         self._deleted = _deleted_row(scan)
 
     def decode(self, records: Records) -> DecodedRecords:
         """The rows of `records` in their order, and a dead letter for each record that is none."""
+        faults = Faults(len(records))
+        kind, of, payload = (self._envelopes if self._scan.source.debezium else self._values)(records, faults)
+        rows = Rows(kind, ArrivalNumber.pack(records.offset, records.partition)[of], payload)
+        broken = self._nulls(records, faults.nulls)
+        letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
+        good = rows.filter(~faults.bad[of])
+        return DecodedRecords(good, letters, self._count(good, letters, records.value) | broken)
+
+    def _values(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray]:
+        """Kinds from the headers, rows from the values; a row for each record."""
         values = records.value
-        faults = _Faults(len(records))
         kind, others = np.full(len(records), MISSING, np.int8), False
         if records.headers is not None:
             kind, others = row_kinds(records.headers, self._scan.source.row_kind)
         kind = self._kinds(kind, records, faults)
         dead_key = ~validity(values) & (self._scan.source.mode == "upsert")
         schemas = _schema_headers(records.headers) if others and records.headers is not None else None
-        payload = self._payloads(values, schemas, dead_key, faults)
+        payload = self._payloads(values, schemas, ~(faults.bad | dead_key), faults)
         if dead_key.any():
-            payload = self._with_deleted(payload, np.flatnonzero(dead_key), records, faults)
-        rows = Rows(kind, ArrivalNumber.pack(records.offset, records.partition), payload)
-        broken = self._nulls(records, faults.nulls)
-        letters = tuple(self._letter(records, at, *faults.reasons[at]) for at in sorted(faults.reasons))
-        good = rows.filter(~faults.bad)
-        return DecodedRecords(good, letters, self._count(good, letters, values) | broken)
+            at = np.flatnonzero(dead_key)
+            rows = self._deleted_rows(records, at, pa.nulls(len(at), pa.binary()), faults)
+            rest = np.flatnonzero(~dead_key)
+            payload = scatter([payload.take(pa.array(rest)), rows], [rest, at], len(records), b"")
+        return kind, np.arange(len(records)), payload
+
+    def _envelopes(self, records: Records, faults: Faults) -> tuple[Int8s, Indices, pa.BinaryArray]:
+        """Kinds and rows from Debezium's envelopes; a tombstone, which follows a delete, is no row."""
+        source, where = self._scan.source, np.flatnonzero(validity(records.value))
+        schemas = None if records.headers is None else _schema_headers([records.headers[at] for at in where.tolist()])
+        raw = Raw(records.value.take(pa.array(where)), where, schemas=schemas)
+        exact = source.mode == "retract"
+        found = self._format.envelopes(raw, self._reader if exact else source.key, self._reader, faults)
+        each = turns(found, where, faults, exact=exact)
+        gone = found.before.take(pa.array(each.goes))
+        if not exact:
+            gone = self._deleted_rows(records, where[each.goes], gone, faults)
+        payload = concat_binary([gone, found.after.take(pa.array(each.comes))])
+        of = where[np.concatenate([each.goes, each.comes])]
+        # Stable: of one record, what goes is before what comes.
+        order = np.argsort(of, kind="stable")
+        return np.concatenate([each.goes_as, each.comes_as])[order], of[order], payload.take(pa.array(order))
 
     def left_out(self, records: Records, left_out: LeftOut) -> list[DeadLetter]:
         """The dead letters of rows of these records on which an expression failed; of those that come, not that go."""
@@ -108,7 +114,7 @@ class Decoder:
         told = zip(at[comes].tolist(), compress(left_out.reasons, comes), strict=True)
         return [self._told(records, row, "expression", ExpressionError.__name__, reason) for row, reason in told]
 
-    def _kinds(self, kind: Int8s, records: Records, faults: _Faults) -> Int8s:
+    def _kinds(self, kind: Int8s, records: Records, faults: Faults) -> Int8s:
         """The kinds that the table's mode makes of what the headers say."""
         if self._scan.source.mode == "upsert":
             taken_back = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
@@ -126,7 +132,7 @@ class Decoder:
                 )
         return kind
 
-    def _apply_policy(self, kind: Int8s, records: Records, faults: _Faults) -> None:
+    def _apply_policy(self, kind: Int8s, records: Records, faults: Faults) -> None:
         header = self._scan.source.row_kind
         for code, policy in ((MISSING, header.missing), (UNKNOWN, header.unknown)):
             where = np.flatnonzero(kind == code)
@@ -142,58 +148,31 @@ class Decoder:
                     raise self._error(records, int(at), reason)
                 faults.add(int(at), "row kind", reason)
 
-    def _payloads(self, values: pa.Array, schemas: pa.Array | None, dead_key: Mask, faults: _Faults) -> pa.BinaryArray:
-        """The rows under the scan's schema; empty bytes for bad ones and for nulls."""
-        wanted = ~(faults.bad | dead_key)
+    def _payloads(self, values: pa.Array, schemas: pa.Array | None, wanted: Mask, faults: Faults) -> pa.BinaryArray:
+        """The rows under the scan's schema; empty bytes for bad ones and for those that are not wanted."""
         if wanted.all():
-            return self._unframed(framing.split(values, schemas), np.arange(len(values)), self._reader, faults)
+            return self._format.rows(Raw(values, np.arange(len(values)), schemas=schemas), self._reader, faults)
         where = np.flatnonzero(wanted)
         at = pa.array(where)
-        framed = framing.split(values.take(at), None if schemas is None else schemas.take(at))
-        some = self._unframed(framed, where, self._reader, faults)
-        return _scatter([some], [where], len(values))
+        raw = Raw(values.take(at), where, schemas=None if schemas is None else schemas.take(at))
+        return scatter([self._format.rows(raw, self._reader, faults)], [where], len(values), b"")
 
-    def _unframed(self, framed: framing.Framed, where: Indices, reader: Record, faults: _Faults) -> pa.BinaryArray:
-        """Keys or values under `reader`; `where` says which records they belong to."""
-        count = len(framed.payload)
-        for at in np.flatnonzero(framed.bad):
-            faults.add(int(where[at]), "framing", framed.reason(int(at)))
-        parts: list[pa.BinaryArray] = []
-        places: list[Indices] = []
-        for number, schema in enumerate(framed.schemas):
-            assert schema is not None, "values are framed"
-            members = np.flatnonzero(framed.schema == number)
-            payload = framed.payload if len(members) == count else framed.payload.take(pa.array(members))
-            try:
-                resolved, decoded = resolve(self._registry.schema_by_id(schema), reader, payload)
-            except RegistryUnreachableError:
-                raise
-            except (RegistryError, SchemaError) as error:
-                faults.add_all(where[members], "schema", str(error))
-                continue
-            for at in np.flatnonzero(decoded.bad):
-                faults.add(
-                    int(where[members[at]]), "value" if reader is self._reader else "key", decoded.reason(int(at))
-                )
-                if decoded.fault(int(at)) == Fault.NOT_NULL:
-                    faults.nulls.append(int(where[members[at]]))
-            if len(members) == count:
-                return resolved
-            parts.append(resolved)
-            places.append(members)
-        return _scatter(parts, places, count)
+    def _deleted_rows(self, records: Records, at: Indices, keys: pa.BinaryArray, faults: Faults) -> pa.BinaryArray:
+        """The rows that are deleted at these records, given their primary keys, or from the Kafka key for null."""
+        source = self._scan.source
+        missing = np.flatnonzero(~validity(keys))
+        if len(missing):
+            there = np.setdiff1d(np.arange(len(at)), missing)
+            of_key = self._keys(records, at[missing], faults)
+            keys = scatter([keys.take(pa.array(there)), of_key], [there, missing], len(at), b"")
+        return codec.read(source.key, keys).assemble(self._reader, self._deleted)
 
-    def _with_deleted(
-        self, payload: pa.BinaryArray, where: Indices, records: Records, faults: _Faults
-    ) -> pa.BinaryArray:
-        """`payload` with the rows that null values delete: the key's columns from the Kafka key, the others NULL."""
-        key = self._scan.source.key
-        headers = [list(_headers(records, at)) for at in where.tolist()]
+    def _keys(self, records: Records, at: Indices, faults: Faults) -> pa.BinaryArray:
+        """The primary keys in the Kafka keys of these records."""
+        headers = [list(_headers(records, row)) for row in at.tolist()]
         schemas = _schema_headers(headers, framing.KEY_HEADER)
-        framed = framing.split(records.key.take(pa.array(where)), schemas)
-        rows = codec.read(key, self._unframed(framed, where, key, faults)).assemble(self._reader, self._deleted)
-        others = np.setdiff1d(np.arange(len(records)), where)
-        return _scatter([payload.take(pa.array(others)), rows], [others, where], len(records))
+        raw = Raw(records.key.take(pa.array(at)), at, "key", schemas)
+        return self._format.rows(raw, self._scan.source.key, faults)
 
     def _letter(self, records: Records, at: int, stage: str, reason: str) -> DeadLetter:
         error = self._error(records, at, reason)
@@ -258,15 +237,6 @@ def _schema_headers(headers: Sequence[Headers], wanted: str = framing.VALUE_HEAD
         for record in headers
     ]
     return pa.array(found, pa.binary()) if any(value is not None for value in found) else None
-
-
-def _scatter(parts: Sequence[pa.BinaryArray], places: Sequence[Indices], length: int) -> pa.BinaryArray:
-    """The parts' values at their places, empty bytes elsewhere."""
-    pool = concat_binary([*parts, binary([b""])])
-    index = np.full(length, len(pool) - 1, np.int64)
-    if places:
-        index[np.concatenate(places)] = np.arange(len(pool) - 1)
-    return pool.take(pa.array(index))
 
 
 def _deleted_row(scan: PhysicalScan) -> list[str | bytes]:

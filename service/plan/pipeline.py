@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from rowkind.service import physical
-from rowkind.service.job.columns import declared
+from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.logical import Query
@@ -125,13 +125,16 @@ def _source(job: Job, table: str) -> SourceTable:
     return SourceTable(
         table=table,
         topic=of.topic,
-        mode=of.mode,
+        mode=of.changelog,
         declared=declared(job, table),
         primary_key=of.primary_key,
         ttl_ms=of.ttl,
-        row_kind=of.row_kind.physical(of.mode),
+        row_kind=of.row_kind.physical(of.changelog),
         start=of.start.physical(),
         exact=of.exact,
+        format=of.format,
+        debezium=of.mode == "debezium",
+        written=as_written(job, table) if of.format == "plain_avro" else None,
     )
 
 

@@ -23,6 +23,7 @@ from confluent_kafka import KafkaException, Producer
 from rowkind.avro import codec
 from rowkind.avro.errors import AvroError
 from rowkind.avro.framing import split
+from rowkind.avro.json_rows import decode
 from rowkind.avro.registry import Registry
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
@@ -32,7 +33,6 @@ from rowkind.service.kafka.errors import translate
 from rowkind.service.kafka.outgoing import push
 from rowkind.service.kafka.record import OneRecord
 from rowkind.service.run.errors import LetterError
-from rowkind.service.run.json_rows import decode
 
 _REPLAYED = "rowkind.replayed"
 _TRANSACTION_MS = 60_000

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rowkind.avro.json_rows import check_row, decode, encode, encode_keys, parse_line
 from rowkind.avro.schema import Record
+from rowkind.avro.spelled import ValueProblem
 from rowkind.errors import REFUSED, RowkindError
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
@@ -28,7 +30,6 @@ from rowkind.service.job.table import Table
 from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.run.errors import RunError
-from rowkind.service.run.json_rows import ValueProblem, check_row, decode, encode, encode_keys, parse_line
 from rowkind.service.run.memory import Fold, MemoryEngine
 
 TrialBatch = Mapping[str, Rows]
@@ -87,7 +88,7 @@ def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Tri
 
 def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArray:
     """The rows as payloads. A delete in an upsert table brings its key, as in Kafka, and nothing else."""
-    alone = np.array([of.mode == "upsert" and line.kind == RowKind.DELETE for line in lines], np.bool_)
+    alone = np.array([of.changelog == "upsert" and line.kind == RowKind.DELETE for line in lines], np.bool_)
     whole = encode(record, [line.row for line, by_key in zip(lines, alone, strict=True) if not by_key])
     if not alone.any():
         return whole
@@ -109,7 +110,7 @@ def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple
     table, symbol = change.get("table"), change.get("op")
     if table not in job.tables:
         raise ValueProblem(f"there is no table {table!r}{near(str(table), job.tables)}")
-    mode = job.tables[table].mode
+    mode = job.tables[table].changelog
     if symbol not in _ALLOWED[mode]:
         raise ValueProblem(f"op {symbol!r} in a table of mode {mode}: expected {' or '.join(_ALLOWED[mode])}")
     if table not in records:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
@@ -31,7 +32,6 @@ from rowkind.service.physical import (
     PhysicalScan,
     is_digest,
 )
-from rowkind.service.run.json_rows import decode
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import sqlglot
 
 from rowkind.avro import codec
+from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
@@ -22,7 +23,6 @@ from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.run import trial
-from rowkind.service.run.json_rows import decode
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("school", "shop", "nexmark")

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
+from rowkind.avro.json_rows import check_row
 from rowkind.avro.schema import Record
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
-from rowkind.service.run.json_rows import check_row
 from tests.fuzz.changelogs import Rows
 
 ARRIVAL = "arrival$"

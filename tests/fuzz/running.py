@@ -19,13 +19,13 @@ import duckdb
 import pyarrow as pa
 
 from rowkind.avro import codec
+from rowkind.avro.json_rows import decode
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.json_rows import decode
 from rowkind.service.run.memory import Fold, MemoryEngine
 from rowkind.service.run.trial import TrialBatch
 from tests.fuzz.case import SINK, Case

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rowkind.avro.json_rows import decode, encode
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.changes import Changes, Rows
@@ -27,7 +28,6 @@ from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.json_rows import decode, encode
 from rowkind.service.run.memory import Fold, MemoryEngine
 
 SEEDS = 4

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.avro import codec
+from rowkind.avro.json_rows import encode_keys
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
-from rowkind.service.run.json_rows import encode_keys
 
 Row = dict[str, Any]
 

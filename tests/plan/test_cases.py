@@ -16,10 +16,10 @@ import pytest
 import sqlglot
 
 from rowkind.avro import codec
+from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.json_rows import decode
 from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.plan.cases import Case, cases, planned
 from tests.plan.changelogs import World, bare_updates

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
+from rowkind.avro.json_rows import decode
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MANIFEST, BlobStore
 from rowkind.operators.changelog import RowKind
@@ -27,7 +28,6 @@ from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver, leave
 from rowkind.service.graph import graph
 from rowkind.service.metrics import sample
-from rowkind.service.run.json_rows import decode
 from rowkind.service.run.memory import Fold, pruned
 from rowkind.service.spark.cache import CacheLimits
 from rowkind.service.spark.errors import UnmatchedRetractionError

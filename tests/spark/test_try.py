@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rowkind.avro.json_rows import decode
 from rowkind.operators.changelog import SYMBOLS
-from rowkind.service.run.json_rows import decode
 from tests.queries import BLOCKED, CUSTOMERS, EXTRA, ORDERS, Shop
 
 pytestmark = pytest.mark.spark

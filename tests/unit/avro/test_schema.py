@@ -85,7 +85,7 @@ def parsed(type_: Any) -> Type:
         ({"type": "int", "logicalType": "unheard-of"}, "INT"),
         ({"type": "string", "logicalType": "date"}, "STRING"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 4}, "BINARY"),
-        ({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, "BIGINT"),
+        ({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, "TIMESTAMP_NTZ"),
         ({"type": "string", "connect.version": 1, "connect.name": "io.debezium.data.Json"}, "STRING"),
         ({"type": "fixed", "name": "F", "size": 12, "logicalType": "duration"}, "DURATION"),
         ({"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"}, "BINARY"),

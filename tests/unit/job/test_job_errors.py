@@ -116,7 +116,7 @@ TYPES = (
         (
             "    mode: retract\n    columns",
             "    mode: retrakt\n    columns",
-            "7: tables.orders.mode: 'retrakt': expected append, retract or upsert",
+            "7: tables.orders.mode: 'retrakt': expected append, upsert, retract or debezium",
         ),
         (
             "    mode: retract\n    columns",
@@ -124,12 +124,17 @@ TYPES = (
             "6: tables.orders: mode is missing: append, retract or upsert",
         ),
         (
-            "    mode: retract\n    columns",
-            "    mode: debezium\n    columns",
             (
-                "7: tables.orders.mode: debezium envelopes are not supported yet: write the rows with a row kind "
-                "header (mode: retract, row_kind: debezium reads c, r, u and d from it)"
+                '    mode: retract\n    columns: {order_id: BIGINT NOT NULL, amount: "DECIMAL(10,2)"}\n'
+                "    primary_key: [order_id]"
             ),
+            "    mode: debezium\n    columns: {order_id: BIGINT NOT NULL}",
+            "6: tables.orders: a debezium table needs `primary_key`: the columns that a row replaces another one by",
+        ),
+        (
+            '    mode: retract\n    columns: {order_id: BIGINT NOT NULL, amount: "DECIMAL(10,2)"}',
+            "    mode: retract\n    format: json",
+            "6: tables.orders: `format: json` needs `columns` or a `schema`: no registry says what it holds",
         ),
         (
             "BIGINT NOT NULL",

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rowkind.avro.json_rows import encode
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.promises import Broken, BrokenPromiseError, told
@@ -16,7 +17,6 @@ from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.json_rows import encode
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import in_memory, results
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rowkind.avro.json_rows import encode
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute import calc
@@ -22,7 +23,6 @@ from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import PhysicalNode, PhysicalOperator, PhysicalScan, PhysicalSink, walk
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.json_rows import encode
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import UnmatchedError, in_memory, results
 from rowkind.service.run.unmatched import UnmatchedLetters

@@ -1,4 +1,4 @@
-"""Rows as JSON, both ways: how `rowkind try` reads and prints them.
+"""Rows as JSON, both ways: how they are read from topics and files, and printed.
 
 numbers                 as numbers; decimals as text, "12.50"
 TIMESTAMP               ISO-8601, without a zone UTC, or a number of ms since the epoch; printed in UTC
@@ -11,25 +11,24 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal, InvalidOperation
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from rowkind.avro import codec
+from rowkind.avro.buffers import expand
 from rowkind.avro.defaults import nothing
-from rowkind.avro.schema import Record, Type
-
-_DIGITS = Context(prec=100)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 -- a local time has no zone
-_PER_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
+from rowkind.avro.schema import Field, Record, Type
+from rowkind.avro.spelled import EPOCH_LOCAL, PER_SECOND, SPELLED, ValueProblem, parsed, spelled
 
 
-class ValueProblem(ValueError):  # noqa: N818 -- said to people as it is
-    """A JSON value that is none of its column's type."""
+class NullProblem(ValueProblem):
+    """A NULL in a column that has none."""
 
 
 def parse_line(text: str) -> Any:
@@ -51,6 +50,63 @@ def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
         except ValueProblem as problem:
             raise ValueProblem(f"{field.name}: {problem}") from None
     return values
+
+
+def parse(data: bytes, record: Record) -> Any:
+    """JSON whose numbers are such that they do no harm to the columns of `record`. Raises ValueProblem."""
+    exact = any(inner.logical == "decimal" for field in record.fields for inner in field.type.walk())
+    try:
+        return json.loads(data, parse_float=Decimal if exact else float)
+    except json.JSONDecodeError as error:
+        raise ValueProblem(f"it is not JSON, line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueProblem(f"it is not JSON: {error}") from None
+
+
+def pack(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:
+    """Parsed JSON objects as payloads; of those that are no rows, which have empty bytes, what is wrong.
+
+    A missing member is NULL, and one that is no column is passed over.
+    """
+    problems: dict[int, ValueProblem] = {}
+    columns: dict[str, pa.Array] = {}
+    for field in record.fields:
+        values = [row.get(field.name) for row in rows]
+        columns[field.name] = _column(field, values, problems)
+    good = np.ones(len(rows), np.bool_)
+    good[list(problems)] = False
+    if problems:
+        columns = {name: column.filter(pa.array(good)) for name, column in columns.items()}
+    payload = codec.encode(record, columns, int(good.sum()))
+    return expand(payload, good) if problems else payload, problems
+
+
+_PLAIN: Mapping[str, frozenset[type]] = {
+    "boolean": frozenset({bool}),
+    "int": frozenset({int}),
+    "long": frozenset({int}),
+    "float": frozenset({float, int}),
+    "double": frozenset({float, int}),
+    "string": frozenset({str}),
+}
+"""What values of a type without a logical one look like when Arrow may take them as they are."""
+
+
+def _column(field: Field, values: list[Any], problems: dict[int, ValueProblem]) -> pa.Array:
+    type_, kinds = field.type, set(map(type, values))
+    if type_.nullable:
+        kinds.discard(type(None))
+    if type_.logical is None and kinds <= _PLAIN.get(type_.kind, frozenset()):
+        # Arrow refuses what is out of range, and text that is no Unicode; which values these are, is found below.
+        with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+            return pa.array(values, type_.arrow)
+    for row, value in enumerate(values):
+        try:
+            values[row] = _from_json(type_, value)
+        except ValueProblem as problem:
+            problems.setdefault(row, type(problem)(f"{field.name}: {problem}"))
+            values[row] = None
+    return pa.array(values, type_.arrow)
 
 
 def encode(record: Record, rows: Sequence[Mapping[str, Any]]) -> pa.BinaryArray:
@@ -78,18 +134,12 @@ def decode(record: Record, payloads: pa.BinaryArray) -> list[dict[str, Any]]:
 def _from_json(type_: Type, value: Any) -> Any:
     if value is None:
         if not type_.nullable:
-            raise ValueProblem("it is NOT NULL, but null")
+            raise NullProblem("it is NOT NULL, but missing or null")
         return None
     if type_.opaque:
         raise ValueProblem(f"values of type {type_.sql} cannot be written in JSON here")
-    if type_.logical == "decimal":
-        return _decimal(type_, value)
-    if type_.logical and "timestamp" in type_.logical:
-        return _timestamp(type_, value)
-    if type_.logical == "date":
-        return _parsed(value, date.fromisoformat, "a date such as 2026-01-31")
-    if type_.logical in ("time-millis", "time-micros"):
-        return _parsed(value, time.fromisoformat, "a time such as 12:30:00")
+    if type_.logical in SPELLED or (type_.logical and "timestamp" in type_.logical):
+        return spelled(type_, value)
     return _plain(type_, value)
 
 
@@ -107,11 +157,11 @@ def _plain(type_: Type, value: Any) -> Any:
         case "float" | "double" if value in ("NaN", "Infinity", "-Infinity"):
             return float(value)
         case "string" if isinstance(value, str):
-            return value
+            return parsed(value, lambda text: text.encode() and text, "Unicode text")
         case "enum" if value in type_.symbols:
             return value
         case "bytes" | "fixed" if isinstance(value, str):
-            return _parsed(value, lambda text: base64.b64decode(text, validate=True), "base64")
+            return parsed(value, lambda text: base64.b64decode(text, validate=True), "base64")
         case "array" if isinstance(value, list):
             return [_from_json(type_.element, item) for item in value]
         case "map" if isinstance(value, dict):
@@ -119,44 +169,6 @@ def _plain(type_: Type, value: Any) -> Any:
         case "record" if isinstance(value, dict):
             return {field.name: _from_json(field.type, value.get(field.name)) for field in type_.fields}
     expected = f"one of {', '.join(type_.symbols)}" if type_.kind == "enum" else type_.sql
-    raise ValueProblem(f"{json.dumps(value, default=str)} is not {expected}")
-
-
-def _decimal(type_: Type, value: Any) -> Decimal:
-    if isinstance(value, str | int | Decimal) and not isinstance(value, bool):
-        try:
-            number = Decimal(value)
-            exact = number.quantize(Decimal(1).scaleb(-type_.scale), context=_DIGITS)
-        except InvalidOperation:
-            pass
-        else:
-            if exact == number and len(exact.as_tuple().digits) <= type_.precision:
-                return exact
-    raise ValueProblem(f"{json.dumps(value, default=str)} is not {type_.sql}")
-
-
-def _timestamp(type_: Type, value: Any) -> int:
-    """Units since the epoch, which is what Arrow takes for any unit."""
-    assert type_.logical is not None, "the caller looked"
-    per_second = _PER_SECOND[type_.logical.rpartition("-")[2]]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value * per_second // 1000
-    moment = _parsed(value, datetime.fromisoformat, "a time such as 2026-01-31T12:00:00Z, or ms since the epoch")
-    if type_.logical.startswith("local"):
-        if moment.tzinfo is not None:
-            raise ValueProblem(f"{json.dumps(value)} has a time zone, but {type_.sql} has none")
-        since = moment - _EPOCH_LOCAL
-    else:
-        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
-    return int(since / timedelta(microseconds=1)) * per_second // 1_000_000
-
-
-def _parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
-    try:
-        if isinstance(value, str):
-            return parse(value)
-    except ValueError:
-        pass
     raise ValueProblem(f"{json.dumps(value, default=str)} is not {expected}")
 
 
@@ -170,9 +182,9 @@ def _to_json(type_: Type, column: pa.Array) -> list[Any]:
 
 def _show(value: int, unit: str) -> str:
     """ISO-8601 with as many digits of a second as are not zero, in groups of three."""
-    seconds, fraction = divmod(value, _PER_SECOND[unit])
-    text = (_EPOCH_LOCAL + timedelta(seconds=seconds)).isoformat()
-    digits = str(fraction).zfill(len(str(_PER_SECOND[unit])) - 1)
+    seconds, fraction = divmod(value, PER_SECOND[unit])
+    text = (EPOCH_LOCAL + timedelta(seconds=seconds)).isoformat()
+    digits = str(fraction).zfill(len(str(PER_SECOND[unit])) - 1)
     while digits.endswith("000"):
         digits = digits[:-3]
     return f"{text}.{digits}" if digits else text

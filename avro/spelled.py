@@ -1,0 +1,87 @@
+"""Decimals, dates and times as people and JSON spell them.
+
+DECIMAL                 its digits as text, "12.50", or a number
+TIMESTAMP               ISO-8601, without a zone UTC, or a number of ms since the epoch
+TIMESTAMP_NTZ, DATE, TIME    ISO-8601
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+from rowkind.avro.type import Type
+
+PER_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
+"""Units of a timestamp."""
+
+EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 -- a local time has no zone
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS = Context(prec=100)
+
+SPELLED = frozenset({"decimal", "date", "time-millis", "time-micros"})
+"""Logical types that are read from text, beside timestamps."""
+
+
+class ValueProblem(ValueError):  # noqa: N818 -- said to people as it is
+    """A value that is none of its column's type."""
+
+
+def spelled(type_: Type, value: Any) -> Any:
+    """A value of one of these types, for Arrow. Raises ValueProblem."""
+    match type_.logical:
+        case "decimal":
+            return _decimal(type_, value)
+        case "date":
+            return parsed(value, date.fromisoformat, "a date such as 2026-01-31")
+        case "time-millis" | "time-micros":
+            return parsed(value, time.fromisoformat, "a time such as 12:30:00")
+        case _:
+            return _timestamp(type_, value)
+
+
+def _decimal(type_: Type, value: Any) -> Decimal:
+    if isinstance(value, str | int | Decimal) and not isinstance(value, bool):
+        try:
+            number = Decimal(value)
+            exact = number.quantize(Decimal(1).scaleb(-type_.scale), context=_DIGITS)
+        except InvalidOperation:
+            pass
+        else:
+            if exact == number and len(exact.as_tuple().digits) <= type_.precision:
+                return exact
+    raise ValueProblem(f"{json.dumps(value, default=str)} is not {type_.sql}")
+
+
+def _timestamp(type_: Type, value: Any) -> int:
+    """Units since the epoch, which is what Arrow takes for any unit."""
+    assert type_.logical is not None, "the caller looked"
+    per_second = PER_SECOND[type_.logical.rpartition("-")[2]]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * per_second // 1000
+    moment = parsed(value, datetime.fromisoformat, "a time such as 2026-01-31T12:00:00Z, or ms since the epoch")
+    if type_.logical.startswith("local"):
+        if moment.tzinfo is not None:
+            raise ValueProblem(f"{json.dumps(value)} has a time zone, but {type_.sql} has none")
+        since = moment - EPOCH_LOCAL
+    else:
+        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    return int(since / timedelta(microseconds=1)) * per_second // 1_000_000
+
+
+def parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
+    """What a text says. Raises ValueProblem for one that does not, and for anything else."""
+    try:
+        if isinstance(value, str):
+            return parse(value)
+    except ValueError:
+        pass
+    raise ValueProblem(f"{json.dumps(value, default=str)} is not {expected}")
+
+
+def scaled(scale: int, value: bytes) -> Decimal:
+    """A decimal of Debezium's that brings its scale with it: big-endian two's complement."""
+    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, context=_DIGITS)
