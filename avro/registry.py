@@ -112,6 +112,23 @@ class FolderRegistry:
         return True
 
 
+class NoRegistry:
+    """What a job has that names none: nothing is known, and nothing can be registered."""
+
+    def schema_by_id(self, schema_id: int | uuid.UUID) -> Record:
+        """Raises UnknownSchemaError."""
+        raise UnknownSchemaError(f"there is no schema with the id {schema_id}, as the job names no registry")
+
+    def latest(self, subject: str) -> Record:
+        """Raises UnknownSubjectError."""
+        raise UnknownSubjectError(f"there is no subject {subject!r}, as the job names no registry")
+
+    def register(self, subject: str, record: Record) -> int:
+        """Raises RegistryError."""
+        del record
+        raise RegistryError(f"subject {subject!r} cannot be registered, as the job names no registry")
+
+
 def identify(record: Record) -> tuple[int, uuid.UUID]:
     """The id and the GUID that a folder gives to a schema."""
     digest = hashlib.sha256(record.to_json().encode()).digest()

@@ -337,7 +337,7 @@ class PhysicalSink:
     one. `exchange` says that the changes must be shuffled by that key before they are written, because rows with one
     key may come from several shards of the input. `fixes` are the parts of the input's partition key for which that is
     not so although the key does not name them: they are the same in all rows that ever have one key. `value` and
-    `key_record` are the schemas of the topic.
+    `key_record` are the schemas of the topic, `format` is how rows of them are written.
     """
 
     name: str
@@ -351,6 +351,7 @@ class PhysicalSink:
     row_kind: RowKindHeader = DEFAULT_HEADER
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     fixes: tuple[str, ...] = ()
+    format: Literal["avro", "json"] = "avro"
 
     @property
     def by_seq(self) -> bool:

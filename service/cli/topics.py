@@ -31,7 +31,8 @@ def topics_create(job_file: Path) -> None:
         click.echo(f"made topic {name}")
     for sink in (sink for query in queries.values() for sink in query.sinks):
         register(sink, connection)
-        click.echo(f"registered the schemas of topic {sink.topic}")
+        if sink.format == "avro":
+            click.echo(f"registered the schemas of topic {sink.topic}")
 
 
 @click.group("dead-letters")

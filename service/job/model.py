@@ -34,10 +34,11 @@ class Sink(Section):
 
     `on_conflict` says which row stands under a key that several rows of the result share: the first or the last one to
     arrive, or none, where such a query is refused. An `isolated` sink shares nothing with the others: they wait neither
-    for it nor it for them, and it reads its topics by itself.
+    for it nor it for them, and it reads its topics by itself. `format` is how values and keys are written.
     """
 
     topic: TopicName = ""
+    format: Literal["avro", "json"] = "avro"
     mode: ChangelogMode
     key: ColumnNames = ()
     sql: str
@@ -225,9 +226,11 @@ class Job(Section):
         """Raise JobError if something is missing that only a job that runs needs."""
         wanted = {
             "kafka": (self.kafka, "where Kafka is, as `{bootstrap.servers: …}`"),
-            "registry": (self.registry, "where schemas are, as `{url: …}` or `{folder: …}`"),
             "checkpoint": (self.checkpoint, "the folder that keeps offsets and state"),
         }
+        formats = [each.format for each in self.tables.values()] + [each.format for each in self.sinks.values()]
+        if "avro" in formats:
+            wanted["registry"] = self.registry, "where schemas are, as `{url: …}` or `{folder: …}`"
         missing = [f"{name} is missing: {what}" for name, (value, what) in wanted.items() if value is None]
         if missing:
             raise JobError(str(self._file), [Problem(self.line(), "", text) for text in missing])

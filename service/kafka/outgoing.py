@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Producer
 
-from rowkind.avro.framing import frame
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
@@ -92,17 +91,17 @@ def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> M
             f"Sink {sink.sink}, topic {sink.topic}: a row was to be taken back, but the topic takes insertions only. "
             f"Give the sink the mode retract or upsert."
         ) from None
-    values = frame(sink.value_schema, changes.payload)
+    values = sink.value(changes.payload)
     if sink.form == "upsert":
         values = pc.if_else(pa.array(changes.kind == RowKind.DELETE), pa.scalar(None, pa.binary()), values)
     keys: Sequence[bytes | None] = [None] * len(changes)
     spread = None
     size = pc.sum(pc.binary_length(values)).as_py() or 0
     if sink.keyed:
-        assert sink.key_schema is not None, "a keyed topic has a schema for its key"
-        framed = frame(sink.key_schema, changes.key)
-        keys = framed.to_pylist()
-        size += pc.sum(pc.binary_length(framed)).as_py() or 0
+        assert sink.key is not None, "the keys of a keyed topic are written somehow"
+        written = sink.key(changes.key)
+        keys = written.to_pylist()
+        size += pc.sum(pc.binary_length(written)).as_py() or 0
     else:
         spread = hash64(changes.payload)
     if size:

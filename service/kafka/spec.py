@@ -15,6 +15,7 @@ from rowkind.avro.registry import Registry
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.execute.promises import OnBroken
 from rowkind.service.graph import GraphScan
+from rowkind.service.kafka.written import Written
 from rowkind.service.row_kind import RowKindHeader
 from rowkind.service.source_table import Start
 
@@ -83,7 +84,7 @@ class SinkSpec:
 
     - `keyed`: changes carry the sink's unique key, packed as the Kafka key.
     - `by_seq`: they are an upsert stream as it was read (`operators.emission.net`).
-    - `key_schema`, `value_schema`: ids in the registry.
+    - `value`, `key`: how values and keys are written; None where there are no keys.
     - `row_kind`: the header of the row kind, None for none.
     - `transactions`: exactly once; else at least once, for upsert sinks.
     """
@@ -93,8 +94,8 @@ class SinkSpec:
     form: ChangelogMode
     keyed: bool
     by_seq: bool
-    value_schema: int
-    key_schema: int | None = None
+    value: Written
+    key: Written | None = None
     row_kind: RowKindHeader | None = field(default_factory=RowKindHeader)
     transactions: bool = True
 

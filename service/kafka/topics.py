@@ -24,6 +24,7 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, heard, reach, servers
 from rowkind.service.kafka.cluster import Cluster, result
 from rowkind.service.kafka.errors import MissingTopicError, UnfitSubjectError, UnfitTopicError, translate
+from rowkind.service.kafka.written import AsAvro, Forms
 
 _PROGRESS = ".progress"
 
@@ -198,23 +199,15 @@ def _advice(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
     return advice
 
 
-@dataclass(frozen=True)
-class SchemaIds:
-    """The ids under which a topic's values and keys are written."""
-
-    value: int
-    key: int | None
-
-
-def register(registry: Registry, topic: str, value: Record, key: Record | None) -> SchemaIds:
-    """The ids of a topic's schemas, which are registered under `<topic>-value` and `<topic>-key` if they are new.
+def register(registry: Registry, topic: str, value: Record, key: Record | None) -> Forms:
+    """How a topic is written in Avro. New schemas are registered, as `<topic>-value` and `<topic>-key`.
 
     A schema that differs from the registered one becomes its next version if those who read with the present one can
     read rows of the new one too. Raises UnfitSubjectError if not, or a RegistryError.
     """
-    return SchemaIds(
-        _register(registry, f"{topic}-value", value),
-        None if key is None else _register(registry, f"{topic}-key", key),
+    return Forms(
+        AsAvro(_register(registry, f"{topic}-value", value)),
+        None if key is None else AsAvro(_register(registry, f"{topic}-key", key)),
     )
 
 

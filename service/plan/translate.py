@@ -69,6 +69,7 @@ def translate(query: Query) -> physical.PhysicalSink:
         row_kind=sink.row_kind.physical(sink.mode),
         delivery=sink.delivery,
         fixes=_fixed(query, node) if unmoved else (),
+        format=sink.format,
     )
 
 

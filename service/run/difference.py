@@ -36,6 +36,7 @@ from rowkind.service.kafka.headers import row_kinds
 from rowkind.service.kafka.outgoing import push
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.spec import SinkSpec, WriterSpec
+from rowkind.service.kafka.written import AsAvro
 from rowkind.service.row_kind import spellings
 
 _TRANSACTION_MS = 900_000
@@ -168,7 +169,9 @@ def _take(
             f"Topic {sink.topic} holds records that sink {sink.sink} does not write in its mode, {sink.form}. If it had"
             f" another mode once, or another row kind header, the topic cannot be brought up to date: write to another."
         )
-    value = _under(sink.value_schema, records.value, registry)
+    value = records.value
+    if isinstance(sink.value, AsAvro):
+        value = _under(sink.value.schema, records.value, registry)
     table = pa.table(
         {
             "partition": pa.array(records.partition, pa.int32()),

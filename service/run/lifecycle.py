@@ -25,7 +25,8 @@ from rowkind.service.job.model import Job
 from rowkind.service.kafka.progress import Progress, next_run
 from rowkind.service.kafka.progress import read as read_progress
 from rowkind.service.kafka.spec import WriterSpec
-from rowkind.service.kafka.topics import SchemaIds, group_name, partitions, progress_name, with_records
+from rowkind.service.kafka.topics import group_name, partitions, progress_name, with_records
+from rowkind.service.kafka.written import Forms
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.run import executors
@@ -98,7 +99,7 @@ def run(
         if cluster and "folder" in (job.registry or {}):
             log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
         _topics(job, fresh, connection)
-        ids = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
+        forms = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
         supervisor = Supervisor(job, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
         while True:
             spark = session(
@@ -119,7 +120,7 @@ def run(
                         raise SavepointError(
                             "the job was to begin with a savepoint, and got not all of it: give --from again"
                         )
-                    all_of_them = _Queries(spark, job, connection, ids, monitor, lags, supervisor.drain)
+                    all_of_them = _Queries(spark, job, connection, forms, monitor, lags, supervisor.drain)
                     log.info("status, metrics and health at http://%s:%d", host, server.port)
                     all_of_them.live(fresh, supervisor, rebuild, moves=moves)
             except SparkLostError as error:
@@ -140,7 +141,7 @@ class _Queries:
     spark: SparkSession
     job: Job
     connection: Connection
-    ids: Mapping[str, SchemaIds]
+    forms: Mapping[str, Forms]
     monitor: Monitor
     lags: LagWatch
     drain: Path
@@ -250,7 +251,7 @@ class _Queries:
             self.job,
             name,
             self.connection,
-            self.ids,
+            self.forms,
             Reports(self.spark),
             self.drain,
             there.shards,

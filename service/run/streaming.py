@@ -25,7 +25,8 @@ from rowkind.service.execute.route import shard_without_key
 from rowkind.service.graph import Graph, GraphOperator, always_runs
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
-from rowkind.service.kafka.topics import SchemaIds, filling_name, progress_name
+from rowkind.service.kafka.topics import filling_name, progress_name
+from rowkind.service.kafka.written import Forms
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
@@ -40,7 +41,7 @@ from rowkind.service.spark.processor import OperatorProcessor, over_shards
 class Deployment:
     """What a query needs beside its graph.
 
-    - `name`: the query's. `ids`: the schemas of its sinks, by name.
+    - `name`: the query's. `forms`: how its sinks are written, by name.
     - `reports`: what the tasks that write have counted.
     - `drain`: a file on the driver; once it exists, the source offers nothing new.
     - `shards` of state, which lie in as many partitions as there are `tasks` of each stage.
@@ -54,7 +55,7 @@ class Deployment:
     job: Job
     name: str
     connection: Connection
-    ids: Mapping[str, SchemaIds]
+    forms: Mapping[str, Forms]
     reports: Reports
     drain: Path
     shards: int
@@ -193,15 +194,15 @@ def writer(graph: Graph, at: Deployment) -> WriterSpec:
 
 
 def _sink(sink: PhysicalSink, at: Deployment) -> SinkSpec:
-    ids = at.ids[sink.name]
+    forms = at.forms[sink.name]
     return SinkSpec(
         sink=sink.name,
         topic=at.topic(sink),
         form=sink.mode,
         keyed=bool(sink.key),
         by_seq=sink.by_seq,
-        value_schema=ids.value,
-        key_schema=ids.key,
+        value=forms.value,
+        key=forms.key,
         row_kind=None if sink.mode == "upsert" else sink.row_kind,
         transactions=sink.delivery == "exactly_once",
     )

@@ -9,7 +9,8 @@ from rowkind.avro.registry import Registry
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
-from rowkind.service.kafka.topics import SchemaIds, Topic
+from rowkind.service.kafka.topics import Topic
+from rowkind.service.kafka.written import AsJson, Forms
 from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
 from rowkind.service.plan.pipeline import PlannedQuery
 
@@ -48,8 +49,13 @@ def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
     return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
 
 
-def register(sink: PhysicalSink, at: Connection) -> SchemaIds:
-    """The ids under which a sink's keys and values are written. Raises a ChangelogError or a RegistryError."""
+def register(sink: PhysicalSink, at: Connection) -> Forms:
+    """How a sink's keys and values are written; the schemas of Avro are registered.
+
+    Raises a ChangelogError or a RegistryError.
+    """
+    if sink.format == "json":
+        return Forms(AsJson(sink.value), None if sink.key_record is None else AsJson(sink.key_record))
     return topics.register(at.registry, sink.topic, sink.value, sink.key_record)
 
 

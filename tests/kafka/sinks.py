@@ -175,15 +175,15 @@ def fresh_sink(broker: Broker, new_topic: Callable[..., str], schemas: FolderReg
     partitions = changed.pop("partitions", 1)
     topic = new_topic(partitions)
     form = changed.get("form", "retract")
-    ids = topics.register(schemas, topic, ORDERS, ORDER_KEY)
+    forms = topics.register(schemas, topic, ORDERS, ORDER_KEY)
     sink = SinkSpec(
         sink=topic,
         topic=topic,
         form=form,
         keyed=True,
         by_seq=False,
-        value_schema=ids.value,
-        key_schema=ids.key,
+        value=forms.value,
+        key=forms.key,
     )
     if form == "upsert":
         sink = replace(sink, row_kind=None)

@@ -17,6 +17,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import binary
 from rowkind.service.kafka.errors import AppendOnlyError, UnfitTopicError
 from rowkind.service.kafka.spec import WriterSpec
+from rowkind.service.kafka.written import AsAvro
 from rowkind.service.run.difference import write_difference
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import ORDERS, order, packed
@@ -67,7 +68,7 @@ def test_of_an_upsert_topic_keys_that_are_gone_get_a_tombstone(make_sink: MakeSi
 
 def test_of_an_append_topic_nothing_can_be_taken_back(make_sink: MakeSink, bring_to: BringTo) -> None:
     """What is missing is added; where there is too much, nothing is written."""
-    old, new = (make_sink(form="append", keyed=False, key_schema=None) for _ in range(2))
+    old, new = (make_sink(form="append", keyed=False, key=None) for _ in range(2))
     old.write(changes(("+I", order(1))))
     new.write(changes(("+I", order(1)), ("+I", order(2))))
     assert bring_to(old, new) == 1
@@ -82,12 +83,12 @@ def test_rows_of_another_schema_are_compared_by_what_they_say(
     make_sink: MakeSink, bring_to: BringTo, schemas: FolderRegistry
 ) -> None:
     """One that says the same with a column less stays; another one is taken back as it was written."""
-    old, new = make_sink(keyed=False, key_schema=None), make_sink()
+    old, new = make_sink(keyed=False, key=None), make_sink()
     wider = schemas.register(f"{old.topic}-value", WIDER)
     rows = [order(1) | {"note": None}, order(2) | {"note": "new"}]
-    put(old, *(frame(old.of.value_schema, binary(packed(ORDERS, [row])))[0].as_py() for row in rows))
+    put(old, *(frame(old.of.value.schema, binary(packed(ORDERS, [row])))[0].as_py() for row in rows))
     put(new, *(frame(wider, binary(packed(WIDER, [row])))[0].as_py() for row in rows))
-    now = Sink(replace(old.spec, sinks={0: replace(old.of, value_schema=wider)}))
+    now = Sink(replace(old.spec, sinks={0: replace(old.of, value=AsAvro(wider))}))
     assert bring_to(now, new) == 2
     messages = [(message.headers()[0][1], message.value()) for message in committed(old.spec.kafka, old.topic)]
     (_, first), (_, second), *written = messages
@@ -124,7 +125,7 @@ def test_random_topics_fold_to_the_same_rows(make_sink: MakeSink, bring_to: Brin
     chance = random.Random(seed)
     settings: dict[str, Any] = {"partitions": 3, "form": "retract" if form == "rows" else form}
     if form == "rows":
-        settings |= {"keyed": False, "key_schema": None}
+        settings |= {"keyed": False, "key": None}
     old, new = make_sink(**settings), make_sink(**settings)
     for sink in (old, new):
         write_random(chance, sink, keyed=form != "rows")

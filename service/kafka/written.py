@@ -1,0 +1,47 @@
+"""Packed rows as a topic has them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rowkind.avro.framing import frame
+from rowkind.avro.json_rows import decode
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import binary
+
+
+@dataclass(frozen=True)
+class AsAvro:
+    """Avro, framed with the id of its schema in the registry."""
+
+    schema: int
+
+    def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        """The bytes of each row."""
+        return frame(self.schema, payloads)
+
+
+@dataclass(frozen=True)
+class AsJson:
+    """JSON objects with the columns of the record; equal rows are equal bytes."""
+
+    record: Record
+
+    def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        """The bytes of each row."""
+        rows = decode(self.record, payloads)
+        return binary([json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() for row in rows])
+
+
+Written = AsAvro | AsJson
+
+
+@dataclass(frozen=True)
+class Forms:
+    """How a topic's values are written, and its keys where it has any."""
+
+    value: Written
+    key: Written | None
