@@ -1,8 +1,9 @@
 """`python -m tests.chaos.soak`: a join at a steady rate for an hour, robbed of a process every now and then.
 
 The same changes as in the benchmark of latency. Every ten seconds the memory of the job is taken, and every 90 seconds,
-give or take half of that, a process is killed: Java, a worker, a writer or the planner. In the end the result is held
-against DuckDB's. A job that keeps what it should not shows a memory or a latency that grows.
+give or take half of that, a process is killed: Java, a worker, a writer or the planner. Rows live for five minutes, so
+that state is as large after ten minutes as after an hour. In the end the result is held against DuckDB's. A job that
+keeps what it should not shows a memory or a latency that grows.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tests.bench.compare.workload import records
 from tests.bench.plot import Panel, Points, chart
 
 _KINDS = ("JVM", "workers of tasks", "writers", "source runners")
+_TTL = "5m"
 _WINDOW_SECONDS = 10.0
 _PAGE = Path("docs/reliability.md")
 _PLOT = Path("docs/soak.svg")
@@ -83,7 +85,7 @@ def soak(seconds: float, rate: int, every: float, chance: random.Random) -> tupl
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="rowkind-soak-") as folder:
         bench = Bench(broker.bootstrap_servers, Path(folder), {})
         topics = bench.topics("soak")
-        with bench.running(Rowkind(), query, "append", topics, quick=True) as (setting, running):
+        with bench.running(Rowkind(ttl=_TTL), query, "append", topics, quick=True) as (setting, running):
             queues = (
                 (topics["orders"], records(bench.registry, topics["orders"], "append", orders)),
                 (topics["payments"], records(bench.registry, topics["payments"], "append", payments)),

@@ -48,9 +48,13 @@ _MODES: dict[Variant, str] = {
 
 @dataclass(frozen=True)
 class Rowkind:
-    """See `tests.bench.compare.engine.Engine`; `memory` is the job's, and that of the group that it runs in."""
+    """See `tests.bench.compare.engine.Engine`; `memory` is the job's, and that of the group that it runs in.
+
+    `ttl` is the job's.
+    """
 
     memory: str | None = None
+    ttl: str | None = None
     name: ClassVar = "Rowkind"
     transactional: ClassVar = True
     framed: ClassVar = True
@@ -63,7 +67,8 @@ class Rowkind:
     def run(self, setting: Setting) -> Iterator[RunningRowkind]:
         """Start the job, and end it with SIGTERM."""
         job = setting.folder / "job.yaml"
-        job.write_text(job_file(setting) + (f"memory: {self.memory}\n" if self.memory else ""))
+        more = {"memory": self.memory, "ttl": self.ttl}
+        job.write_text(job_file(setting) + "".join(f"{name}: {value}\n" for name, value in more.items() if value))
         command = [sys.executable, "-m", "rowkind", "run", str(job), "--port", "0"]
         with limited(size.parse(self.memory)) if self.memory else nullcontext([]) as before:
             process = subprocess.Popen([*before, *command], stderr=subprocess.PIPE, text=True)
