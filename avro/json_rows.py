@@ -160,6 +160,8 @@ def _plain(type_: Type, value: Any) -> Any:
             return parsed(value, lambda text: text.encode() and text, "Unicode text")
         case "enum" if value in type_.symbols:
             return value
+        case "bytes" | "fixed" if isinstance(value, bytes):
+            return value
         case "bytes" | "fixed" if isinstance(value, str):
             return parsed(value, lambda text: base64.b64decode(text, validate=True), "base64")
         case "array" if isinstance(value, list):

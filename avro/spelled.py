@@ -33,6 +33,10 @@ class ValueProblem(ValueError):  # noqa: N818 -- said to people as it is
 def spelled(type_: Type, value: Any) -> Any:
     """A value of one of these types, for Arrow. Raises ValueProblem."""
     match type_.logical:
+        case "date" if type(value) is date:
+            return value
+        case "time-millis" | "time-micros" if isinstance(value, time):
+            return value
         case "decimal":
             return _decimal(type_, value)
         case "date":
@@ -62,10 +66,12 @@ def _timestamp(type_: Type, value: Any) -> int:
     per_second = PER_SECOND[type_.logical.rpartition("-")[2]]
     if isinstance(value, int) and not isinstance(value, bool):
         return value * per_second // 1000
-    moment = parsed(value, datetime.fromisoformat, "a time such as 2026-01-31T12:00:00Z, or ms since the epoch")
+    moment = value
+    if not isinstance(value, datetime):
+        moment = parsed(value, datetime.fromisoformat, "a time such as 2026-01-31T12:00:00Z, or ms since the epoch")
     if type_.logical.startswith("local"):
         if moment.tzinfo is not None:
-            raise ValueProblem(f"{json.dumps(value)} has a time zone, but {type_.sql} has none")
+            raise ValueProblem(f"{json.dumps(value, default=str)} has a time zone, but {type_.sql} has none")
         since = moment - EPOCH_LOCAL
     else:
         since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH

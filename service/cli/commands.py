@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from rowkind.errors import BUG, RowkindError
-from rowkind.service.cli import dev, plan, run, topics
+from rowkind.service.cli import dev, plan, records, run, topics
 from rowkind.service.cli.job_file import fail
 from rowkind.version import environment
 
@@ -82,6 +82,8 @@ for _each in (
     run.diff,
     topics.topics,
     topics.dead_letters,
+    records.produce,
+    records.consume,
     dev.dev,
 ):
     main.add_command(_each)

@@ -36,7 +36,16 @@ class AsJson:
         return binary([json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() for row in rows])
 
 
-Written = AsAvro | AsJson
+@dataclass(frozen=True)
+class AsPlainAvro:
+    """Avro without a frame."""
+
+    def __call__(self, payloads: pa.BinaryArray) -> pa.BinaryArray:
+        """The bytes of each row, which are those that it is packed in."""
+        return payloads
+
+
+Written = AsAvro | AsPlainAvro | AsJson
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def logical(job: Job, sink: str) -> Query:
     tree = parse(job.sinks[sink].sql, origin, _place(job, origin))
     catalog = Catalog(
         tables=tuple(job.tables),
-        source=partial(_source, job),
+        source=partial(source_table, job),
         views={
             name: partial(parse, sql, f"views.{name}", _place(job, f"views.{name}")) for name, sql in job.views.items()
         },
@@ -120,7 +120,8 @@ def logical(job: Job, sink: str) -> Query:
     return Query(job, sink, job.sinks[sink], root, builder.ttl_hints, builder.skew_hints, tree)
 
 
-def _source(job: Job, table: str) -> SourceTable:
+def source_table(job: Job, table: str) -> SourceTable:
+    """A table of the job as the plan and the readers know it. Raises JobError or a RegistryError."""
     of = job.tables[table]
     return SourceTable(
         table=table,

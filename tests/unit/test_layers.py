@@ -36,13 +36,14 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.plan": ("service.job", "service.graph"),
     "service.run": ("service.plan", "service.kafka", "service.spark", "version"),
     "service.dev": ("service.job", "service.jars"),
-    "service.cli": ("service.run", "service.dev"),
+    "service.client": ("service.plan", "service.kafka"),
+    "service.cli": ("service.run", "service.dev", "service.client"),
 }
 """Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""
 
 OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "pyspark": ("service.spark", "service.run"),
-    "confluent_kafka": ("service.kafka", "service.run", "service.dev", "version"),
+    "confluent_kafka": ("service.kafka", "service.run", "service.dev", "service.client", "version"),
     "confluent_kafka.schema_registry": ("avro",),
     "sqlglot": ("service.plan",),
     "duckdb": ("service.execute", "service.run", "service.dev"),

@@ -1,0 +1,133 @@
+"""The changes in a topic of a job, and the rows that they stand for."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.changelog import SYMBOLS
+from rowkind.operators.columns.arrival import ArrivalNumber
+from rowkind.operators.columns.changes import WEIGHTS, Rows
+from rowkind.service.client.outside import JobFile, opened, readable_topic
+from rowkind.service.job.model import Job
+from rowkind.service.job.registry import open_registry
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.decode import Decoder
+from rowkind.service.kafka.fetch import Fetcher
+from rowkind.service.kafka.offsets import At, Range
+from rowkind.service.physical import Calc, Key, PhysicalScan
+from rowkind.service.source_table import SourceTable
+
+_PAUSE_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a row: `kind` is +I, -U, +U or -D, `row` has a Python value for each column.
+
+    A -D of an upsert topic has the columns of its key, the others None.
+    """
+
+    kind: str
+    row: dict[str, Any]
+    partition: int
+    offset: int
+
+
+def changes(job: JobFile, name: str, *, follow: bool = False) -> Iterator[Change]:
+    """The committed changes of a sink or a table, those of a partition in their order; with `follow` for ever.
+
+    Raises OutsideError, JobError, a PlanError, a ChangelogError, and UndecodableRowError for a record that is no row.
+    """
+    job = opened(job)
+    of = readable_topic(job, name)
+    for chunk in read(job, of, follow=follow, tolerate=False):
+        rows = _columns(of.declared, chunk.rows.payload).to_pylist()
+        for kind, seq, row in zip(chunk.rows.kind.tolist(), chunk.rows.seq.tolist(), rows, strict=True):
+            place = ArrivalNumber.of(seq)
+            yield Change(SYMBOLS[kind], row, place.partition, place.offset)
+
+
+def table(job: JobFile, name: str) -> pa.Table:
+    """The rows that the topic of a sink or a table stands for now. Raises as `changes` does."""
+    job = opened(job)
+    of = readable_topic(job, name)
+    fold = TopicFold(of)
+    for chunk in read(job, of, tolerate=False):
+        fold.add(chunk.rows)
+    return _columns(of.declared, fold.payload)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some changes of a topic, and what was none."""
+
+    rows: Rows
+    letters: Sequence[DeadLetter]
+
+
+def read(job: Job, of: SourceTable, *, follow: bool = False, tolerate: bool) -> Iterator[Chunk]:
+    """The changes of a topic in chunks; with `tolerate`, records that are no rows among them."""
+    cluster, at = Cluster(job.brokers), dict[At, int]()
+    decoder = Decoder(PhysicalScan(of.table, of, _as_it_is(of.declared)), open_registry(job), tolerate=tolerate)
+    with closing(Fetcher(job.brokers, whole=True)) as fetcher:
+        while True:
+            partitions = cluster.topics([of.topic]).partitions
+            at = cluster.earliest(partitions) | at
+            ends = cluster.ends(partitions)
+            ranges = [Range(*each, at[each], end) for each, end in ends.items() if end > at[each]]
+            for records in (each for chunk in fetcher.fetch(ranges, {of.topic: "earliest"}) for each in chunk):
+                decoded = decoder.decode(records)
+                yield Chunk(decoded.rows, decoded.letters)
+            at |= ends
+            if not follow:
+                return
+            if not ranges:
+                time.sleep(_PAUSE_SECONDS)
+
+
+class TopicFold:
+    """The rows that changes of a topic stand for: by key in an upsert topic, else a multiset."""
+
+    def __init__(self, of: SourceTable) -> None:
+        self._of = of
+        self._by_key: dict[bytes, bytes] = {}
+        self._rows: Counter[bytes] = Counter()
+
+    def add(self, rows: Rows) -> None:
+        """Take in changes, those of a key in their order."""
+        payloads, comes = rows.payload.to_pylist(), (WEIGHTS[rows.kind] > 0).tolist()
+        if self._of.mode != "upsert":
+            for payload, more in zip(payloads, comes, strict=True):
+                self._rows[payload] += 1 if more else -1
+            return
+        keys = codec.read(self._of.declared, rows.payload).assemble(self._of.key, list(self._of.primary_key))
+        for key, payload, more in zip(keys.to_pylist(), payloads, comes, strict=True):
+            if more:
+                self._by_key[key] = payload
+            else:
+                self._by_key.pop(key, None)
+
+    @property
+    def payload(self) -> pa.BinaryArray:
+        """Every row as often as it is there."""
+        return pa.array([*self._by_key.values(), *self._rows.elements()], pa.binary())
+
+
+def _as_it_is(record: Record) -> Calc:
+    """A calc that reads all columns; nobody runs it."""
+    return Calc(record, record, (), Key((), ()))
+
+
+def _columns(record: Record, payload: pa.BinaryArray) -> pa.Table:
+    decoded = codec.read(record, payload)
+    return pa.table([decoded.column(each) for each in record.names], schema=record.arrow)

@@ -1,0 +1,138 @@
+"""Rows into the topic of a table, as the job reads them: row kind, key, schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Producer as KafkaProducer
+
+from rowkind.avro.json_rows import check_row, encode
+from rowkind.avro.schema import Record
+from rowkind.avro.spelled import ValueProblem
+from rowkind.operators.changelog import SYMBOLS, RowKind
+from rowkind.service.client.outside import JobFile, OutsideError, opened, writable_topic
+from rowkind.service.job.columns import as_written
+from rowkind.service.job.model import Job
+from rowkind.service.job.registry import open_registry
+from rowkind.service.kafka.clients import producer_settings, servers
+from rowkind.service.kafka.cluster import Cluster
+from rowkind.service.kafka.errors import translate
+from rowkind.service.kafka.outgoing import push
+from rowkind.service.kafka.topics import register
+from rowkind.service.kafka.written import AsJson, AsPlainAvro, Forms
+from rowkind.service.row_kind import spellings
+from rowkind.service.source_table import SourceTable
+
+_AT_ONCE = 1_000
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "append": ("+I",),
+    "retract": ("+I", "-U", "+U", "-D"),
+    "upsert": ("+I", "+U", "-D"),
+}
+
+
+class Producer:
+    """Writes to the topic of a table; a context manager, at the end of which everything has arrived.
+
+    Values of a row are Python's or as JSON spells them; a column that is left out is NULL. With a primary key, records
+    have it as their key, so that the changes of a row stay in their order.
+
+    Raises OutsideError for what is no change of the table, also JobError, a RegistryError or a ChangelogError.
+    """
+
+    def __init__(self, job: JobFile, table: str) -> None:
+        job = opened(job)
+        self._of = writable_topic(job, table)
+        self._record = as_written(job, table)
+        Cluster(job.brokers).topics([self._of.topic])
+        self._forms = _forms(job, self._of, self._record)
+        self._headers = [[(self._of.row_kind.header, word)] for word in spellings(self._of.row_kind.values)]
+        self._servers = servers(job.brokers)
+        self._waiting: list[tuple[RowKind, dict[str, Any]]] = []
+        self._failed: KafkaError | None = None
+        settings: dict[str, Any] = {**producer_settings(job.brokers), "on_delivery": self._delivered}
+        self._producer: Any = KafkaProducer(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            self.flush()
+
+    def insert(self, row: Mapping[str, Any]) -> None:
+        """A row comes."""
+        self.send("+I", row)
+
+    def update(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """A row becomes another one."""
+        if self._of.mode == "retract":
+            self.send("-U", before)
+        self.send("+U", after)
+
+    def delete(self, row: Mapping[str, Any]) -> None:
+        """A row goes; of an upsert table its key is enough."""
+        self.send("-D", row)
+
+    def send(self, kind: str, row: Mapping[str, Any]) -> None:
+        """A change of any kind."""
+        of = self._of
+        if kind not in _KINDS[of.mode]:
+            expected = " or ".join(_KINDS[of.mode])
+            raise OutsideError(f"{kind!r} in table {of.table} of mode {of.mode}: expected {expected}")
+        # The primary key must be there, also where the topic's schema would do without.
+        record = of.declared
+        if of.mode == "upsert" and kind == "-D":
+            record, row = of.key, {name: value for name, value in row.items() if name in of.primary_key}
+        try:
+            self._waiting.append((RowKind(SYMBOLS.index(kind)), check_row(record, row)))
+        except ValueProblem as problem:
+            raise OutsideError(f"table {of.table}: {problem}") from None
+        if len(self._waiting) >= _AT_ONCE:
+            self._hand_over()
+
+    def flush(self) -> None:
+        """Wait until everything has arrived. Raises a ChangelogError."""
+        self._hand_over()
+        self._producer.flush()
+        if self._failed is not None:
+            raise self._problem(KafkaException(self._failed))
+
+    def _hand_over(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        values = self._values(waiting)
+        keys: list[bytes | None] = [None] * len(waiting)
+        if self._forms.key is not None:
+            packed = encode(self._of.key, [row for _, row in waiting])
+            keys = self._forms.key(packed).to_pylist()
+        try:
+            for (kind, _), key, value in zip(waiting, keys, values, strict=True):
+                push(self._producer, self._of.topic, value, key, headers=self._headers[kind])
+        except KafkaException as error:
+            raise self._problem(error) from None
+
+    def _values(self, waiting: list[tuple[RowKind, dict[str, Any]]]) -> list[bytes | None]:
+        gone = [self._of.mode == "upsert" and kind == RowKind.DELETE for kind, _ in waiting]
+        there = encode(self._record, [row for (_, row), none in zip(waiting, gone, strict=True) if not none])
+        written = iter(self._forms.value(there).to_pylist())
+        return [None if none else next(written) for none in gone]
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        self._failed = self._failed or error
+
+    def _problem(self, error: KafkaException) -> Exception:
+        return translate(error, self._servers, f"writing to topic {self._of.topic}")
+
+
+def _forms(job: Job, of: SourceTable, record: Record) -> Forms:
+    key = of.key if of.primary_key else None
+    match of.format:
+        case "avro":
+            return register(open_registry(job), of.topic, record, key)
+        case "plain_avro":
+            return Forms(AsPlainAvro(), None if key is None else AsPlainAvro())
+        case "json":
+            return Forms(AsJson(record), None if key is None else AsJson(key))

@@ -1,0 +1,155 @@
+"""Rows that are produced to a job's tables and read from its topics, from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rowkind.client import Producer, changes, table
+from rowkind.service.cli import main
+from rowkind.service.client.outside import OutsideError
+from rowkind.service.dev.broker import Broker
+
+pytestmark = pytest.mark.kafka
+
+COLUMNS = {"id": "BIGINT", "name": "STRING", "amount": "DECIMAL(10,2)", "placed": "TIMESTAMP"}
+PLACED = datetime(2026, 1, 5, 12, tzinfo=UTC)
+A: dict[str, Any] = {"id": 1, "name": "a", "amount": Decimal("1.50"), "placed": PLACED}
+B = A | {"name": "b", "amount": None}
+MakeJob = Callable[..., Path]
+
+
+@pytest.fixture
+def make_job(broker: Broker, new_topic: Callable[..., str], tmp_path: Path) -> MakeJob:
+    """Makes the file of a job with a table `orders`, over a fresh topic of two partitions."""
+
+    def make(mode: str, form: str = "avro") -> Path:
+        job = {
+            "job": "client",
+            "kafka": {"bootstrap.servers": broker.bootstrap_servers},
+            "registry": {"folder": "schemas"},
+            "tables": {
+                "orders": {"topic": new_topic(2), "format": form, "mode": mode, "columns": COLUMNS, "primary_key": "id"}
+            },
+            "sinks": {"all": {"topic": new_topic(), "mode": "upsert", "key": "id", "sql": "SELECT * FROM orders"}},
+        }
+        (tmp_path / "job.yaml").write_text(json.dumps(job))
+        return tmp_path / "job.yaml"
+
+    return make
+
+
+@pytest.mark.parametrize("form", ["avro", "plain_avro", "json"])
+def test_changes_come_out_as_they_went_in(form: str, make_job: MakeJob) -> None:
+    """Those of a row in their order, with Python's values."""
+    job = make_job("retract", form)
+    with Producer(job, "orders") as orders:
+        orders.insert(A)
+        orders.update(A, B)
+        orders.insert({"id": 2, "amount": "7.00", "placed": "2026-01-05T13:00:00+01:00"})
+        orders.delete({"id": 2, "amount": 7, "placed": 1767614400000})
+        orders.insert({"id": 3})
+    found = list(changes(job, "orders"))
+    assert [(each.kind, each.row) for each in found if each.row["id"] == 1] == [("+I", A), ("-U", A), ("+U", B)]
+    second = {"id": 2, "name": None, "amount": Decimal("7.00"), "placed": PLACED}
+    assert [(each.kind, each.row) for each in found if each.row["id"] == 2] == [("+I", second), ("-D", second)]
+    rows = table(job, "orders")
+    assert sorted(rows.to_pylist(), key=lambda row: row["id"]) == [B, dict.fromkeys(COLUMNS) | {"id": 3}]
+    assert rows.schema.names == list(COLUMNS)
+
+
+@pytest.mark.parametrize("form", ["avro", "plain_avro", "json"])
+def test_of_an_upsert_table_the_last_row_of_a_key_stands(form: str, make_job: MakeJob) -> None:
+    """A delete is a null under the key, which is all that is known of the row."""
+    job = make_job("upsert", form)
+    with Producer(job, "orders") as orders:
+        orders.insert(A)
+        orders.update(A, B)
+        orders.insert(A | {"id": 2})
+        orders.delete({"id": 2})
+    assert table(job, "orders").to_pylist() == [B]
+    (gone,) = (each for each in changes(job, "orders") if each.kind == "-D")
+    assert gone.row == dict.fromkeys(COLUMNS) | {"id": 2}
+
+
+def test_a_follower_sees_what_comes_later(make_job: MakeJob) -> None:
+    """And what was there before."""
+    job = make_job("append")
+    with Producer(job, "orders") as orders:
+        orders.insert(A)
+        orders.flush()
+        following = changes(job, "orders", follow=True)
+        assert next(following).row == A
+        orders.insert(B)
+    assert [each.row for each in islice(following, 1)] == [B]
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "row", "text"),
+    [
+        ("append", "-D", A, "'-D' in table orders of mode append: expected \\+I"),
+        ("upsert", "-U", A, "'-U' in table orders of mode upsert: expected \\+I or \\+U or -D"),
+        ("append", "+I", {"id": "x"}, 'table orders: id: "x" is not BIGINT'),
+        ("append", "+I", {"id": 1, "nam": "a"}, "table orders: there is no column 'nam'"),
+    ],
+)
+def test_what_is_no_change_of_the_table_is_refused(
+    mode: str, kind: str, row: dict[str, Any], text: str, make_job: MakeJob
+) -> None:
+    """And nothing of it is sent."""
+    job = make_job(mode)
+    with Producer(job, "orders") as orders, pytest.raises(OutsideError, match=text):
+        orders.send(kind, row)
+    assert not list(changes(job, "orders"))
+
+
+def test_the_command_line_does_the_same(make_job: MakeJob) -> None:
+    """What `consume` prints, `produce` takes; a line that is no change is named, and what came before it is sent."""
+    job, run = make_job("retract"), CliRunner()
+    lines = (
+        '{"id": 1, "amount": "1.50"}\n\n{"op": "-U", "row": {"id": 1, "amount": 1.5}}\n{"op": "+U", "row": {"id": 1}}\n'
+    )
+    made = run.invoke(main, ["produce", str(job), "orders"], lines)
+    assert (made.exit_code, made.stderr) == (0, "3 rows sent\n")
+    seen = run.invoke(main, ["consume", str(job), "orders"])
+    row = {"id": 1, "name": None, "amount": "1.50", "placed": None}
+    assert [json.loads(line) for line in seen.stdout.splitlines()] == [
+        {"op": "+I", "row": row},
+        {"op": "-U", "row": row},
+        {"op": "+U", "row": row | {"amount": None}},
+    ]
+    assert run.invoke(main, ["produce", str(job), "orders"], seen.stdout).exit_code == 0
+    folded = run.invoke(main, ["consume", str(job), "orders", "--fold"])
+    assert [json.loads(line) for line in folded.stdout.splitlines()] == 2 * [row | {"amount": None}]
+    for line, text in (("{", "this is not JSON"), ("[]", "expected a row"), ('{"id": null}', "table orders: id is")):
+        bad = run.invoke(main, ["produce", str(job), "orders"], f'{{"id": 9}}\n{line}\n')
+        assert bad.exit_code == 2
+        assert bad.stderr.startswith(f"rowkind: <stdin>:2: {text}")
+        assert bad.stderr.endswith("1 rows before it were sent\n")
+    assert run.invoke(main, ["consume", str(job), "orders", "--fold"]).stdout.count('"id": 9') == 3
+
+
+def test_names_and_topics_that_are_not_there_are_told(make_job: MakeJob) -> None:
+    """In one line, with what may be meant."""
+    job, run = make_job("append"), CliRunner()
+    for command, text in (
+        (["produce", str(job), "order"], "there is no table 'order'; did you mean orders?"),
+        (["consume", str(job), "al"], "there is no sink or table 'al'; did you mean all?"),
+        (["consume", str(job), "all", "--fold", "--follow"], "--fold prints what there is now"),
+    ):
+        told = run.invoke(main, command)
+        assert told.exit_code == 2
+        assert text in told.stderr
+    text = job.read_text()
+    job.write_text(text.replace(json.loads(text)["tables"]["orders"]["topic"], "nowhere"))
+    told = run.invoke(main, ["produce", str(job), "orders"], '{"id": 1}')
+    assert told.exit_code == 2
+    assert "Topic nowhere is not there" in told.stderr
