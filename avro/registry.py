@@ -82,6 +82,15 @@ class FolderRegistry:
             self._known |= {number: record, guid: record}
             return number
 
+    def subjects(self) -> list[str]:
+        """All of them."""
+        matches = (_VERSIONED.fullmatch(file.name) for file in self.path.glob("*.avsc"))
+        return sorted({match["subject"] for match in matches if match})
+
+    def versions(self, subject: str) -> dict[int, Record]:
+        """The schemas of a subject by their versions."""
+        return {version: self._read(file) for version, file in sorted(self._versions(subject).items())}
+
     def _versions(self, subject: str) -> dict[int, Path]:
         found = {}
         for file in self.path.glob("*.avsc"):

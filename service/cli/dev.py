@@ -12,6 +12,9 @@ from rowkind.service.cli.job_file import JOB
 @click.group(invoke_without_command=True)
 @click.option("--port", default=9092, show_default=True, type=click.IntRange(1, 65535), help="The broker's port.")
 @click.option(
+    "--registry-port", default=8081, show_default=True, type=click.IntRange(0, 65535), help="The registry's; 0: any."
+)
+@click.option(
     "--data",
     default=Path(".rowkind"),
     show_default=True,
@@ -19,12 +22,12 @@ from rowkind.service.cli.job_file import JOB
     help="Keeps the topics and the folder of schemas between runs.",
 )
 @click.pass_context
-def dev(context: click.Context, port: int, data: Path) -> None:
-    """Run a Kafka broker and keep a folder of schemas, for trying jobs on this machine. Ends with Ctrl-C."""
+def dev(context: click.Context, port: int, registry_port: int, data: Path) -> None:
+    """Run a Kafka broker and a schema registry, for trying jobs on this machine. Ends with Ctrl-C."""
     if context.invoked_subcommand is None:
         from rowkind.service.dev.serve import serve  # noqa: PLC0415 -- loaded when it is needed
 
-        serve(port, data)
+        serve(port, registry_port, data)
 
 
 @dev.command()

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.kafka
 
 def test_a_second_broker_is_refused_and_the_first_one_stays(tmp_path: Path) -> None:
     """On the same port, or over the same folder: one line says so."""
-    port, data = free_port(), tmp_path / "data"
-    with Rowkind(tmp_path / "output", "dev", "--port", str(port), "--data", str(data)) as first:
-        until(lambda: "Ctrl-C ends it" in first.output, "a broker", lambda: first.error)
+    port, data, own = free_port(), tmp_path / "data", ("--registry-port", "0")
+    with Rowkind(tmp_path / "output", "dev", *own, "--port", str(port), "--data", str(data)) as first:
+        until(lambda: "Ctrl-C ends them" in first.output, "a broker", lambda: first.error)
         for other, folder, told in (
             (port, tmp_path / "other", f"Port {port} is taken"),
             (free_port(), data, f"Another broker has its topics in {data / 'kafka'}"),
         ):
-            with Rowkind(tmp_path / "output", "dev", "--port", str(other), "--data", str(folder)) as second:
+            with Rowkind(tmp_path / "output", "dev", *own, "--port", str(other), "--data", str(folder)) as second:
                 ended = second.ended(60)
             assert ended.code == 1, ended.error
             assert told in ended.error
@@ -31,5 +31,5 @@ def test_a_second_broker_is_refused_and_the_first_one_stays(tmp_path: Path) -> N
         assert client.list_topics(timeout=20).brokers
         first.terminate()
         assert first.ended(60).code == 0
-    with Rowkind(tmp_path / "output", "dev", "--port", str(port), "--data", str(data)) as again:
-        until(lambda: "Ctrl-C ends it" in again.output, "a broker", lambda: again.error)
+    with Rowkind(tmp_path / "output", "dev", *own, "--port", str(port), "--data", str(data)) as again:
+        until(lambda: "Ctrl-C ends them" in again.output, "a broker", lambda: again.error)

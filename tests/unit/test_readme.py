@@ -15,7 +15,7 @@ EXAMPLE = ROOT / "examples" / "orders-payments" / "job.yaml"
 
 def test_the_job_in_the_readme_is_the_example() -> None:
     """The YAML of the README is the example's file without the comment at its head."""
-    (shown,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    (_, shown) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
     text = EXAMPLE.read_text()
     assert shown == text[text.index("job: ") :]
 

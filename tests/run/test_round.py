@@ -1,0 +1,54 @@
+"""The README's round with one's own rows: its job, its commands, its rows, and what it says that comes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.dev.broker import free_port
+from tests.run.process import Rowkind, until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+SLOW = 200
+
+
+def test_the_round_of_the_readme(tmp_path: Path) -> None:
+    """A broker, topics, the job, rows in and changes out, with nothing else."""
+    section = README[README.index("**With your own rows.**") : README.index("## How the data flows")]
+    job, commands, rows, shown = re.findall(r"```\w*\n(.*?)```", section, re.DOTALL)
+    kafka, registry = free_port(), free_port()
+    file = tmp_path / "first.yaml"
+    job = job.replace("9092", str(kafka)).replace("8081", str(registry))
+    file.write_text(job.replace("first-checkpoint", str(tmp_path / "checkpoint")))
+    dev, create, run, produce, consume = (
+        [str(file) if word == "first.yaml" else word for word in line.partition("#")[0].split()[1:]]
+        for line in commands.splitlines()
+    )
+    ports = ["--port", str(kafka), "--registry-port", str(registry), "--data", str(tmp_path / "data")]
+    lines, output = rows.splitlines(), tmp_path / "output"
+
+    def put(*some: str) -> None:
+        command = [sys.executable, "-m", "rowkind", *produce]
+        subprocess.run(command, input="\n".join(some), text=True, check=True, stderr=subprocess.PIPE)
+
+    with Rowkind(output, *dev, *ports) as broker:
+        until(lambda: "Ctrl-C ends them" in broker.output, "a broker", lambda: broker.error)
+        with Rowkind(output, *create) as made:
+            assert made.ended(60).code == 0, made.error
+        put(*lines[:2])
+        with Rowkind(output, *run, "--port", "0") as running, Rowkind(output, *consume) as seen:
+            until(lambda: seen.output.count("\n") == 1, "the first total", lambda: running.error + seen.error, SLOW)
+            put(lines[2])
+            until(lambda: seen.output.count("\n") == 3, "the others", lambda: running.error + seen.error, SLOW)
+    found = [json.loads(line) for line in seen.output.splitlines()]
+    wanted = [(line[:2], json.loads(line[4:])) for line in shown.splitlines()]
+    assert sorted((each["op"], json.dumps(each["row"])) for each in found) == sorted(
+        (kind, json.dumps(row)) for kind, row in wanted
+    )
