@@ -21,7 +21,7 @@ from rowkind.service.job.table import From, RowKindSettings, Table
 
 Path_ = tuple[str | int, ...]
 
-_SECRETIVE = ("kafka", "registry")
+_SECRETIVE = ("kafka", "registry", "status")
 """The parts of a job in which values from outside are not shown, and `{file: path}` is a secret."""
 
 

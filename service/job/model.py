@@ -99,12 +99,14 @@ class Job(Section):
     `on_error` says what becomes of a row on which an expression fails: the job does, or the row is a dead letter, or
     the expression is NULL there; where it may not be, the row is a dead letter again.
     `promises` says what becomes of a job whose tables do not keep what it promises of them: `exact`, a primary key.
+    `status` says who may see the status port: certificate and key, files, for TLS, user and password for a login.
     `parallelism` is in how many tasks its shards are worked on; how many `shards` there are, state fixes for good.
     """
 
     name: ResourceName = Field(alias="job")
     kafka: SettingsField | None = None
     registry: SettingsField | None = None
+    status: SettingsField | None = None
     checkpoint: str | None = None
     ttl: Duration | None = None
     parallelism: int = Field(default=2, gt=0, le=1024)
@@ -133,6 +135,16 @@ class Job(Section):
                 duration.parse(value[_OUTAGE])
             except ValueError as error:
                 raise ValueError(f"`{_OUTAGE}`: {error}") from None
+        return value
+
+    @field_validator("status")
+    @classmethod
+    def _guarded(cls, value: Settings | None) -> Settings | None:
+        for one, other in (("certificate", "key"), ("user", "password")):
+            if value is not None and (one in value) != (other in value):
+                raise ValueError(f"`{one}` and `{other}` belong together")
+        if value is not None and (unknown := value.keys() - {"certificate", "key", "user", "password"}):
+            raise ValueError(f"{min(unknown)!r} is not known here: expected certificate and key, user and password")
         return value
 
     @field_validator("on_error", mode="before")

@@ -155,6 +155,8 @@ class Fetcher:
         if error.code() == KafkaError._PARTITION_EOF:
             if offset is not None and offset >= part.end:
                 positions.finish(number)
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # The client must have the name of a group, and looks for it, but nobody needs it here.
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             earliest, _ = self.watermarks(part.topic, part.partition)
             if on_lost[part.topic] == "fail":

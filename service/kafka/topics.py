@@ -82,10 +82,16 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
     Raises a ChangelogError.
     """
     admin, wanted = reach(kafka), {topic.name: topic for topic in topics}
+    # To ask for one that is there takes a right that a job need not have.
+    present = admin.list_topics(timeout=ANSWER_SECONDS).topics
+    for name in wanted.keys() & present.keys():
+        if name.endswith(_PROGRESS):
+            _widen(kafka, admin, wanted[name])
     made: list[str] = []
     new = [
         NewTopic(topic.name, topic.partitions, topic.replication or -1, config=dict(topic.config))
         for topic in wanted.values()
+        if topic.name not in present
     ]
     answers = admin.create_topics(new, operation_timeout=ANSWER_SECONDS) if new else {}
     for name, answer in answers.items():
@@ -93,9 +99,7 @@ def create(kafka: KafkaSettings, topics: Iterable[Topic]) -> list[str]:
             result(answer)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                if name.endswith(_PROGRESS):
-                    _widen(kafka, admin, wanted[name])
-                continue
+                continue  # Somebody else has made it just now.
             if error.args[0].code() in _UNFIT:
                 raise UnfitTopicError(f"Topic {name} cannot be made: {error.args[0].str()}.") from None
             raise translate(error, servers(kafka), f"making topic {name}") from None

@@ -115,7 +115,7 @@ def replay(job: Job, places: Collection[str]) -> list[Letter]:
     ChangelogError.
     """
     topic = _topic(job)
-    producer: Any = Producer(transactional_settings(job.brokers, f"{job.name}.replay", _TRANSACTION_MS))
+    producer: Any = Producer(transactional_settings(job.brokers, f"{job.name}-replay", _TRANSACTION_MS))
     sent: list[Letter] = []
     try:
         # Whoever else is at it is shut out, and what he has sent is there to be seen.

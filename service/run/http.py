@@ -6,18 +6,27 @@
   and says why.
 - `/metrics` is the Prometheus exposition.
 - `/` shows the plan of every query with its progress.
+
+Nothing can be changed through it. It may speak TLS, and ask for a login, all but for the two probes, which say no more
+then than their code.
 """
 
 from __future__ import annotations
 
+import base64
+import hmac
 import html
+import ssl
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from string import Template
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
+
+_PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -52,12 +61,39 @@ class Status(Protocol):
         """Every query of the job."""
 
 
+@dataclass(frozen=True)
+class Guard:
+    """Who may see the port: files of a certificate with its key for TLS, and a login, `user:password`."""
+
+    certificate: str | None = None
+    key: str | None = None
+    login: str | None = field(default=None, repr=False)
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """TLS, None for none. Raises OSError for files that are no certificate and its key."""
+        if self.certificate is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+    def admits(self, authorization: str | None) -> bool:
+        """Whether a request with this header may see everything."""
+        if self.login is None:
+            return True
+        wanted = base64.b64encode(self.login.encode()).decode()
+        return hmac.compare_digest(f"Basic {wanted}".encode(), (authorization or "").encode())
+
+
 class StatusServer:
     """Serves `status` on a port of its own until it is closed. Port 0 takes any free one; `port` is the real one."""
 
-    def __init__(self, job: str, status: Status, host: str, port: int) -> None:
-        handler = type("Handler", (_Handler,), {"job": job, "status": status})
-        self._server = ThreadingHTTPServer((host, port), handler)
+    def __init__(self, job: str, status: Status, host: str, port: int, guard: Guard) -> None:
+        handler = type("Handler", (_Handler,), {"job": job, "status": status, "guard": guard})
+        self._server = _Server((host, port), handler)
+        self._server.context = guard.context
+        self.scheme = "http" if guard.certificate is None else "https"
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="status", daemon=True)
@@ -72,12 +108,34 @@ class StatusServer:
         self._server.server_close()
 
 
+class _Server(ThreadingHTTPServer):
+    context: ssl.SSLContext | None
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer, in a thread of its own; that of TLS too, so that who says nothing holds up nobody."""
+        request.settimeout(_PATIENCE_SECONDS)
+        if self.context is None:
+            super().finish_request(request, client_address)
+            return
+        with suppress(OSError), self.context.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
+    def handle_error(self, *_: object) -> None:
+        """Whoever hangs up in the middle is not worth a line."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     job: str
     status: Status
+    guard: Guard
 
     def do_GET(self) -> None:
-        match self.path.partition("?")[0]:
+        path = self.path.partition("?")[0]
+        known = self.guard.admits(self.headers.get("Authorization"))
+        if not known and path not in ("/healthz", "/readyz"):
+            self._answer(401, "text/plain", b"the login is missing or wrong\n", {"WWW-Authenticate": "Basic"})
+            return
+        match path:
             case "/metrics":
                 self._answer(200, "text/plain; version=0.0.4; charset=utf-8", self.status.exposition())
             case "/healthz":
@@ -91,10 +149,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _verdict(self, good: bool, warning: str = "") -> None:
         text = (warning or "ok") if good else self.status.reason()
+        if not self.guard.admits(self.headers.get("Authorization")):
+            text = "ok" if good else "not ready, or failed"
         self._answer(200 if good else 503, "text/plain", f"{text}\n".encode())
 
-    def _answer(self, code: int, content_type: str, body: bytes) -> None:
+    def _answer(self, code: int, content_type: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(code)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

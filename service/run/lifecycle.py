@@ -42,7 +42,7 @@ from rowkind.service.run.errors import (
     StrangeCheckpointError,
     TopicsHeldError,
 )
-from rowkind.service.run.http import StatusServer
+from rowkind.service.run.http import Guard, StatusServer
 from rowkind.service.run.lag import LagWatch
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
@@ -91,7 +91,7 @@ def run(
     with (
         Signals() as signals,
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
-        _serving(job.name, monitor, host, port) as server,
+        _serving(job, monitor, host, port) as server,
         LagWatch(monitor) as lags,
     ):
         connection = connect(job)
@@ -121,7 +121,7 @@ def run(
                             "the job was to begin with a savepoint, and got not all of it: give --from again"
                         )
                     all_of_them = _Queries(spark, job, connection, forms, monitor, lags, supervisor.drain)
-                    log.info("status, metrics and health at http://%s:%d", host, server.port)
+                    log.info("status, metrics and health at %s://%s:%d", server.scheme, host, server.port)
                     all_of_them.live(fresh, supervisor, rebuild, moves=moves)
             except SparkLostError as error:
                 supervisor.lost(error)
@@ -300,9 +300,16 @@ def _topics(job: Job, of: PlannedQueries, connection: Connection) -> None:
 
 
 @contextmanager
-def _serving(job: str, monitor: Monitor, host: str, port: int) -> Iterator[StatusServer]:
+def _serving(job: Job, monitor: Monitor, host: str, port: int) -> Iterator[StatusServer]:
+    guard = _guard(job)
     try:
-        server = StatusServer(job, monitor, host, port)
+        guard.context  # noqa: B018 - it is looked at before the port is
+    except OSError as error:
+        raise StartError(
+            f"`status`: {guard.certificate} and {guard.key} are no certificate and its key: {error.strerror or error}"
+        ) from None
+    try:
+        server = StatusServer(job.name, monitor, host, port, guard)
     except OSError as error:
         raise StartError(
             f"port {port} of {host} cannot be had for status and metrics: {error.strerror}. Choose another with --port "
@@ -310,3 +317,10 @@ def _serving(job: str, monitor: Monitor, host: str, port: int) -> Iterator[Statu
         ) from None
     with server:
         yield server
+
+
+def _guard(job: Job) -> Guard:
+    """Who may see the status port; files are looked up beside the job file."""
+    said = job.status or {}
+    certificate, key = (str(job.file.parent / said[name]) if name in said else None for name in ("certificate", "key"))
+    return Guard(certificate, key, f"{said['user']}:{said['password']}" if "user" in said else None)
