@@ -31,7 +31,7 @@ TOKEN = {
 }
 
 
-class Door(BaseHTTPRequestHandler):
+class _Door(BaseHTTPRequestHandler):
     """Lets requests with the right header through to the registry."""
 
     registry: int
@@ -74,7 +74,7 @@ def door(request: pytest.FixtureRequest, authority: trustme.CA, tmp_path: Path) 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     with RegistryServer(FolderRegistry(tmp_path / "schemas"), 0) as registry:
-        handler = type("OneDoor", (Door,), {"registry": registry.port, "wanted": request.param})
+        handler = type("OneDoor", (_Door,), {"registry": registry.port, "wanted": request.param})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
