@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,8 @@ class NullProblem(ValueProblem):
 
 
 def parse_line(text: str) -> Any:
-    """JSON with its decimal numbers unharmed. Raises JSONDecodeError."""
-    return json.loads(text, parse_float=Decimal)
+    """JSON with its decimal numbers unharmed. Raises ValueError, of which JSONDecodeError is one, or RecursionError."""
+    return json.loads(text, parse_float=_exact)
 
 
 def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,11 +56,18 @@ def parse(data: bytes, record: Record) -> Any:
     """JSON whose numbers are such that they do no harm to the columns of `record`. Raises ValueProblem."""
     exact = any(inner.logical == "decimal" for field in record.fields for inner in field.type.walk())
     try:
-        return json.loads(data, parse_float=Decimal if exact else float)
+        return json.loads(data, parse_float=_exact if exact else float)
     except json.JSONDecodeError as error:
         raise ValueProblem(f"it is not JSON, line {error.lineno}, column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise ValueProblem(f"it is not JSON: {error}") from None
+
+
+def _exact(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation:
+        raise ValueError(f"{digits} is no number that anybody could hold") from None
 
 
 def pack(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.BinaryArray, dict[int, ValueProblem]]:

@@ -102,6 +102,8 @@ def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple
         change = parse_line(text.strip())
     except json.JSONDecodeError as error:
         raise ValueProblem(f"this is not JSON, column {error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueProblem(f"this is not JSON: {error}") from None
     expected = 'expected {"table": "…", "op": "+I", "row": {…}}'
     if not isinstance(change, dict) or not isinstance(change.get("row"), dict):
         raise ValueProblem(expected)

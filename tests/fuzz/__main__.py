@@ -20,7 +20,8 @@ from itertools import chain
 from pathlib import Path
 
 from rowkind.service.plan.pipeline import plan
-from tests.fuzz import scalars, texts
+from tests.bench.compare import page
+from tests.fuzz import records, scalars, texts
 from tests.fuzz.case import SINK, Case, random_case
 from tests.fuzz.on_spark import spark_engine
 from tests.fuzz.running import Engine, Outcome, in_memory, run, shown
@@ -29,22 +30,24 @@ from tests.fuzz.shrinking import shrink
 _CHUNK = 20
 _REPORT = 200
 _FINDINGS = ("wrong", "failed")
+_PAGE = Path("docs/reliability.md")
 
 
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Random jobs against an oracle.")
     parser.add_argument("seeds", type=_seeds, help="how many, or a range such as 5000-7000")
-    parser.add_argument("--of", choices=("jobs", "scalars", "texts"), default="jobs", help="what is made at random")
+    parser.add_argument("--of", choices=("jobs", "scalars", "inputs"), default="jobs", help="what is made at random")
     parser.add_argument("--engine", choices=("memory", "spark"), default="memory", help="spark takes seconds a case")
     parser.add_argument("--processes", type=int, default=1, help="of the memory engine")
     parser.add_argument("--findings", type=Path, default=Path(".rowkind/fuzz"), help="where files of findings go")
+    parser.add_argument("--write", action="store_true", help=f"put what became of the inputs into {_PAGE}")
     chosen = parser.parse_args()
     match chosen.of:
         case "scalars":
             return 0 if scalars.look(chosen.seeds) else 1
-        case "texts":
-            return 0 if texts.look(chosen.seeds) else 1
+        case "inputs":
+            return _inputs(chosen.seeds, write=chosen.write)
     started = time.monotonic()
     counts: Counter[tuple[str, str]] = Counter()
     try:
@@ -62,6 +65,21 @@ def main() -> int:
         print("interrupted", file=sys.stderr)
     print(_table(counts, time.monotonic() - started))
     return 1 if any(verdict in _FINDINGS for verdict, _ in counts) else 0
+
+
+def _inputs(seeds: range, *, write: bool) -> int:
+    """Bad records by the hundreds and a few bad texts for every seed."""
+    found = records.look(seeds) | texts.look(seeds)
+    names = ("rows", "refused", "crashes", "hangs")
+    lines = [(surface, *(f"{counts[name]:,}" for name in names)) for surface, counts in found.items()]
+    sums = [sum(counts[name] for counts in found.values()) for name in names]
+    lines.append(("all", *(f"{each:,}" for each in sums)))
+    note = f"{sum(sums):,} inputs of seeds {seeds.start} to {seeds.stop - 1}. {page.machine()}."
+    table = page.Table("Bad inputs", ("input", "taken", "refused", "crashes", "hangs"), lines, note)
+    print(table.text())
+    if write:
+        page.write("inputs", [table], _PAGE)
+    return 1 if sums[2] or sums[3] else 0
 
 
 def _seeds(text: str) -> range:

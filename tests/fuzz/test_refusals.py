@@ -102,8 +102,8 @@ def test_broken_job_files_are_planned_or_refused(seed: int, tmp_path: Path) -> N
         check_file(text, tmp_path / "job.yaml")
 
 
-def check_file(text: str, file: Path) -> None:
-    """Check a job file as the command line does."""
+def check_file(text: str, file: Path) -> bool:
+    """Check a job file as the command line does; whether it is one."""
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
     result = CliRunner().invoke(main, ["check", str(file)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -111,6 +111,7 @@ def check_file(text: str, file: Path) -> None:
     assert result.exit_code in (0, 2), result.output
     if result.exit_code:
         assert result.output.startswith(f"rowkind: {file}"), result.output
+    return result.exit_code == 0
 
 
 def test_a_setting_whose_name_is_a_number_is_a_setting(tmp_path: Path) -> None:

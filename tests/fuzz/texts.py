@@ -15,28 +15,35 @@ from tests.fuzz.sql_texts import Grammar, broken
 from tests.fuzz.test_refusals import check_file, check_sql, valid
 from tests.plan.cases import TABLES
 
+KINDS = {
+    "grammar": "SQL out of a grammar",
+    "broken": "SQL with words gone or moved",
+    "changed": "job files with settings changed",
+    "torn": "job files with lines torn",
+}
 
-def look(seeds: Iterable[int]) -> bool:
-    """Look at texts of each kind for every seed, print what fails and what was planned; whether nothing failed."""
-    outcomes: Counter[str] = Counter()
+
+def look(seeds: Iterable[int]) -> dict[str, Counter[str]]:
+    """What becomes of texts of each kind for every seed; what fails is printed, and counted as crashes."""
+    outcomes: dict[str, Counter[str]] = {name: Counter() for name in KINDS.values()}
     seen: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
             for kind, text in _texts(seed):
                 try:
                     if kind in ("grammar", "broken"):
-                        outcomes[f"{kind}: {'planned' if check_sql(text, seed) else 'refused'}"] += 1
+                        taken = check_sql(text, seed)
                     else:
-                        check_file(text, Path(folder) / "job.yaml")
+                        taken = check_file(text, Path(folder) / "job.yaml")
+                    outcomes[KINDS[kind]]["rows" if taken else "refused"] += 1
                 except Exception as error:  # noqa: BLE001 -- what it looks for
-                    outcomes[f"{kind}: failed"] += 1
+                    outcomes[KINDS[kind]]["crashes"] += 1
                     where = "\n".join(traceback.format_exc().splitlines()[-7:])
                     known = f"{type(error).__name__} {where.splitlines()[-3]}"
                     if known not in seen:
                         seen.add(known)
                         print(f"\n==== {kind}, seed {seed}\n{text if kind in ('grammar', 'broken') else ''}\n{where}")
-    print(dict(outcomes))
-    return not seen
+    return outcomes
 
 
 def _texts(seed: int) -> list[tuple[str, str]]:

@@ -293,6 +293,7 @@ BAD = [
     (b"\xff{}", "it is not JSON"),
     (b"[" * 100_000, "it is not JSON"),
     (b'{"id": 1' + b"0" * 5000 + b"}", "it is not JSON"),
+    (b'{"id": 1e99923372036854775807}', "it is not JSON: 1e99923372036854775807 is no number"),
     (b"{}", "id: it is NOT NULL, but missing or null"),
     (b'{"id": "1"}', 'id: "1" is not BIGINT'),
     (b'{"id": 9223372036854775808}', "id: 9223372036854775808 is too large for BIGINT"),
