@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test soak chaos cluster fuzz lint format bench bench-compare lock clean
+.PHONY: help setup demo quick test soak chaos cluster fuzz lint format bench bench-compare lock audit clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -84,6 +84,14 @@ lock: $(READY) ## resolve the dependencies anew: for development, and without th
 	$(LOCK) --extra dev --output-file requirements.lock pyproject.toml
 	$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock pyproject.toml
 
+# What only looks at the lock file need not be in it.
+audit: $(READY) ## known vulnerabilities of what the image holds, and its bill of materials as .rowkind/sbom.json
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0 pip-audit==2.10.1
+	mkdir -p .rowkind
+	$(VENV)/audit/bin/cyclonedx-py requirements --output-file .rowkind/sbom.json deploy/requirements.lock
+	$(VENV)/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements.lock
+
 clean: ## remove everything that was made here
-	rm -rf $(VENV) .rowkind build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .rowkind build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

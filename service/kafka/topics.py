@@ -44,6 +44,11 @@ def sink_topic(name: str, form: ChangelogMode, partitions: int = 1, replication:
     return Topic(name, partitions, replication, {"cleanup.policy": "compact" if form == "upsert" else "delete"})
 
 
+def source_topic(name: str, mode: ChangelogMode, partitions: int) -> Topic:
+    """A table's topic: of one whose rows replace each other only the last of each key counts."""
+    return Topic(name, partitions, None, {"cleanup.policy": "compact" if mode == "upsert" else "delete"})
+
+
 def progress_topic(job: str, query: str, tasks: int, replication: int | None = None) -> Topic:
     """A query's progress: one partition for every task of a batch, kept short by eager compaction."""
     config = {

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rowkind.avro.registry import Registry
+from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
@@ -39,13 +40,13 @@ def create(job: Job, queries: PlannedQueries, at: Connection, *, sources: bool =
     """
     wanted = _written(job, queries, may=True)
     if sources:
-        wanted += [Topic(topic, job.parallelism) for topic in _read(queries)]
+        wanted += [topics.source_topic(name, mode, job.parallelism) for name, mode in _read(queries).items()]
     return topics.create(at.kafka, {topic.name: topic for topic in wanted}.values())
 
 
 def check(job: Job, queries: PlannedQueries, at: Connection) -> list[str]:
     """Make sure that every topic is there and fits; advice on what is unusual. Raises a ChangelogError."""
-    wanted = [*_written(job, queries, may=False), *map(Topic, _read(queries))]
+    wanted = [*_written(job, queries, may=False), *(_as_it_should_be(*each) for each in _read(queries).items())]
     return topics.check(at.kafka, list({topic.name: topic for topic in wanted}.values()))
 
 
@@ -76,6 +77,12 @@ def _written(job: Job, queries: PlannedQueries, *, may: bool) -> list[Topic]:
     return wanted
 
 
-def _read(queries: PlannedQueries) -> list[str]:
+def _as_it_should_be(name: str, mode: ChangelogMode) -> Topic:
+    """A table's topic; whether it keeps rows that replace each other for ever is up to its owner."""
+    return Topic(name) if mode == "upsert" else topics.source_topic(name, mode, 1)
+
+
+def _read(queries: PlannedQueries) -> dict[str, ChangelogMode]:
+    """The topics of the tables, and what their changes say."""
     scans = [node for query in queries.values() for sink in query.sinks for node in walk(sink)]
-    return list(dict.fromkeys(node.source.topic for node in scans if isinstance(node, PhysicalScan)))
+    return {node.source.topic: node.source.mode for node in scans if isinstance(node, PhysicalScan)}

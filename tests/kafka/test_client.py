@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -12,11 +15,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from rowkind.client import Producer, changes, table
 from rowkind.service.cli import main
 from rowkind.service.client.outside import OutsideError
 from rowkind.service.dev.broker import Broker
+from tests.examples.jobs import EXAMPLES
 
 pytestmark = pytest.mark.kafka
 
@@ -153,3 +158,19 @@ def test_names_and_topics_that_are_not_there_are_told(make_job: MakeJob) -> None
     told = run.invoke(main, ["produce", str(job), "orders"], '{"id": 1}')
     assert told.exit_code == 2
     assert "Topic nowhere is not there" in told.stderr
+
+
+def test_the_example_runs(broker: Broker, tmp_path: Path) -> None:
+    """As a program of its own, over the job that comes with it."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    name = f"orders-{tmp_path.name}"
+    admin.create_topics([NewTopic(name, 1)])[name].result()
+    job = (EXAMPLES / "orders-payments" / "job.yaml").read_text().replace("topic: orders\n", f"topic: {name}\n")
+    (tmp_path / "job.yaml").write_text(job)
+    settings = {"KAFKA": broker.bootstrap_servers, "SCHEMAS": str(tmp_path / "schemas")}
+    command = [sys.executable, str(EXAMPLES / "from_python.py"), str(tmp_path / "job.yaml")]
+    told = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    kinds = [line.partition(" ")[0] for line in told.stdout.splitlines()]
+    assert kinds[:3] == ["+I", "-U", "+U"]
+    assert told.stdout.splitlines()[-1].split()[:5] == ["0", "1", "Ada", "12.50", "shipped"]

@@ -6,10 +6,13 @@ import json
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from rowkind.client import table
 from rowkind.service.dev.broker import free_port
 from tests.run.process import Rowkind, until
 
@@ -42,11 +45,19 @@ def test_the_round_of_the_readme(tmp_path: Path) -> None:
         until(lambda: "Ctrl-C ends them" in broker.output, "a broker", lambda: broker.error)
         with Rowkind(output, *create) as made:
             assert made.ended(60).code == 0, made.error
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{kafka}"})
+        for topic in ("orders", "totals"):
+            (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+            assert told.result()["cleanup.policy"].value == "compact"
         put(*lines[:2])
         with Rowkind(output, *run, "--port", "0") as running, Rowkind(output, *consume) as seen:
             until(lambda: seen.output.count("\n") == 1, "the first total", lambda: running.error + seen.error, SLOW)
             put(lines[2])
             until(lambda: seen.output.count("\n") == 3, "the others", lambda: running.error + seen.error, SLOW)
+        assert table(file, "totals").sort_by("customer").to_pylist() == [
+            {"customer": "Ada", "orders": 1, "amount": Decimal("12.50")},
+            {"customer": "Blaise", "orders": 1, "amount": Decimal("7.00")},
+        ]
     found = [json.loads(line) for line in seen.output.splitlines()]
     wanted = [(line[:2], json.loads(line[4:])) for line in shown.splitlines()]
     assert sorted((each["op"], json.dumps(each["row"])) for each in found) == sorted(
