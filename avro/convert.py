@@ -26,7 +26,7 @@ from rowkind.avro.defaults import default_bytes
 from rowkind.avro.encode import write
 from rowkind.avro.errors import ResolutionError
 from rowkind.avro.rows import RowBuilder
-from rowkind.avro.spelled import SPELLED, ValueProblem, scaled, spelled
+from rowkind.avro.spelled import ValueProblem, is_spelled, scaled, spelled, spelled_alike
 from rowkind.avro.type import Field, Type
 from rowkind.avro.walk import skip
 
@@ -80,8 +80,7 @@ def _is_spelled(source: Type, target: Type) -> bool:
     """Whether values are digits or ISO-8601 in text, or decimals with a scale each, as Debezium has them."""
     if target.logical == "decimal" and source.name == _VARIABLE_SCALE:
         return True
-    timely = target.logical is not None and "timestamp" in target.logical
-    return source.kind == "string" and (timely or target.logical in SPELLED)
+    return source.kind == "string" and is_spelled(target)
 
 
 def _scalar(source: Type, target: Type) -> bool:
@@ -188,6 +187,8 @@ def _symbols(column: pa.Array, target: Type) -> tuple[pa.Array, Bools]:
 
 def _spelled(column: pa.Array, source: Type, target: Type) -> tuple[pa.Array, Bools]:
     wrong = np.zeros(len(column), np.bool_)
+    if source.kind == "string" and (alike := spelled_alike(target, column)) is not None:
+        return alike, wrong
     values = column.to_pylist()
     for row, value in enumerate(values):
         try:

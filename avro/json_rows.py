@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
@@ -24,7 +24,7 @@ from rowkind.avro import codec
 from rowkind.avro.buffers import expand
 from rowkind.avro.defaults import nothing
 from rowkind.avro.schema import Field, Record, Type
-from rowkind.avro.spelled import EPOCH_LOCAL, PER_SECOND, SPELLED, ValueProblem, parsed, spelled
+from rowkind.avro.spelled import EPOCH_LOCAL, PER_SECOND, ValueProblem, is_spelled, parsed, spelled, spelled_alike
 
 
 class NullProblem(ValueProblem):
@@ -52,15 +52,21 @@ def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def parse(data: bytes, record: Record) -> Any:
-    """JSON whose numbers are such that they do no harm to the columns of `record`. Raises ValueProblem."""
+def parser(record: Record) -> Callable[[bytes], Any]:
+    """Reads JSON whose numbers are to do no harm to the columns of `record`. What it gives raises ValueProblem."""
+    # Numbers with a point are taken for what they say only where that matters: it takes longer.
     exact = any(inner.logical == "decimal" for field in record.fields for inner in field.type.walk())
-    try:
-        return json.loads(data, parse_float=_exact if exact else float)
-    except json.JSONDecodeError as error:
-        raise ValueProblem(f"it is not JSON, line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueProblem(f"it is not JSON: {error}") from None
+    decode = json.JSONDecoder(parse_float=_exact if exact else float).decode
+
+    def parse(data: bytes) -> Any:
+        try:
+            return decode(data.decode())
+        except json.JSONDecodeError as error:
+            raise ValueProblem(f"it is not JSON, line {error.lineno}, column {error.colno}: {error.msg}") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueProblem(f"it is not JSON: {error}") from None
+
+    return parse
 
 
 def _exact(digits: str) -> Decimal:
@@ -107,6 +113,11 @@ def _column(field: Field, values: list[Any], problems: dict[int, ValueProblem]) 
         # Arrow refuses what is out of range, and text that is no Unicode; which values these are, is found below.
         with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
             return pa.array(values, type_.arrow)
+    if is_spelled(type_) and kinds == {str}:
+        with suppress(UnicodeEncodeError):
+            alike = spelled_alike(type_, pa.array(values, pa.string()))
+            if alike is not None:
+                return alike
     for row, value in enumerate(values):
         try:
             values[row] = _from_json(type_, value)
@@ -145,7 +156,7 @@ def _from_json(type_: Type, value: Any) -> Any:
         return None
     if type_.opaque:
         raise ValueProblem(f"values of type {type_.sql} cannot be written in JSON here")
-    if type_.logical in SPELLED or (type_.logical and "timestamp" in type_.logical):
+    if is_spelled(type_):
         return spelled(type_, value)
     return _plain(type_, value)
 

@@ -13,6 +13,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from rowkind.avro.type import Type
 
 PER_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
@@ -22,7 +25,10 @@ EPOCH_LOCAL = datetime(1970, 1, 1)  # noqa: DTZ001 -- a local time has no zone
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = Context(prec=100)
 
-SPELLED = frozenset({"decimal", "date", "time-millis", "time-micros"})
+_FIRST_DAY = -719_162
+"""The first of January of the year 1."""
+
+_SPELLED = frozenset({"decimal", "date", "time-millis", "time-micros"})
 """Logical types that are read from text, beside timestamps."""
 
 
@@ -60,10 +66,14 @@ def _decimal(type_: Type, value: Any) -> Decimal:
     raise ValueProblem(f"{json.dumps(value, default=str)} is not {type_.sql}")
 
 
+def _unit(type_: Type) -> str:
+    return (type_.logical or "").rpartition("-")[2]
+
+
 def _timestamp(type_: Type, value: Any) -> int:
     """Units since the epoch, which is what Arrow takes for any unit."""
     assert type_.logical is not None, "the caller looked"
-    per_second = PER_SECOND[type_.logical.rpartition("-")[2]]
+    per_second = PER_SECOND[_unit(type_)]
     if isinstance(value, int) and not isinstance(value, bool):
         return value * per_second // 1000
     moment = value
@@ -86,6 +96,29 @@ def parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
     except ValueError:
         pass
     raise ValueProblem(f"{json.dumps(value, default=str)} is not {expected}")
+
+
+def is_spelled(type_: Type) -> bool:
+    """Whether values of a type may be text."""
+    return type_.logical in _SPELLED or (type_.logical is not None and "timestamp" in type_.logical)
+
+
+def spelled_alike(type_: Type, texts: pa.StringArray) -> pa.Array | None:
+    """A column as `spelled` has each text of it, in a fraction of the time; None if Arrow does not know one of them.
+
+    Arrow knows fewer ways to spell a value, and means the same by them, but for years before the first.
+    """
+    if type_.logical in ("time-millis", "time-micros"):
+        return None
+    try:
+        values = texts.cast(type_.arrow)
+    except pa.ArrowInvalid:
+        return None
+    if type_.logical != "decimal":
+        first = _FIRST_DAY * (1 if type_.logical == "date" else 86_400 * PER_SECOND[_unit(type_)])
+        if (least := pc.min(values.cast(pa.int32() if type_.logical == "date" else pa.int64())).as_py()) is not None:
+            return values if least >= first else None
+    return values
 
 
 def scaled(scale: int, value: bytes) -> Decimal:

@@ -10,7 +10,7 @@ A value may be a Debezium envelope in any of them: a record with the row as it w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rowkind.avro import codec, framing
 from rowkind.avro.errors import RegistryError, RegistryUnreachableError, SchemaError
-from rowkind.avro.json_rows import NullProblem, pack, parse
+from rowkind.avro.json_rows import NullProblem, pack, parser
 from rowkind.avro.registry import Registry
 from rowkind.avro.resolve import resolve
 from rowkind.avro.schema import Record
@@ -177,19 +177,20 @@ class Json(ValueFormat):
     @staticmethod
     def _objects(raw: Raw, reader: Record, faults: Faults) -> list[dict[str, Any] | None]:
         found: list[dict[str, Any] | None] = []
+        parse = parser(reader)
         for at, data in zip(raw.where.tolist(), raw.bytes.to_pylist(), strict=True):
             try:
-                found.append(_object(data, reader) if raw.stage == "value" else _key(data, reader))
+                found.append(_object(data, parse) if raw.stage == "value" else _key(data, reader, parse))
             except ValueProblem as problem:
                 faults.add(at, raw.stage, str(problem))
                 found.append(None)
         return found
 
 
-def _object(data: bytes | None, reader: Record) -> dict[str, Any]:
+def _object(data: bytes | None, parse: Callable[[bytes], Any]) -> dict[str, Any]:
     if data is None:
         raise ValueProblem("there is no value")
-    found = parse(data, reader)
+    found = parse(data)
     if isinstance(found, dict) and found.keys() == {"schema", "payload"}:
         found = found["payload"]
     if not isinstance(found, dict):
@@ -197,12 +198,12 @@ def _object(data: bytes | None, reader: Record) -> dict[str, Any]:
     return found
 
 
-def _key(data: bytes | None, reader: Record) -> dict[str, Any]:
+def _key(data: bytes | None, reader: Record, parse: Callable[[bytes], Any]) -> dict[str, Any]:
     if data is None:
         raise ValueProblem("there is no key")
     text = len(reader.fields) == 1 and reader.fields[0].type.kind == "string"
     try:
-        found = parse(data, reader)
+        found = parse(data)
     except ValueProblem:
         if not text:
             raise
