@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable
@@ -174,3 +175,19 @@ def test_the_example_runs(broker: Broker, tmp_path: Path) -> None:
     kinds = [line.partition(" ")[0] for line in told.stdout.splitlines()]
     assert kinds[:3] == ["+I", "-U", "+U"]
     assert told.stdout.splitlines()[-1].split()[:5] == ["0", "1", "Ada", "12.50", "shipped"]
+
+
+def test_on_a_terminal_kinds_have_colours(make_job: MakeJob) -> None:
+    """Green comes, red goes, and old rows are yellow; elsewhere it is JSON."""
+    job = make_job("retract")
+    with Producer(job, "orders") as orders:
+        orders.insert({"id": 1})
+        orders.update({"id": 1}, {"id": 1, "name": "b"})
+        orders.delete({"id": 1, "name": "b"})
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "rowkind", "consume", str(job), "orders"]
+    subprocess.run(command, stdout=end, check=True, timeout=60)
+    os.close(end)
+    shown = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert [line.split()[0] for line in shown.splitlines()] == ["\x1b[32m+I", "\x1b[33m-U", "\x1b[32m+U", "\x1b[31m-D"]
