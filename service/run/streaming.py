@@ -28,9 +28,9 @@ from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec,
 from rowkind.service.kafka.topics import filling_name, progress_name
 from rowkind.service.kafka.written import Forms
 from rowkind.service.physical import PhysicalSink
+from rowkind.service.run.operator_letters import LeftOutLetters, UnmatchedLetters, sides
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
-from rowkind.service.run.unmatched import LeftOutLetters, UnmatchedLetters, sides
 from rowkind.service.run.writer import Reports, TaskWriter
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, lies_in_memory, scratch
 from rowkind.service.spark.placement import one_each, placement

@@ -24,8 +24,8 @@ from rowkind.service.physical import PhysicalNode, PhysicalOperator, PhysicalSca
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.memory import MemoryEngine
+from rowkind.service.run.operator_letters import UnmatchedLetters
 from rowkind.service.run.trial import UnmatchedError, in_memory, results
-from rowkind.service.run.unmatched import UnmatchedLetters
 from tests.queries import stateful
 
 JOB = """

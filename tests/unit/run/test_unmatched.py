@@ -20,7 +20,7 @@ from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.operators import operator
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import PhysicalAggregate, PhysicalJoin, PhysicalUnion
-from rowkind.service.run.unmatched import UnmatchedLetters, sides
+from rowkind.service.run.operator_letters import UnmatchedLetters, sides
 from tests.queries import (
     BY_KEY,
     CUSTOMERS,
