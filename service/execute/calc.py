@@ -35,16 +35,12 @@ from rowkind.service.physical import ROW_DIGEST, Aggregation, Calc, Contest, Exp
 def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
     """The rows that pass the predicate, projected, with side, hash, key and sub-key for the consumer.
 
-    Dead letters pass untouched, behind everything else. Where the halves of an update part, because a filter took one
-    or because they have different keys, what is left of them is -D and +I. Rows that cancel go on as refreshes where
-    somebody further down has a TTL. The first step of an aggregate or a rank comes last, where it pays. Rows `without`
-    which it is to be done do not pass the predicate, whatever it says. Raises ExpressionError.
+    Where the halves of an update part, because a filter took one or because they have different keys, what is left of
+    them is -D and +I. Rows that cancel go on as refreshes where somebody further down has a TTL. The first step of an
+    aggregate or a rank comes last, where it pays. Rows `without` which it is to be done do not pass the predicate,
+    whatever it says. Raises ExpressionError.
     """
-    dead = rows.kind == RowKind.DEAD_LETTER
-    if not dead.any():
-        return _first_step(calc, _live(calc, rows, without))
-    live = _first_step(calc, _live(calc, rows.filter(~dead), None if without is None else without[~dead]))
-    return Changes.concat([live, _dead_letters(calc.side, rows.filter(dead))])
+    return _first_step(calc, _live(calc, rows, without))
 
 
 @dataclass(frozen=True)
@@ -340,15 +336,3 @@ def _with_parted_halves(changes: Changes, update: Int64s) -> Changes:
     parted = (update > 0) & ~whole
     alone = np.where(changes.weight > 0, np.int8(RowKind.INSERT), np.int8(RowKind.DELETE))
     return replace(changes, kind=np.where(parted, alone, changes.kind))
-
-
-def _dead_letters(side: int, rows: Rows) -> Changes:
-    return Changes(
-        side=np.full(len(rows), side, np.int8),
-        kind=rows.kind,
-        hash=hash64(rows.payload),
-        key=pa.nulls(len(rows), pa.binary()),
-        sub_key=constant(b"", len(rows)),
-        seq=rows.seq,
-        payload=rows.payload,
-    )

@@ -23,7 +23,6 @@ from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.physical import AggregateCall, Aggregation, Calc, Contest, Expression, Key, SubKeyPart
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
-    DEAD,
     LARGE,
     ORDERS,
     D,
@@ -78,22 +77,6 @@ def test_a_column_becomes_nullable_where_the_output_says_so() -> None:
     changes = calc.run(hand_on(output=ORDERS.nullable()), changes_of((I, {"id": 7})))
 
     assert decoded(ORDERS.nullable(), changes.payload) == [{"id": 7, "customer": None, "amount": None, "note": None}]
-
-
-def test_dead_letters_pass_untouched() -> None:
-    """Dead letters are neither filtered nor projected nor looked into, whatever bytes they hold."""
-    rows = Rows(
-        np.array([DEAD, I, DEAD], np.int8),
-        np.array([5, 6, 7]),
-        pa.concat_arrays([binary([b"\xff"]), changes_of((I, {"id": 1})).payload, binary([b""])]),
-    )
-    plan = hand_on(columns=columns("id"), output=ORDERS.select(["id"]), predicate=LARGE, key=BY_CUSTOMER)
-
-    changes = calc.run(plan, rows)
-
-    assert kinds(changes) == [DEAD, DEAD]
-    assert changes.payload.to_pylist() == [b"\xff", b""]
-    assert changes.seq.tolist() == [5, 7]
 
 
 def test_rows_with_a_null_key_are_dropped_where_they_cannot_match() -> None:
@@ -223,31 +206,29 @@ def test_a_constant_key_is_the_key_of_every_row() -> None:
 
 
 def test_a_partial_aggregate_adds_up_what_the_calc_leaves() -> None:
-    """Rows that pass the filter are added up by key where that makes them fewer; dead letters are not among them."""
+    """Rows that pass the filter are added up by key where that makes them fewer."""
     count = AggregateCall("n", "count", Type.of("BIGINT NOT NULL"), (), None, distinct=False, text="COUNT(*)")
     output = Record.of({"customer": "INT", "n": "BIGINT NOT NULL"})
     counted = Aggregation(ORDERS, ("customer",), (count,), output, retracts=True, is_global=False, ttl_ms=None)
     by_group = Key(columns("customer"), (True,))
     plain = hand_on(predicate=LARGE, key=by_group, nets=True)
     rows = changes_of(*((I, {"id": i, "customer": i % 2, "amount": i * 1.0}) for i in range(40)))
-    rows = Rows.concat([rows, Rows(np.array([DEAD], np.int8), np.array([0]), binary([b"dead"]))])
 
     summed = calc.run(replace(plain, partial=counted), rows)
 
-    assert kinds(summed) == [I, I, DEAD]
-    alone = calc.run(plain, rows.filter(rows.kind != DEAD))
-    assert summed.payload.to_pylist()[:2] == add_up(spec_of(counted), alone).payload.to_pylist()
+    assert kinds(summed) == [I, I]
+    alone = calc.run(plain, rows)
+    assert summed.payload.to_pylist() == add_up(spec_of(counted), alone).payload.to_pylist()
 
 
 def test_contenders_are_all_that_leaves_a_calc_before_a_rank() -> None:
-    """Of rows in few partitions those go on which may reach the range; dead letters are not among them."""
+    """Of rows in few partitions those go on which may reach the range."""
     best = Contest(Ranking("row_number", 1, 2))
     by_amount = SubKeyPart(*columns("amount"), descending=True)
     plain = hand_on(key=Key(columns("customer"), (True,)), sub_key=(by_amount,), nets=True)
     rows = changes_of(*((I, {"id": i, "customer": i % 2, "amount": i * 1.0}) for i in range(40)))
-    rows = Rows.concat([rows, Rows(np.array([DEAD], np.int8), np.array([0]), binary([b"dead"]))])
 
     sent = calc.run(replace(plain, partial=best), rows)
 
-    assert kinds(sent) == [I] * 4 + [DEAD]
-    assert sent.payload.to_pylist()[:4] == rows.payload.to_pylist()[36:40]
+    assert kinds(sent) == [I] * 4
+    assert sent.payload.to_pylist() == rows.payload.to_pylist()[36:40]
