@@ -94,7 +94,12 @@ def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:
     if not isinstance(scan, PhysicalScan):
         return
     text = f"{normalize.node} keeps every row of {scan.source.table} besides, because {normalize.reason}."
-    if scan.source.mode == "retract":
+    if scan.source.debezium:
+        text += (
+            f" If its database says what each row was before (REPLICA IDENTITY FULL, a full row image), say "
+            f"`exact: true` of {scan.source.table}: then this is not needed."
+        )
+    elif scan.source.mode == "retract":
         text += (
             f" If its producer sends -U with every update, and takes back only what it has sent, say `exact: true` of "
             f"{scan.source.table}: then this is not needed."

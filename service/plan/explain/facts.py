@@ -35,12 +35,14 @@ from rowkind.service.plan.explain.description import (
 )
 from rowkind.service.plan.explain.state import alias, called, kept
 from rowkind.service.plan.explain.titles import title, titled_values
+from rowkind.service.source_table import SourceTable
 
 _KINDS = {
     "append": "append: +I only",
     "retract": "retract: +I, -U, +U, -D",
     "upsert": "upsert: +I, +U, -D by key, without old rows",
 }
+_FORMATS = {"avro": "", "plain_avro": "Avro without a frame", "json": "JSON"}
 _DELIVERIES = {"exactly_once": "exactly once", "at_least_once": "at least once"}
 TIED = "\u00a0"
 """Stands for a space at which no line is broken: a column stays together with its type."""
@@ -213,14 +215,7 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             read = node.calc.input
             text = columns(read) or "no column, only how many rows there are"
             yield Fact("reads", text, {"reads": column_values(read)})
-            if node.source.mode != "append":
-                key = (
-                    f", replaced by ({', '.join(node.source.primary_key)})"
-                    if node.source.primary_key
-                    else ", no primary key"
-                )
-                exact = ", exact: every retraction takes back a row that was sent" if node.source.exact else ""
-                yield Fact("table", f"{node.source.mode}{key}{exact}")
+            yield from _table(node.source)
         case PhysicalJoin():
             if node.condition is not None:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
@@ -248,6 +243,17 @@ def _spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
 
 def _salted(node: PhysicalNode) -> bool:
     return node.calc.key.salt is not None
+
+
+def _table(source: SourceTable) -> Iterator[Fact]:
+    form = _FORMATS[source.format] + (" of Debezium" if source.debezium else "")
+    values = {"values": source.format, "debezium": source.debezium} if form else {}
+    if source.mode != "append":
+        key = f", replaced by ({', '.join(source.primary_key)})" if source.primary_key else ", no primary key"
+        exact = ", exact: every retraction takes back a row that was sent" if source.exact else ""
+        yield Fact("table", f"{source.mode}{key}{exact}")
+    if form:
+        yield Fact("values", form.strip(), values)
 
 
 def _hot_keys(nodes: Sequence[PhysicalNode], how: str) -> Iterator[Fact]:

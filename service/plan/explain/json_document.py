@@ -69,6 +69,8 @@ KEYS = {
     "table_mode": "of a scan: the table's mode",
     "primary_key": "of a scan: the table's primary key",
     "exact": "of a scan: whether the producer promises an exact changelog",
+    "values": "of a scan: how its topic's values are written, where it is not framed Avro: avro, plain_avro or json",
+    "debezium": "of a scan: whether values are Debezium's envelopes, as above",
     "join": "of a join: inner, left, right, full, semi, anti or not in",
     "on": "of a join: its equal keys",
     "condition": "of a join: what matches must fulfil besides",
