@@ -38,6 +38,9 @@ from tests.bench.plot import Panel, Points, chart
 
 _KINDS = ("JVM", "workers of tasks", "writers", "source runners")
 _TTL = "5m"
+_LATE_SECONDS = 60
+"""How late payments are; a minute is enough to get over any kill before their orders are forgotten."""
+
 _WINDOW_SECONDS = 10.0
 _PAGE = Path("docs/reliability.md")
 _PLOT = Path("docs/soak.svg")
@@ -78,7 +81,7 @@ def main() -> int:
 def soak(seconds: float, rate: int, every: float, chance: random.Random) -> tuple[Course, str]:
     """What was seen, and what is wrong with the result, nothing if it is right."""
     count = round(rate * seconds / 2)
-    orders, payments = trailing(count)
+    orders, payments = trailing(count, rate * _LATE_SECONDS)
     query = next(query for query in QUERIES if query.name == "inner join")
     course, ended = Course(), threading.Event()
     sent_at, seen_at = np.full(count, np.nan), np.full(count, np.nan)

@@ -104,13 +104,14 @@ def _by_stage(before: Progress, after: Progress) -> dict[str, float]:
     return {stage: 1000 * seconds / count for stage, seconds in (whole | spent).items()}
 
 
-def trailing(count: int) -> tuple[Changes, Changes]:
-    """Orders 0, 1, 2 … and for the n-th of them a payment of one of the orders up to it."""
+def trailing(count: int, last: int | None = None) -> tuple[Changes, Changes]:
+    """Orders 0, 1, 2 … and for the n-th of them a payment of one of the orders up to it, or of the `last` of them."""
     orders, payments = generate("append", count, count)
     rng = np.random.default_rng(7)
     places = np.arange(count)
     orders.columns["order_id"] = pa.array(places)
-    payments.columns["order_id"] = pa.array((rng.random(count) * (places + 1)).astype(np.int64))
+    behind = (rng.random(count) * np.minimum(places + 1, count if last is None else last)).astype(np.int64)
+    payments.columns["order_id"] = pa.array(places - behind)
     return orders, payments
 
 
