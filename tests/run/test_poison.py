@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from rowkind.avro.schema import Record
 from rowkind.service.dev.broker import Broker, free_port
 from tests.kafka.sinks import committed
+from tests.kafka.tables import packed
 from tests.run.process import Rowkind, get, until
 from tests.run.results import Results
-from tests.run.shop import Shop, Told
+from tests.run.shop import COLUMNS, Shop, Told
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -62,6 +65,15 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
         assert _headers(letter)["__connect.errors.stage"] == "expression"
         assert _headers(letter)["__connect.errors.offset"] == str(bad.offset)
 
+        # A producer has a column more from now on.
+        wider = Record.of({**COLUMNS["ratings"], "text": "STRING"}, name="ratings")
+        number = shop.registry.register(f"{shop.topic('ratings')}-value", wider)
+        value = packed(wider, [{"rating_id": 4, "stars": 2, "text": "so so"}])[0]
+        shop.tell("ratings", b"4", struct.pack(">bI", 0, number) + value, [("op", b"+I")])
+        shop.flush()
+        worth = {(1, 20.0): 1, (3, 25.0): 1, (4, 50.0): 1}
+        _until(running, results, worth=worth, share={(1, 3): 1})
+
         # Deeper down, where a row has come of two records.
         _payment(shop, "+I", 2, 0)
         assert "share.join_1: " in _ended(running)
@@ -69,11 +81,11 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
     job = shop.job(SINKS, tables=tables, on_error="dead_letter")
     port = free_port()
     with Rowkind(shop.folder / "output", "run", str(job), "--port", str(port)) as running:
-        _until(running, results, worth={(1, 20.0): 1, (3, 25.0): 1}, share={(1, 3): 1})
+        _until(running, results, worth=worth, share={(1, 3): 1})
         until(lambda: len(_letters(shop)) == 2, "the second dead letter", lambda: running.error, SLOW)
         _payment(shop, "-U", 2, 0)
         _payment(shop, "+U", 2, 1)
-        _until(running, results, worth={(1, 20.0): 1, (3, 25.0): 1}, share={(1, 3): 1, (2, 6): 1})
+        _until(running, results, worth=worth, share={(1, 3): 1, (2, 6): 1})
         assert len(_letters(shop)) == 2
         letter = next(each for each in _letters(shop) if each.value() != bad.value)
         assert _headers(letter)["__connect.errors.stage"] == "expression"

@@ -1,0 +1,31 @@
+"""Pickled values go between the processes of one job and come from nowhere else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rowkind.service.kafka import writer_process
+
+ROOT = Path(__file__).parents[2]
+KNOWN = {
+    "service/kafka/spec.py": "a source's settings, in an option that our own driver gives to Spark",
+    "service/kafka/writer_process.py": "between a worker and its writer, over a socket that only their user finds",
+}
+
+
+def test_nothing_else_is_unpickled() -> None:
+    """Whoever adds a place says here where its bytes come from."""
+    files = [path for part in ("avro", "operators", "service", "rowkind") for path in (ROOT / part).rglob("*.py")]
+    found = {
+        str(path.resolve().relative_to(ROOT))
+        for path in files
+        if re.search(r"\bpickle\.loads?\(|\bUnpickler\b|\bmarshal\.|\bshelve\b|yaml\.unsafe", path.read_text())
+    }
+    assert found == KNOWN.keys()
+
+
+def test_a_writer_listens_where_only_its_user_may_enter() -> None:
+    """Nobody else of the machine can send it anything."""
+    folder = Path(writer_process._address("localhost:9092", "job-main-0", "1")).parent
+    assert folder.stat().st_mode & 0o077 == 0
