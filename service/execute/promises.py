@@ -25,6 +25,8 @@ Promise = Literal["primary_key", "exact", "not_null"]
 
 OnBroken = Literal["warn", "fail"]
 
+_WHERE = "rowkind_broken_promise_offset{"
+
 _MEANING: Mapping[Promise, str] = {
     "primary_key": "brings a row whose primary key is there already, and replaces it; results may be wrong from now on",
     "exact": (
@@ -76,6 +78,8 @@ class Broken:
 
 def broken(output: Output, sources: Sequence[SourceTable | None]) -> Iterator[Broken]:
     """What the changes of a batch broke; `sources` are the tables whose changes come by an operator's sides as sent."""
+    if not len(output.repeated) and not len(output.unmatched):
+        return  # As nearly always: each filter would take its time, in every shard of every batch.
     for side, source in enumerate(sources):
         if source is None:
             continue
@@ -95,8 +99,8 @@ def _first(table: str, promise: Promise, changes: Changes) -> Iterator[Broken]:
 def told(counters: Mapping[str, float]) -> Iterator[Broken]:
     """What is in the counters of a task."""
     for text, offset in counters.items():
-        name, labels = parse(text)
-        if name == "rowkind_broken_promise_offset":
+        if text.startswith(_WHERE):
+            labels = parse(text)[1]
             table, partition = labels["table"], int(labels["partition"])
             promise = next(each for each in _MEANING if each == labels["promise"])
             count = counters[sample("rowkind_broken_promises_total", table=table, promise=promise)]

@@ -190,12 +190,15 @@ class Json(ValueFormat):
 def _object(data: bytes | None, parse: Callable[[bytes], Any]) -> dict[str, Any]:
     if data is None:
         raise ValueProblem("there is no value")
-    found = parse(data)
-    if isinstance(found, dict) and found.keys() == {"schema", "payload"}:
-        found = found["payload"]
+    found = _unwrapped(parse(data))
     if not isinstance(found, dict):
         raise ValueProblem("it is no JSON object")
     return found
+
+
+def _unwrapped(found: Any) -> Any:
+    """What Connect has wrapped together with its schema, or what it is."""
+    return found["payload"] if isinstance(found, dict) and found.keys() == {"schema", "payload"} else found
 
 
 def _key(data: bytes | None, reader: Record, parse: Callable[[bytes], Any]) -> dict[str, Any]:
@@ -203,13 +206,11 @@ def _key(data: bytes | None, reader: Record, parse: Callable[[bytes], Any]) -> d
         raise ValueProblem("there is no key")
     text = len(reader.fields) == 1 and reader.fields[0].type.kind == "string"
     try:
-        found = parse(data)
+        found = _unwrapped(parse(data))
     except ValueProblem:
         if not text:
             raise
         found = data.decode(errors="surrogateescape")
-    if isinstance(found, dict) and found.keys() == {"schema", "payload"}:
-        found = found["payload"]
     if not isinstance(found, dict) and len(reader.fields) == 1:
         found = {reader.names[0]: data.decode() if text and not isinstance(found, str) else found}
     if not isinstance(found, dict):

@@ -11,7 +11,7 @@ sent back.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -104,7 +104,7 @@ def letters(job: Job) -> Iterator[Letter]:
 
 def letter(job: Job, place: str) -> Letter:
     """The one at a place, `partition:offset`. Raises LetterError or a ChangelogError."""
-    (found,) = _chosen(job, [place])
+    (found,) = _chosen(job, letters(job), [place])
     return found
 
 
@@ -137,18 +137,17 @@ def replay(job: Job, places: Collection[str]) -> list[Letter]:
 
 def _due(job: Job, places: Collection[str]) -> list[Letter]:
     """What is to be sent back, letters of one record one after the other."""
+    there = list(letters(job))
     if places:
-        chosen = [each for each in _chosen(job, places) if not each.replayed]
-        origins = {each.origin for each in chosen}
+        origins = {each.origin for each in _chosen(job, there, places) if not each.replayed}
     else:
-        origins = {each.origin for each in letters(job) if each.told.get("stage") in _READING and not each.replayed}
-    due = [each for each in letters(job) if each.origin in origins]
-    replayed = {each.origin for each in due if each.replayed}
-    return sorted((each for each in due if each.origin not in replayed), key=lambda each: each.origin or ())
+        origins = {each.origin for each in there if each.told.get("stage") in _READING and not each.replayed}
+    origins -= {each.origin for each in there if each.replayed}
+    return sorted((each for each in there if each.origin in origins), key=lambda each: each.origin or ())
 
 
-def _chosen(job: Job, places: Collection[str]) -> list[Letter]:
-    found = {each.place: each for each in letters(job) if each.place in places}
+def _chosen(job: Job, there: Iterable[Letter], places: Collection[str]) -> list[Letter]:
+    found = {each.place: each for each in there if each.place in places}
     for place in places:
         if place not in found:
             raise LetterError(

@@ -197,11 +197,11 @@ class Formats:
         keys, told = [key(rng) for _ in values], [headers(rng) for _ in values]
         try:
             return self._read(table, values, keys, told)
-        except Exception as error:
+        except Exception as error:  # whatever it is, it is a finding: it is raised again with its input
             for number, each in enumerate(zip(values, keys, told, strict=True)):
                 try:
                     self._read(table, *([part] for part in each))
-                except Exception as alone:
+                except Exception as alone:  # as above
                     raise FuzzError(
                         f"input {number}: value {each[0]!r}, key {each[1]!r}, headers {each[2]!r}"
                     ) from alone
@@ -321,7 +321,7 @@ def _lines(rng: random.Random) -> Counter[str]:
             if len(str(error).splitlines()) > 2:
                 raise FuzzError(f"a message of many lines for {line!r}: {error}") from None
             outcomes["refused"] += 1
-        except Exception as error:
+        except Exception as error:  # as above
             raise FuzzError(f"line {line!r}") from error
         else:
             outcomes["rows"] += 1
