@@ -1,8 +1,10 @@
-"""Semi join and anti join: the left rows that have a match among the right rows, and those that have none.
+"""Semi join, anti join and mark join: left rows with a match among the right rows, without one, or all, told apart.
 
 Maintains the rows of L that have (semi) or do not have (anti) a row of R with equal key that meets an optional further
-condition: EXISTS and IN, NOT EXISTS and NOT IN. Each left row comes out once, however many matches it has. Two
-arrangements, "left" and "right", hold the rows of the two inputs by join key.
+condition: EXISTS and IN, NOT EXISTS and NOT IN. Each left row comes out once, however many matches it has. A mark join
+maintains all rows of L, each with the answer as one more column: what EXISTS and IN are where they stand under OR, in
+CASE or among what is selected (Neumann and Kemper, Unnesting Arbitrary Queries, 2015). Two arrangements, "left" and
+"right", hold the rows of the two inputs by join key.
 
 The walk is that of the join (`operators.join`) without its pairs: an outer join is the inner join and the rows of the
 anti join, padded. So an anti join emits what a left join does to its pads, and a semi join the rest of the left
@@ -16,6 +18,8 @@ NULL, no y is NULL and none equals x. Whether R is empty and whether it holds a 
 no shard can see it in its own rows. A third input, side 2, tells each shard: its rows are *facts*, and those with the
 key `NOT_EMPTY` or `HAS_NULL` say what is so while there is at least one of them. A third arrangement, "facts", counts
 them. When a fact comes or goes, all left rows of the shard are looked at, and there is no way around it.
+A null-aware mark join gives IN its third answer by the same facts: NULL where no y equals x, but x or some y is NULL
+and R is not empty.
 
 Expiry is as for the join. A row is invisible from written_at + TTL on, and what was emitted stays as it is: that the
 last match of a left row expired neither takes it out of a semi join nor brings it into an anti join; that the last
@@ -25,7 +29,7 @@ input with a TTL is taken for one of a row that has expired: on the left it take
 it would be out, on the right it counts as a match that goes.
 
 Where somebody further down has a TTL, a left row that stays out is emitted as a refresh when it is written again, and
-by a semi join also when a match of it is written, new or again.
+by a semi or mark join also when a match of it is written, new or again.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Indices, Mask, Rows, binary
+from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask, Rows, binary
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
@@ -51,20 +55,21 @@ from rowkind.operators.join_rows import Condition, Pairs, SideRows, pads
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 
-SemiJoinKind = Literal["semi", "anti", "null-aware anti"]
+SemiJoinKind = Literal["semi", "anti", "null-aware anti", "mark", "null-aware mark"]
 
 
 @dataclass(frozen=True, slots=True)
 class SemiJoinSpec:
-    """What a semi join or an anti join computes.
+    """What a semi join, an anti join or a mark join computes.
 
     The plan provides, as for a join: equal keys on both sides with equal bytes, null where SQL's equality cannot be
-    true, and the shard by the hash of the key. A NULL key's hash is free on the left of an anti join; elsewhere rows
-    with NULL keys may be dropped before. `condition` gets as many left as right payloads and is true only where SQL's
-    condition is. Further conditions on L alone belong before the operator for a semi join, and for an anti join into
-    `condition`.
+    true, and the shard by the hash of the key. A NULL key's hash is free on the left of an anti join and a mark join;
+    elsewhere rows with NULL keys may be dropped before. `condition` gets as many left as right payloads and is true
+    only where SQL's condition is. Further conditions on L alone belong before the operator for a semi join, and for the
+    others into `condition`. `answers` is what a mark join appends to a row's payload where the answer is FALSE, TRUE or
+    NULL.
 
-    For the kind "null-aware anti" moreover, facts reach *every* shard (a broadcast; their hash does not matter) in the
+    For the null-aware kinds moreover, facts reach *every* shard (a broadcast; their hash does not matter) in the
     batch of the right rows that they are about: a net changelog of rows with key `NOT_EMPTY` that has a row exactly
     while R has one, and likewise `HAS_NULL`. Either R itself sent twice over, or cheaper, a global aggregate over R of
     COUNT(*) and COUNT(*) FILTER (WHERE y IS NULL) with a row for each count above zero. Right rows with NULL keys need
@@ -80,9 +85,15 @@ class SemiJoinSpec:
     right: Side
     condition: Condition | None = None
     refreshes: bool = False
+    answers: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+
+    @property
+    def null_aware(self) -> bool:
+        """Whether there is a third input, with facts."""
+        return self.kind in ("null-aware anti", "null-aware mark")
 
     def __post_init__(self) -> None:
-        if self.kind == "null-aware anti":
+        if self.null_aware:
             assert self.condition is None, "NOT IN with a condition is an anti join with a condition"
             assert self.right.ttl_ms is None, "rows of a NOT IN subquery cannot expire"
 
@@ -97,7 +108,7 @@ class SemiJoin:
     def arrangements(self) -> Mapping[str, int | None]:
         """Both inputs' rows, each with its TTL in ms, and the facts."""
         both = {"left": self.spec.left.ttl_ms, "right": self.spec.right.ttl_ms}
-        return {**both, "facts": None} if self.spec.kind == "null-aware anti" else both
+        return {**both, "facts": None} if self.spec.null_aware else both
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
@@ -105,7 +116,7 @@ class SemiJoin:
         left = JoinInput.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
         right = JoinInput.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
         facts = None
-        if spec.kind == "null-aware anti":
+        if spec.null_aware:
             facts = _Facts.open(stores["facts"], changes.filter(changes.side == 2), now)
         if facts is not None and facts.before != facts.after:
             left_rows, right_rows = _all_rows(left, right)
@@ -125,7 +136,8 @@ class SemiJoin:
         if spec.refreshes:
             again, matched = self._written(left_rows, right_rows, pairs, now)
             lonely = lonely.without(matched)
-        rows = self._emit(left_rows, lonely, facts, again)
+        emit = self._answered if spec.kind in ("mark", "null-aware mark") else self._emit
+        rows = emit(left_rows, lonely, facts, again)
         left.append(left_rows, lonely.after.astype(np.int8) if marked else None)
         right.append(right_rows, None)
         finished = [left.arrangement.finish(), right.arrangement.finish()]
@@ -174,6 +186,27 @@ class SemiJoin:
             refreshed = np.repeat(stays, left.weight[stays])
         return net_rows(left.payload, left.seq, step * left.weight, refreshed)
 
+    def _answered(self, left: SideRows, lonely: _Lonely, facts: _Facts | None, again: Mask | None) -> Rows:
+        """The left rows that come or go, those with another answer than before, and those that are written."""
+        before, after = (lonely.before == 0).astype(np.int8), (lonely.after == 0).astype(np.int8)
+        if facts is not None:
+            has_key = left.keys >= 0
+            before, after = facts.before.answers(lonely.before, has_key), facts.after.answers(lonely.after, has_key)
+        index = np.arange(len(left))
+        other = (index >= left.changed) & (before != after)
+        goes, comes = np.flatnonzero(left.is_removed(index) | other), np.flatnonzero((index < left.added) | other)
+        stays = np.empty(0, np.int64)
+        if again is not None:
+            stays = np.flatnonzero(again & (index >= left.changed) & ~other)
+        rows = np.concatenate([goes, comes, stays])
+        answers = np.concatenate([before[goes], after[comes], after[stays]])
+        payload = pc.binary_join_element_wise(
+            left.payload.take(pa.array(rows)), pa.array(self.spec.answers, pa.binary()).take(pa.array(answers)), b""
+        )
+        weight = np.concatenate([-left.weight[goes], left.weight[comes], np.zeros(len(stays), np.int64)])
+        refreshed = np.repeat(np.arange(len(rows) - len(stays), len(rows)), left.weight[stays])
+        return net_rows(payload, left.seq[rows], weight, None if again is None else refreshed)
+
 
 @dataclass(frozen=True, slots=True)
 class _Lonely:
@@ -219,6 +252,13 @@ class _Truth:
         if not self.not_empty:
             return np.ones(len(lonely), np.bool_)
         return lonely & has_key & (not self.has_null)
+
+    def answers(self, lonely: Mask, has_key: Mask) -> Int8s:
+        """What IN is for each left row: 0 for FALSE, 1 for TRUE, 2 for NULL."""
+        found = (~lonely).astype(np.int8)
+        if self.not_empty:
+            found[lonely & ~(has_key & (not self.has_null))] = 2
+        return found
 
 
 @dataclass(frozen=True, slots=True)

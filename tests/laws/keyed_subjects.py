@@ -57,10 +57,15 @@ class Grouped(Subject):
 
 def _semi_join(kind: SemiJoinKind, left: Input, right: Input) -> Subject:
     operator = SemiJoin(
-        SemiJoinSpec(kind, Side(left.layout, by_seq=left.by_seq), Side(right.layout, by_seq=right.by_seq))
+        SemiJoinSpec(
+            kind,
+            Side(left.layout, by_seq=left.by_seq),
+            Side(right.layout, by_seq=right.by_seq),
+            answers=(pack((0,)), pack((1,)), pack((None,))),
+        )
     )
     name = f"{kind} join of {left.layout}, {right.layout}"
-    return (NotIn if kind == "null-aware anti" else Subject)(name, operator, (left, right))
+    return (NotIn if operator.spec.null_aware else Subject)(name, operator, (left, right))
 
 
 def _aggregate(name: str, aggregates: Sequence[Aggregated], *, two_phase: bool, is_global: bool = False) -> Subject:
@@ -70,7 +75,8 @@ def _aggregate(name: str, aggregates: Sequence[Aggregated], *, two_phase: bool, 
 
 
 _LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
-_KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti")
+_KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "mark")
+_NULL_AWARE: tuple[SemiJoinKind, ...] = ("null-aware anti", "null-aware mark")
 
 SUBJECTS: tuple[Subject, ...] = (
     *(
@@ -78,7 +84,10 @@ SUBJECTS: tuple[Subject, ...] = (
         for kind in _KINDS
         for left, right in itertools.product(_LAYOUTS, repeat=2)
     ),
-    *(_semi_join("null-aware anti", Input(left, by_seq=True), Input("multiset", by_seq=False)) for left in _LAYOUTS),
+    *(
+        _semi_join(kind, Input(left, by_seq=True), Input("multiset", by_seq=False))
+        for kind, left in itertools.product(_NULL_AWARE, _LAYOUTS)
+    ),
     *(
         _aggregate(name, aggregates, two_phase=two_phase)
         for name, aggregates in (

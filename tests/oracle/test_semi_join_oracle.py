@@ -1,9 +1,9 @@
-"""Semi and anti join against DuckDB, and under a clock against the naive join's pads.
+"""Semi, anti and mark join against DuckDB, and under a clock against the naive join's pads.
 
 Each case is a random changelog over a kind, two layouts, a condition, NULLs and duplicates, with strong and weak
-hashes and segments of a few rows. DuckDB evaluates EXISTS, NOT EXISTS and NOT IN over the folded inputs after each
-batch. Under a clock, where SQL has nothing to say, the anti join is what a left join does to its pads and the semi
-join is the rest of the left rows. A failing case is shrunk and printed.
+hashes and segments of a few rows. DuckDB evaluates EXISTS, NOT EXISTS, IN and NOT IN over the folded inputs after
+each batch. Under a clock, where SQL has nothing to say, the anti join is what a left join does to its pads, the semi
+join is the rest of the left rows, and the mark join both. A failing case is shrunk and printed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from tests.seeds import seeds
 CASES_EACH = seeds(2)
 CLOCK_CASES_EACH = seeds(4)
 LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
-KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "null-aware anti")
+KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "null-aware anti", "mark", "null-aware mark")
+NULL_AWARE = ("null-aware anti", "null-aware mark")
+ANSWERS = (changelogs.pack((0,)), changelogs.pack((1,)), changelogs.pack((None,)))
 TTLS = (None, 2, 5)
 
 
@@ -58,12 +60,12 @@ class Case:
         """The operator."""
         sides = [Side(of.layout, ttl, of.by_seq) for of, ttl in zip(self.inputs, self.ttls, strict=True)]
         condition: Condition | None = _less_mask if self.conditional else None
-        return SemiJoin(SemiJoinSpec(self.kind, sides[0], sides[1], condition, self.refreshes))
+        return SemiJoin(SemiJoinSpec(self.kind, sides[0], sides[1], condition, self.refreshes, ANSWERS))
 
     def columns(self, batch: list[Change]) -> Changes:
         """The batch as the operator takes it."""
         changes = changelogs.changes(batch, [of.table for of in self.inputs], self.hashed)
-        return with_facts(changes) if self.kind == "null-aware anti" else changes
+        return with_facts(changes) if self.kind in NULL_AWARE else changes
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +88,11 @@ def test_the_result_is_what_sql_says_after_every_batch(
         print(f"seed '{seed}'")
         generator = random.Random(seed)
         left, right = (Input(layout, generator.random() < 0.5, generator.random() < 0.6) for layout in layouts)
-        if kind == "null-aware anti":
+        if kind in NULL_AWARE:
             # The facts about R are its own changes once more, which only such an input lets be counted as they come.
             right = Input("multiset", by_seq=False)
         hashes = changelogs.HASHES
-        with_condition = conditional and kind != "null-aware anti"
+        with_condition = conditional and kind not in NULL_AWARE
         case = Case(kind, (left, right), with_condition, generator.choice(hashes))
         with _small_segments(monkeypatch, generator):
             batches = random_batches(case.inputs, seed, batches=8)
@@ -110,9 +112,9 @@ def test_what_each_batch_emits_under_a_clock_is_what_the_definition_says(
         ttls = (generator.choice(TTLS), generator.choice(TTLS))
         case = Case(kind, (inputs[0], inputs[1]), generator.random() < 0.5, ttls=ttls)
         difference = _difference_to_pads
-        if kind == "null-aware anti":
+        if kind in NULL_AWARE:
             case = Case(kind, (inputs[0], Input("multiset", by_seq=False)), conditional=False, ttls=(ttls[0], None))
-            difference = _difference_to_not_in
+            difference = _difference_to_in
         with _small_segments(monkeypatch, generator):
             batches = random_batches(case.inputs, seed, batches=14, changes=6)
             if generator.random() < 0.7:
@@ -190,13 +192,16 @@ def _sql(
     selected = ", ".join(f"l.{columns[1:][at]}" for at in case.inputs[0].table.payload)
     extra = " AND l.v < r.v" if case.conditional else ""
     exists = f"EXISTS (SELECT 1 FROM r WHERE r.batch = l.batch AND {left} = {right}{extra})"
-    where = {
-        "semi": exists,
-        "anti": f"NOT {exists}",
-        "null-aware anti": f"{left} NOT IN (SELECT {right} FROM r WHERE r.batch = l.batch)",
+    one_of = f"{left} IN (SELECT {right} FROM r WHERE r.batch = l.batch)"
+    query = {
+        "semi": f"{selected} FROM l WHERE {exists}",
+        "anti": f"{selected} FROM l WHERE NOT {exists}",
+        "null-aware anti": f"{selected} FROM l WHERE NOT {one_of}",
+        "mark": f"{selected}, {exists} FROM l",
+        "null-aware mark": f"{selected}, {one_of} FROM l",
     }
     views: dict[int, Counter[Row]] = {}
-    for number, *row in database.sql(f"SELECT l.batch, {selected} FROM l WHERE {where[case.kind]}").fetchall():
+    for number, *row in database.sql(f"SELECT l.batch, {query[case.kind]}").fetchall():
         views.setdefault(number, Counter())[tuple(row)] += 1
     return views
 
@@ -205,40 +210,56 @@ def _difference_to_pads(case: Case, batches: Batches) -> str | None:
     """What is wrong with the operator on these batches, whose times depend on their number; None if nothing is."""
     left, right = (NaiveSide(of, ttl) for of, ttl in zip(case.inputs, case.ttls, strict=True))
     naive = NaiveJoin("left", left, right, _less if case.conditional else (lambda _left, _right: True))
+    project = case.inputs[0].table.project
 
-    def process(batch: list[Change], now: int) -> list[Row]:
+    def row(one: Stored, *, lonely: bool) -> Row | None:
+        if case.kind == "mark":
+            return (*project(one.row), int(not lonely))
+        return project(one.row) if lonely == (case.kind == "anti") else None
+
+    def process(batch: list[Change], now: int) -> list[Row | None]:
         naive.process(batch, now)
-        return [one.row for one, lonely in naive.late_left if lonely == (case.kind == "anti")]
+        return [row(one, lonely=lonely) for one, lonely in naive.late_left]
 
     def written(one: Stored, now: int) -> bool:
-        matches = (other for other in right.stored if case.kind == "semi" and naive.match(one, other))
+        matches = (other for other in right.stored if case.kind != "anti" and naive.match(one, other))
         return any(each.written_at == now for each in (one, *matches))
 
-    def passes(one: Stored) -> bool:
-        return one.padded == (case.kind == "anti")
+    return _difference_to_left_rows(
+        case, batches, left, process, out=lambda one: row(one, lonely=one.padded), written=written
+    )
 
-    return _difference_to_left_rows(case, batches, left, process, passes=passes, written=written)
 
-
-def _difference_to_not_in(case: Case, batches: Batches) -> str | None:
-    """The same where the definition is NOT IN over all rows of the right side, which live for ever."""
+def _difference_to_in(case: Case, batches: Batches) -> str | None:
+    """The same where the definition is IN, or NOT IN, over all rows of the right side, which live for ever."""
     left, right = (NaiveSide(of, ttl) for of, ttl in zip(case.inputs, case.ttls, strict=True))
+    project = case.inputs[0].table.project
 
-    def process(batch: list[Change], now: int) -> list[Row]:
+    def process(batch: list[Change], now: int) -> list[Row | None]:
         late = left.apply([change for change in batch if change.side == 0], now)
-        out = [one.row for one in late if left.ttl_ms is not None and passes(one)]
+        gone = [out(one) for one in late if left.ttl_ms is not None]
         right.apply([change for change in batch if change.side == 1], now)
-        return out
+        return gone
 
-    def passes(one: Stored) -> bool:
+    def out(one: Stored) -> Row | None:
+        found = answer(one)
+        if case.kind == "null-aware mark":
+            return (*project(one.row), found)
+        return project(one.row) if found == 0 else None
+
+    def answer(one: Stored) -> int | None:
         keys = [right.key(other.row) for other in right.stored]
         key = left.key(one.row)
-        return not keys or (key is not None and None not in keys and key not in keys)
+        if key is not None and key in keys:
+            return 1
+        return None if keys and (key is None or None in keys) else 0
 
     def written(one: Stored, now: int) -> bool:
-        return one.written_at == now
+        matches = (other for other in right.stored if case.kind == "null-aware mark")
+        equal = (other for other in matches if None is not left.key(one.row) == right.key(other.row))
+        return any(each.written_at == now for each in (one, *equal))
 
-    return _difference_to_left_rows(case, batches, left, process, passes=passes, written=written)
+    return _difference_to_left_rows(case, batches, left, process, out=out, written=written)
 
 
 @finding
@@ -246,26 +267,31 @@ def _difference_to_left_rows(
     case: Case,
     batches: Batches,
     left: NaiveSide,
-    process: Callable[[list[Change], int], list[Row]],
+    process: Callable[[list[Change], int], list[Row | None]],
     *,
-    passes: Callable[[Stored], bool],
+    out: Callable[[Stored], Row | None],
     written: Callable[[Stored, int], bool],
 ) -> str | None:
-    """What is wrong where a batch is to emit how those of the left rows change that pass.
+    """What is wrong where a batch is to emit how that changes what is out of each left row, if anything is.
 
-    `process` also gives the rows that are taken back late, and `written` says what keeps one alive.
+    `process` also gives what is taken back late, and `written` says what keeps a row alive.
     """
-    operator, project = case.operator, case.inputs[0].table.project
+    operator = case.operator
     stores = {name: MemoryStore() for name in operator.arrangements}
     for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
         left.expire(now)
-        before, steps = {id(one): one for one in left.stored if passes(one)}, Steps()
+        before, steps = {id(one): (out(one), one) for one in left.stored}, Steps()
         late = process(batch, now)
-        after = {id(one): one for one in left.stored if passes(one)}
-        for at, one in (before | after).items():
-            steps.add(project(one.row), was=at in before, is_=at in after, written=written(one, now))
+        after = {id(one): (out(one), one) for one in left.stored}
+        for at, (row, one) in (before | after).items():
+            was, is_ = (rows[at][0] if at in rows else None for rows in (before, after))
+            if was == is_ and row is not None:
+                steps.add(row, was=True, is_=True, written=written(one, now))
+            for each in {was, is_} - {None} if was != is_ else ():
+                steps.add(each, was=each == was, is_=each == is_, written=False)
         for row in late:
-            steps.add(project(row), was=True, is_=False, written=False)
+            if row is not None:
+                steps.add(row, was=True, is_=False, written=False)
         with operating(number):
             output = operator.process(case.columns(batch), stores, now)
         if wrong := changes_differ(number, output.rows, steps.net, steps.refreshed if case.refreshes else None):
