@@ -18,7 +18,7 @@ from rowkind.operators.ranking import Ranking
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
 
-PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in"]
+PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in", "mark", "in"]
 MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
     "inner": (True, True),
     "left": (True, False),
@@ -27,6 +27,8 @@ MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
     "semi": (True, False),
     "anti": (True, False),
     "not in": (True, False),
+    "mark": (True, False),
+    "in": (True, False),
 }
 """Whether the left and the right side of a join may lie in several shards under one key, with copies of the other one:
 not where the rows of the other one come out without a match, of which copies know nothing."""
@@ -237,8 +239,9 @@ class PhysicalJoin:
 
     `condition` reads the columns of `left.calc.output` and `right.calc.output` side by side. `schema` is the record of
     the rows that the join emits and its calc takes in: the two concatenated, or the left one alone for the kinds
-    that emit left rows only. `facts` feed side 2 of a NOT IN. `on_error` says what becomes of pairs on which the
-    condition fails: unless the query does, they are no match.
+    that emit left rows only, with the answer behind it for "mark" and "in". `facts` feed side 2 of a NOT IN
+    or an IN. `on_error` says what becomes of pairs on which the condition fails: unless the query does, they are no
+    match.
 
     `fused`, here and elsewhere: the node runs in its consumer's stage, because its rows are partitioned as the consumer
     wants them; nothing is shuffled between the two.

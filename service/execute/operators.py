@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from rowkind.avro.codec import null_row
+import pyarrow as pa
+
+from rowkind.avro.codec import encode, null_row
+from rowkind.avro.schema import Record
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.join import Join, JoinSpec, Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec
-from rowkind.operators.semi_join import SemiJoin, SemiJoinSpec
+from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
@@ -44,12 +47,23 @@ def _join(node: physical.PhysicalJoin, refreshes: bool) -> Operator:
             return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches, refreshes))
         case "not in":
             return SemiJoin(SemiJoinSpec("null-aware anti", left_side, right_side, matches, refreshes))
+        case "mark" | "in":
+            kind: SemiJoinKind = "mark" if node.kind == "mark" else "null-aware mark"
+            return SemiJoin(SemiJoinSpec(kind, left_side, right_side, matches, refreshes, _answers(node.schema)))
         case "inner" | "left" | "right" | "full":
             left_pad = null_row(left) if node.kind in {"right", "full"} else b""
             right_pad = null_row(right) if node.kind in {"left", "full"} else b""
             return Join(JoinSpec(node.kind, left_side, right_side, matches, left_pad, right_pad, refreshes))
         case _:
             assert_never(node.kind)
+
+
+def _answers(row: Record) -> tuple[bytes, bytes, bytes]:
+    """What a mark join's answer, the last column of its rows, is in a row: FALSE, TRUE and, where it can be, NULL."""
+    answer = row.select(row.names[-1:])
+    given = [False, True] + ([None] if answer.fields[0].type.nullable else [])
+    found = encode(answer, {answer.names[0]: pa.array(given)}, len(given)).to_pylist()
+    return found[0], found[1], found[-1]
 
 
 def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:

@@ -23,7 +23,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
-from rowkind.service.plan.scalar.types import BINARY, INT
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT
 from rowkind.service.plan.traits.null_rejection import rejects
 
 
@@ -103,6 +103,8 @@ def _joined(node: LogicalJoin) -> dict[str, Type]:
     if node.kind in ("inner", "semi"):
         equal = [exp.EQ(this=key.left, expression=key.right) for key in node.keys if not key.null_safe]
         left, right = (_without_null(types, [*equal, *node.condition]) for types in (left, right))
+    if node.answer is not None:
+        return left | {node.answer: BOOLEAN.as_nullable() if node.kind == "in" else BOOLEAN}
     if node.filters_left:
         return left
     if node.pads_right:

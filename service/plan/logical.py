@@ -112,7 +112,9 @@ class LogicalJoin:
     """Pairs of rows that agree in all keys and fulfil the condition, and pads. `at` is the JOIN in the SQL.
 
     A semi or anti join, or a NOT IN, emits rows of the left side only. `condition` then reads both sides all the
-    same. NOT IN has one key, and no condition.
+    same. NOT IN has one key, and no condition. A mark join emits all left rows, with the column `answer` that says
+    whether there is a match; so does the kind "in", whose answer is NULL where that of IN is, and which is otherwise
+    like NOT IN.
     """
 
     kind: PhysicalJoinKind
@@ -121,6 +123,7 @@ class LogicalJoin:
     condition: tuple[exp.Expr, ...]
     at: exp.Expr
     keys: tuple[EqualKey, ...] = ()
+    answer: str | None = None
 
     @property
     def sides(self) -> tuple[LogicalInput, LogicalInput]:
@@ -141,6 +144,16 @@ class LogicalJoin:
     def filters_left(self) -> bool:
         """Whether only left rows come out: those with a match, or those without one."""
         return self.kind in ("semi", "anti", "not in")
+
+    @property
+    def keeps_left(self) -> bool:
+        """Whether what comes out are left rows, once each: some of them, or all with an answer."""
+        return self.filters_left or self.answer is not None
+
+    @property
+    def counts_right(self) -> bool:
+        """Whether the right side's rows and NULLs are counted as a whole."""
+        return self.kind in ("not in", "in")
 
 
 @dataclass(frozen=True)

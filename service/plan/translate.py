@@ -80,6 +80,9 @@ def _fixed(query: Query, node: physical.PhysicalNode) -> tuple[str, ...]:
     return tuple(text for part, text in named if not part.columns & set(query.sink.key))
 
 
+_NAMES = {"semi": "semi_join", "anti": "anti_join", "not in": "anti_join", "mark": "mark_join", "in": "mark_join"}
+
+
 @dataclass
 class _Translator:
     """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own.
@@ -155,13 +158,11 @@ class _Translator:
     def _join(self, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalJoin:
         left = self._join_side(join, join.left, 0, edge)
         right = self._join_side(join, join.right, 1, edge)
-        facts = self._facts(join) if join.kind == "not in" else ()
         both = left.calc.output.concat(right.calc.output)
-        schema = left.calc.output if join.filters_left else both
+        answer = {} if join.answer is None else {join.answer: columns(join)[join.answer]}
+        schema = left.calc.output.concat(record_of("Row", answer)) if join.keeps_left else both
         return physical.PhysicalJoin(
-            node=self._name(
-                {"semi": "semi_join", "anti": "anti_join", "not in": "anti_join"}.get(join.kind, "join"), join
-            ),
+            node=self._name(_NAMES.get(join.kind, "join"), join),
             kind=join.kind,
             left=left,
             right=right,
@@ -170,7 +171,7 @@ class _Translator:
             schema=schema,
             condition=compile_condition(join.condition, _named(both)),
             calc=self._calc(top, edge, schema, _named(schema), record),
-            facts=facts,
+            facts=self._facts(join) if join.counts_right else (),
             on_error=self.on_error,
             traits=_traits(
                 top,
@@ -186,7 +187,7 @@ class _Translator:
             types=_carried(side),
             key=tuple((key.left if number == 0 else key.right, key.type, key.null_safe) for key in join.keys),
             sub_key=tuple((name, False, True) for name in side.sub_key),
-            drop_null=not (join.pads_left or join.kind in ("anti", "not in") if number == 0 else join.pads_right),
+            drop_null=join.kind in ("inner", "semi", "right") if number == 0 else not join.pads_right,
             padded=join.pads_right if number == 0 else join.pads_left,
             side=number,
             needs_before=not keeps_key(join, side),

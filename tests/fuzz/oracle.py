@@ -2,7 +2,8 @@
 
 Where DuckDB itself means something else than Spark, the translation says it in other words:
 
-    (a, b) IN (SELECT …)     compares NULLs as equal there: written as EXISTS
+    (a, b) IN (SELECT …)     compares NULLs as equal there: written as what it means, by EXISTS
+    (a, b) = (SELECT …)      compares with one column only: written as subqueries of one column each
     COUNT_IF(x)              is NULL of no rows there: written as COUNT
     ORDER BY PROCTIME()      the number of the change that wrote the row, a column of its own, which `*` has then too
 """
@@ -95,9 +96,11 @@ def translated(sql: str) -> str:
     tree = sqlglot.parse_one(sql, read="spark")
     for hint in list(tree.find_all(exp.Hint)):
         hint.pop()
-    for node in list(tree.find_all(exp.In, exp.CountIf, exp.Anonymous)):
+    for node in list(tree.find_all(exp.In, exp.CountIf, exp.Anonymous, exp.Predicate)):
         if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.args.get("query"):
-            node.replace(_exists(node))
+            node.replace(_one_of(node))
+        elif isinstance(node, exp.Binary) and isinstance(node.this, exp.Tuple):
+            node.replace(_one_by_one(node))
         elif isinstance(node, exp.CountIf):
             node.replace(exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))])))
         elif node.name.upper() == "PROCTIME":
@@ -105,11 +108,31 @@ def translated(sql: str) -> str:
     return tree.sql("duckdb")
 
 
-def _exists(node: exp.In) -> exp.Exists:
+def _one_of(node: exp.In) -> exp.Expression:
+    """TRUE if a row is equal, NULL if one may be, else FALSE."""
     select = node.args["query"].this
-    for own, other in zip(node.this.expressions, select.expressions, strict=True):
-        select = select.where(exp.EQ(this=other.unalias().copy(), expression=own.copy()))
-    return exp.Exists(this=select)
+    pairs = zip(node.this.expressions, select.expressions, strict=True)
+    equal = exp.and_(*(exp.EQ(this=other.unalias().copy(), expression=own.copy()) for own, other in pairs))
+    found = exp.Exists(this=select.where(equal))
+    unknown = exp.Exists(this=select.where(exp.Is(this=exp.paren(equal.copy()), expression=exp.Null())))
+    return exp.case().when(found, exp.true()).when(unknown, exp.null()).else_(exp.false())
+
+
+def _one_by_one(node: exp.Binary) -> exp.Expression:
+    left, right = node.this.expressions, node.expression
+    if isinstance(right, exp.Tuple):
+        others = right.expressions
+    else:
+        others = [exp.Subquery(this=right.this.select(each.copy(), append=False)) for each in right.this.expressions]
+    pairs = list(zip(left, others, strict=True))
+    same = [exp.EQ(this=one.copy(), expression=other.copy()) for one, other in pairs]
+    if isinstance(node, exp.EQ):
+        return exp.paren(exp.and_(*same))
+    strict = exp.LT if isinstance(node, exp.LT | exp.LTE) else exp.GT
+    ways = [
+        exp.and_(*same[:at], strict(this=one.copy(), expression=other.copy())) for at, (one, other) in enumerate(pairs)
+    ]
+    return exp.paren(exp.or_(*ways, *([exp.and_(*same)] if isinstance(node, exp.LTE | exp.GTE) else [])))
 
 
 def _arrival(node: exp.Expression) -> exp.Expression:

@@ -23,6 +23,8 @@ PLANS = (
     "fixed_not_by_pads",
     "global_with_having",
     "in_columns",
+    "in_having",
+    "in_selected",
     "intersect",
     "limit_of_union",
     "not_in",

@@ -43,11 +43,13 @@ def _on_join(join: PhysicalJoin) -> Iterator[Advice]:
             f"the other side. Add an equality to ON if there is one."
         )
         yield Advice(join.node, "no equal key", text)
-    if join.kind == "not in":
+    if join.facts:
+        negated, effect = ("NOT ", "empties the result") if join.kind == "not in" else ("", "makes FALSE NULL")
+        word = f"{negated}IN"
         text = (
-            f"{join.node} is a NOT IN over columns that may be NULL: a single NULL among {called(join.right)} empties "
-            f"the result, so two counts of all its rows are kept besides, and all rows are looked at when one of them "
-            f"leaves or reaches 0. NOT EXISTS costs none of that, nor does NOT IN over columns that are NOT NULL."
+            f"{join.node} is {word} over columns that may be NULL: a single NULL among {called(join.right)} {effect}, "
+            f"so two counts of all its rows are kept besides, and all rows are looked at when one of them leaves or "
+            f"reaches 0. {negated}EXISTS costs none of that, nor does {word} over columns that are NOT NULL."
         )
         yield Advice(join.node, "not in with nulls", text)
     for node, side in ((join.left, join.left_input), (join.right, join.right_input)):

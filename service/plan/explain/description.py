@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 StepKind = Literal[
-    "sink", "scan", "join", "semi_join", "anti_join", "aggregate", "rank", "deduplicate", "normalize", "union"
+    "sink",
+    "scan",
+    "join",
+    "semi_join",
+    "anti_join",
+    "mark_join",
+    "aggregate",
+    "rank",
+    "deduplicate",
+    "normalize",
+    "union",
 ]
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]
 FirstStep = Literal["added up", "ranked"]

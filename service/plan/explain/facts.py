@@ -156,6 +156,8 @@ def _kind(node: PhysicalNode) -> StepKind:
             return "semi_join"
         case PhysicalJoin(kind="anti" | "not in"):
             return "anti_join"
+        case PhysicalJoin(kind="mark" | "in"):
+            return "mark_join"
         case PhysicalJoin():
             return "join"
         case PhysicalAggregate():

@@ -16,6 +16,7 @@ _WORDS = {
     "scan": "table",
     "join": "join",
     "semi_join": "semi join",
+    "mark_join": "mark join",
     "anti_join": "anti join",
     "aggregate": "aggregate",
     "rank": "rank",

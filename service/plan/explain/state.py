@@ -61,16 +61,16 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
     for name, below, chosen in (("left", node.left, node.left_input), ("right", node.right, node.right_input)):
         layout, reason = _layout(below, chosen)
         # Of a row that has expired nobody could say whether it is in there.
-        whole = node.kind == "not in" and name == "right"
+        whole = node.kind in ("not in", "in") and name == "right"
         ttl = chosen.ttl_ms
-        kept = "for ever: NOT IN has to know all of them" if whole else _for_long(ttl)
+        kept = f"for ever: {node.kind.upper()} has to know all of them" if whole else _for_long(ttl)
         endless = ttl is None and not whole
         sub_key = {"sub_key": _sub_key(below)} if chosen.layout == "unique key" else {}
         values = _values(below, chosen.layout, **sub_key)
         yield StepState(name, called(below), layout, reason, ttl, kept, _order(chosen), endless, values)
     if node.facts:
         layout = "on every shard, whether there is a row at all and whether one of them is NULL"
-        reason, values = "NOT IN depends on it", _values(node.right, "facts")
+        reason, values = f"{node.kind.upper()} depends on it", _values(node.right, "facts")
         yield StepState("facts", called(node.right), layout, reason, None, "for ever", values=values)
 
 

@@ -19,7 +19,7 @@ from rowkind.service.physical import (
 from rowkind.service.plan.explain.state import called
 from rowkind.service.plan.scalar.scalars import resolved, show
 
-_JOINS = {"semi": "SEMI", "anti": "ANTI", "not in": "NULL-AWARE ANTI"}
+_JOINS = {"semi": "SEMI", "anti": "ANTI", "not in": "NULL-AWARE ANTI", "mark": "MARK", "in": "NULL-AWARE MARK"}
 
 
 def title(node: PhysicalNode) -> str:

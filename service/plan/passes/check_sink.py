@@ -47,6 +47,12 @@ def _check_append(query: Query) -> None:
                 "the sink mode retract or upsert",
                 join.at,
             )
+        case LogicalJoin(keeps_left=True) as join:
+            raise Refusal(
+                "an append sink takes inserts only, but what this subquery answers changes once a match comes: "
+                "give the sink mode retract or upsert",
+                join.at,
+            )
         case LogicalAggregate() as aggregate:
             raise Refusal(
                 "an append sink takes inserts only, but the row of a group changes with every row that comes to it: "

@@ -38,7 +38,7 @@ def limit_time(query: Query) -> Query:
 
 def _visit(query: Query, node: LogicalNode) -> LogicalNode:
     match node:
-        case LogicalJoin(kind="not in"):
+        case LogicalJoin(counts_right=True):
             # Of a row that has expired nobody could say whether it is in there.
             return replace(node, left=_limited(node.left, query))
         case LogicalJoin():

@@ -79,7 +79,7 @@ def _narrow_join(node: LogicalJoin, above: Sequence[exp.Expr]) -> LogicalJoin:
     to_left = [*(() if kind in ("right", "full") else above)]
     to_left += node.condition if kind in ("inner", "right", "semi") else ()
     to_right = [*(above if kind in ("inner", "right") else ())]
-    to_right += node.condition if kind in ("inner", "left", "semi", "anti") else ()
+    to_right += node.condition if kind in ("inner", "left", "semi", "anti", "mark") else ()
     return replace(
         node,
         kind=kind,

@@ -39,8 +39,8 @@ def normalize_inputs(query: Query) -> Query:
 
 def _visit(node: LogicalNode) -> LogicalNode:
     match node:
-        case LogicalJoin(kind="not in"):
-            right = _side(node.right, "NOT IN counts rows and NULLs", counted=True)
+        case LogicalJoin(counts_right=True):
+            right = _side(node.right, f"{node.kind.upper()} counts rows and NULLs", counted=True)
             return replace(node, left=_join_side(node, node.left), right=right)
         case LogicalJoin():
             return replace(node, left=_join_side(node, node.left), right=_join_side(node, node.right))

@@ -39,6 +39,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             kept = wanted | (node.view.wanted if node.view is not None else set())
             outputs = {name: output for name, output in node.outputs.items() if name in kept}
             return replace(node, input=_prune(node.input, set().union(*map(reads, outputs.values()))), outputs=outputs)
+        case LogicalJoin() if node.answer is not None and node.answer not in wanted:
+            return _prune(node.left.input, wanted)
         case LogicalJoin():
             return _join(node, wanted)
         case LogicalAggregate():
@@ -58,7 +60,7 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
 
 def _join(node: LogicalJoin, wanted: set[str]) -> LogicalJoin:
     conditions = set[str]().union(*map(reads, node.condition))
-    right = conditions if node.filters_left else wanted | conditions
+    right = conditions if node.keeps_left else wanted | conditions
     return replace(
         node,
         left=_side(node.left, wanted | conditions, (reads(key.left) for key in node.keys)),

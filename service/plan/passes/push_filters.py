@@ -103,7 +103,7 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
             otherwise.append(each)
 
     for each in node.condition:
-        if not node.pads_left and node.kind != "anti" and _within(each, left):
+        if not node.pads_left and node.kind not in ("anti", "mark") and _within(each, left):
             put(each, to_left, on)
         else:
             put(each, to_right if not node.pads_right and _within(each, right) else None, on)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalProject, SkewHint, TtlHint
 from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
@@ -13,6 +14,7 @@ from rowkind.service.plan.sql.from_clause import with_queries
 from rowkind.service.plan.sql.hints import by_path, read_hints
 from rowkind.service.plan.sql.one_select import OneSelect
 from rowkind.service.plan.sql.parse import query
+from rowkind.service.plan.sql.scope import Unreachable
 from rowkind.service.plan.sql.top_rows import top_of_result
 from rowkind.service.plan.sql.unions import set_operation
 
@@ -52,6 +54,15 @@ class Builder:
             raise Refusal("views and derived tables are nested too deeply; does a view use itself?", tree)
         tree = query(tree)
         context = replace(context, with_=with_queries(tree, context))
+        while True:
+            known = set(self._paths), set(self._invented)
+            try:
+                return self._selected(tree, context)
+            except Unreachable as refusal:
+                self._paths, self._invented = known
+                context = _with_domain(context, refusal)
+
+    def _selected(self, tree: exp.Expr, context: Context) -> Selected:
         if isinstance(tree, exp.Select):
             hints = read_hints(tree)
             self._times |= {f"{context.path}{alias}".lower(): hint for alias, hint in hints.times.items()}
@@ -74,3 +85,15 @@ class Builder:
     def note(self, path: str) -> None:
         """Remember the path of a relation, so that hints can name it."""
         self._paths.add(path.lower())
+
+
+def _with_domain(context: Context, refusal: Unreachable) -> Context:
+    """The place of a subquery whose rows come with the values of those columns around it that it cannot reach.
+
+    Raises the refusal if there are none around it, or none more.
+    """
+    around = {} if context.around is None else columns(context.around)
+    domain = tuple(name for name in around if name in {*context.domain, *refusal.columns})
+    if domain == context.domain:
+        raise refusal
+    return replace(context, domain=domain)

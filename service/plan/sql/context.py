@@ -8,9 +8,8 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalNode
-from rowkind.service.plan.sql.scope import Scope
+from rowkind.service.plan.sql.scope import Scope, Unreachable
 from rowkind.service.source_table import SourceTable
 
 
@@ -37,21 +36,26 @@ class Context:
     """Where a query stands.
 
     `path` is what the names of its relations begin with, empty or ending with a dot. `outer` is what names mean in the
-    query around a subquery. `named` says that its columns need names, because somebody further up uses them.
+    query around a subquery, `around` the rows there, and `domain` those of their columns whose values the subquery's
+    rows are to be joined with. `named` says that its columns need names, because somebody further up uses them, and
+    `result` that they are those of the sink.
     """
 
     path: str = ""
     with_: Mapping[str, Named] = field(default_factory=dict)
     outer: Scope | None = None
+    around: LogicalNode | None = None
+    domain: tuple[str, ...] = ()
     named: bool = True
+    result: bool = True
 
     def within(self, path: str, *, named: bool = True) -> Context:
         """The place of a query of its own, such as a derived table."""
-        return replace(self, path=path, outer=None, named=named)
+        return replace(self, path=path, outer=None, around=None, domain=(), named=named)
 
-    def below(self, path: str, outer: Scope) -> Context:
-        """The place of a subquery in an expression."""
-        return replace(self, path=path, outer=outer, named=False)
+    def below(self, path: str, outer: Scope, around: LogicalNode, *, named: bool = False) -> Context:
+        """The place of a subquery that reads columns of the rows `around` it."""
+        return replace(self, path=path, outer=outer, around=around, domain=(), named=named, result=False)
 
 
 @dataclass(frozen=True)
@@ -121,8 +125,8 @@ def check_reach(links: tuple[exp.Expr, ...], known: set[str]) -> None:
     for link in links:
         for column in link.find_all(exp.Column):
             if column.name not in known:
-                raise Refusal(
-                    "this column cannot be used here: a subquery reads its own columns and, in WHERE, those of the "
-                    "query right around it, in a GROUP BY query only those that are grouped",
+                raise Unreachable(
+                    "this column cannot be used here: a subquery of a GROUP BY query reads columns that are grouped",
                     column,
+                    {column.name},
                 )

@@ -5,14 +5,16 @@ Views, WITH and derived tables are written out where they are used.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 from sqlglot import exp
 
 from rowkind.service.physical import PhysicalJoinKind
+from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
+    LogicalFilter,
     LogicalInput,
     LogicalJoin,
     LogicalNode,
@@ -22,36 +24,126 @@ from rowkind.service.plan.logical import (
     conjuncts,
 )
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.sql.context import Context, Named, Queries
+from rowkind.service.plan.sql.context import Context, Named, Queries, check_reach
+from rowkind.service.plan.sql.domain import domain
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, near
+from rowkind.service.plan.sql.subqueries import of_empty
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
 
 
-def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[LogicalNode, Scope]:
-    """The rows that FROM brings, and what names mean behind it. Raises Refusal."""
-    node, relation = _relation(tree.args["from_"].this, context, queries)
-    scope = Scope((relation,), outer=context.outer)
-    for join in tree.args.get("joins") or []:
-        right, relation = _relation(join.this, context, queries)
-        taken = [*(other.alias for other in scope.relations), *scope.spent]
-        if relation.alias.lower() in map(str.lower, taken):
-            raise Refusal(f"two tables in FROM are called {relation.alias}: give one another alias", join.this)
-        kind = _kind(join)
-        no_aggregates(join.args.get("on"), "ON")
-        before, scope = scope, replace(scope, relations=(*scope.relations, relation))
-        if using := join.args.get("using"):
-            on, merged = _using(using, kind, before, relation)
-            known = {each.name.lower(): each for each in (*scope.merged, *merged)}
-            scope = replace(scope, merged=tuple(known.values()))
-        else:
-            on = conjuncts(scope.resolve(join.args["on"]) if join.args.get("on") else None)
-        node = LogicalJoin(kind, LogicalInput(node), LogicalInput(right), on, join)
-        if node.filters_left:
-            scope = replace(before, spent=(*before.spent, relation.alias))
-    return node, scope
+@dataclass(frozen=True)
+class Joined:
+    """What FROM has brought so far: rows, None before the first relation, and what names mean."""
+
+    node: LogicalNode | None
+    scope: Scope
+
+
+def from_clause(
+    tree: exp.Select, context: Context, queries: Queries
+) -> tuple[LogicalNode, Scope, tuple[exp.Expr, ...]]:
+    """The rows that FROM brings, what names mean behind it, and what links them to a domain. Raises Refusal."""
+    first, joins = tree.args["from_"].this, tree.args.get("joins") or []
+    nothing = Joined(None, Scope((), outer=context.outer))
+    if not context.domain:
+        rows = _chain(nothing, first, joins, context, queries)
+        return _there(rows), rows.scope, ()
+    found = domain(context, queries.invent(context.path, "around"), tree)
+    if any(_kind(join) in ("right", "full") for join in joins):
+        # A domain that came first would be padded, and a column of it could stand in no ON.
+        rows = _chain(nothing, first, joins, context, queries)
+        node = LogicalJoin("inner", LogicalInput(found.node), LogicalInput(_there(rows)), (), tree)
+        return node, replace(rows.scope, domain=found.names), found.links
+    start = Joined(found.node, replace(nothing.scope, domain=found.names))
+    rows = _chain(start, first, joins, context, queries)
+    return _there(rows), rows.scope, found.links
+
+
+def _there(rows: Joined) -> LogicalNode:
+    assert rows.node is not None, "FROM brings one relation at least"
+    return rows.node
+
+
+def _chain(start: Joined, first: exp.Expr, joins: list[exp.Join], context: Context, queries: Queries) -> Joined:
+    rows = _joined(start, exp.Join(this=first), context, queries)
+    for join in joins:
+        rows = _joined(rows, join, context, queries)
+    return rows
+
+
+def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
+    """The rows so far joined with what is behind JOIN or a comma."""
+    no_aggregates(join.args.get("on"), "ON")
+    if isinstance(join.this, exp.Lateral):
+        return _lateral(left, join, context, queries)
+    right = _item(join.this, context, queries)
+    scope = _beside(left.scope, right.scope, join.this)
+    if left.node is None:
+        return Joined(right.node, scope)
+    kind = _kind(join)
+    using = join.args.get("using") or (_shared(left.scope, right.scope) if join.args.get("method") else None)
+    if using:
+        on, merged = _using(using, kind, left.scope, right.scope)
+        known = {each.name.lower(): each for each in (*scope.merged, *merged)}
+        scope = replace(scope, merged=tuple(known.values()))
+    else:
+        on = conjuncts(scope.resolve(join.args["on"]) if join.args.get("on") else None)
+    node = LogicalJoin(kind, LogicalInput(left.node), LogicalInput(_there(right)), on, join)
+    if node.filters_left:
+        spent = tuple(relation.alias for relation in right.scope.relations)
+        scope = replace(left.scope, spent=(*left.scope.spent, *spent))
+    return Joined(node, scope)
+
+
+def _beside(left: Scope, right: Scope, at: exp.Expr) -> Scope:
+    """What names mean behind a join of both."""
+    taken = {alias.lower() for alias in (*(other.alias for other in left.relations), *left.spent)}
+    for relation in right.relations:
+        if relation.alias.lower() in taken:
+            raise Refusal(f"two tables in FROM are called {relation.alias}: give one another alias", at)
+    return replace(left, relations=(*left.relations, *right.relations), merged=(*left.merged, *right.merged))
+
+
+def _shared(left: Scope, right: Scope) -> list[exp.Expr]:
+    """The columns that both sides of a NATURAL JOIN have, as USING would name them."""
+    theirs = {name.lower() for name, _ in right.star(exp.Star())}
+    mine = dict.fromkeys(name for name, _ in left.star(exp.Star()) if name.lower() in theirs)
+    return [exp.to_identifier(name) for name in mine]
+
+
+def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
+    """The rows so far, each with those of a subquery that reads it."""
+    lateral = join.this
+    if not isinstance(lateral.this, exp.Subquery):
+        raise Refusal("LATERAL takes a subquery: LATERAL (SELECT …) AS name", lateral)
+    kind = _kind(join)
+    if kind not in ("inner", "left"):
+        raise Refusal(f"{kind.upper()} JOIN LATERAL is not supported: write CROSS JOIN or LEFT JOIN LATERAL", lateral)
+    if left.node is None:
+        return _item(exp.Subquery(this=lateral.this.this, alias=lateral.args.get("alias")), context, queries)
+    alias = lateral.alias or queries.invent(context.path, "lateral").removeprefix(context.path).rstrip(".")
+    path, columns_ = f"{context.path}{alias}", _column_aliases(lateral)
+    queries.note(path)
+    inner = queries.select(lateral.this.this, context.below(f"{path}.", left.scope, left.node, named=not columns_))
+    check_reach(inner.links, {*columns(left.node), *columns(inner.input)})
+    names = {each: f"{path}.{each}" for each in _renamed(tuple(inner.outputs), columns_, lateral)}
+    outputs = dict(zip(names.values(), inner.outputs.values(), strict=True))
+    scope = _beside(left.scope, Scope((Relation(alias, names),)), lateral)
+    on = conjuncts(scope.resolve(join.args["on"]) if join.args.get("on") else None)
+    if inner.counts is None:
+        right = LogicalProject(inner.input, {each: resolved(each) for each in columns(inner.input)} | outputs)
+        sides = LogicalInput(left.node), LogicalInput(right)
+        return Joined(LogicalJoin(kind, *sides, (*inner.links, *on), lateral), scope)
+    # An aggregate without GROUP BY has a row for every row around it: one that is missing is an empty group.
+    if kind == "left" and on:
+        raise Refusal("this subquery always has one row: move the condition into it, or into CASE", join.args["on"])
+    both = LogicalJoin("left", LogicalInput(left.node), LogicalInput(inner.input), inner.links, lateral)
+    found = {name: of_empty(output, inner.counts) for name, output in outputs.items()}
+    node = LogicalProject(both, {each: resolved(each) for each in columns(left.node)} | found)
+    return Joined(LogicalFilter(node, on) if on else node, scope)
 
 
 def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
@@ -73,14 +165,25 @@ def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
     return known
 
 
+def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
+    """A relation, or joins in parentheses."""
+    if isinstance(at, exp.Subquery) and isinstance(at.this, exp.Table | exp.Subquery):
+        if at.alias:
+            raise Refusal("joins in parentheses have no name: their tables have", at.args["alias"])
+        inner, nothing = at.this, Joined(None, Scope(()))
+        if isinstance(inner, exp.Table) or inner.args.get("joins") or isinstance(inner.this, exp.Table | exp.Subquery):
+            first = inner.copy()
+            joins = inner.args.get("joins") or []
+            first.set("joins", None)
+            return _chain(nothing, first, joins, context, queries)
+    node, relation = _relation(at, context, queries)
+    return Joined(node, Scope((relation,)))
+
+
 def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
     if isinstance(at, exp.Values):
         raise Refusal("VALUES is not supported: a table of the job brings the rows", at)
-    if isinstance(at, exp.Lateral):
-        raise Refusal("LATERAL is not supported: write a join, and what it depends on into ON", at)
     if isinstance(at, exp.Subquery):
-        if isinstance(at.this, exp.Table):
-            raise Refusal("joins in parentheses are not supported: write (SELECT … FROM … JOIN …) AS name", at)
         _only(at, "this form of a derived table")
         alias = at.alias or queries.invent(context.path, "derived").removeprefix(context.path).rstrip(".")
         return _derived(Named(at.this, _column_aliases(at), context.with_), alias, at, context, queries)
@@ -118,7 +221,7 @@ def _derived(
 ) -> tuple[LogicalProject, Relation]:
     path = f"{context.path}{alias}"
     queries.note(path)
-    inner = queries.select(named.query, Context(f"{path}.", named.with_, named=not named.columns))
+    inner = queries.select(named.query, Context(f"{path}.", named.with_, named=not named.columns, result=False))
     spelled = _renamed(tuple(inner.outputs), named.columns, at)
     names = {column: f"{path}.{column}" for column in spelled}
     # Columns of unique keys stay within reach of the planner, though no name in the SQL means them.
@@ -157,9 +260,9 @@ def _kind(join: exp.Join) -> PhysicalJoinKind:
     words = " ".join(word for word in (method, side, kind) if word)
     if kind in _HALF and side == "RIGHT":
         raise Refusal(f"{words} JOIN is not supported: write LEFT {kind} JOIN with the tables the other way", join.this)
-    if method or kind not in ("", "INNER", "OUTER", "CROSS", *_HALF):
+    if method not in ("", "NATURAL") or kind not in ("", "INNER", "OUTER", "CROSS", *_HALF):
         raise Refusal(f"{words} JOIN is not supported: write the columns in ON or USING", join.this)
-    if (side or kind in _HALF) and not (join.args.get("on") or join.args.get("using")):
+    if (side or kind in _HALF) and not (method or join.args.get("on") or join.args.get("using")):
         raise Refusal(f"{words} JOIN needs a condition: ON … or USING (…)", join.this)
     return cast("PhysicalJoinKind", kind.lower() if kind in _HALF else side.lower() or "inner")
 
@@ -168,16 +271,16 @@ _HALF = ("SEMI", "ANTI")
 
 
 def _using(
-    columns: list[exp.Expr], kind: PhysicalJoinKind, left: Scope, right: Relation
+    columns: list[exp.Expr], kind: PhysicalJoinKind, left: Scope, right: Scope
 ) -> tuple[tuple[exp.Expr, ...], list[Merged]]:
     """The equalities that USING stands for, and what its columns mean afterwards."""
     on: list[exp.Expr] = []
     merged: list[Merged] = []
     for column in columns:
         name = exp.Column(this=column.copy())
-        a, b = left.resolve(name), Scope((right,)).resolve(name)
+        a, b = left.resolve(name), right.resolve(name)
         on.append(exp.EQ(this=a.copy(), expression=b.copy()))
         meaning = exp.Coalesce(this=a, expressions=[b]) if kind == "full" else b if kind == "right" else a
-        tables = {relation.alias for relation in (*left.relations, right) if relation.find(column.name)}
+        tables = {relation.alias for relation in (*left.relations, *right.relations) if relation.find(column.name)}
         merged.append(Merged(column.name, meaning, frozenset(tables)))
     return tuple(on), merged

@@ -14,19 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalProject, conjuncts, reads, substitute
+from rowkind.service.plan.logical import LogicalFilter, LogicalProject, conjuncts, reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
 from rowkind.service.plan.sql.from_clause import from_clause
 from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
 from rowkind.service.plan.sql.hints import no_split
+from rowkind.service.plan.sql.links import beyond, equal_links, linked_columns
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
-from rowkind.service.plan.sql.subqueries import ScalarSubqueries, equal_links, where
+from rowkind.service.plan.sql.subqueries import Subqueries, where
 from rowkind.service.plan.sql.top_rows import TopRows, keep_top, top_of_result, top_rows
 from rowkind.service.plan.sql.unions import without_duplicates
 from rowkind.service.plan.sql.windows import (
@@ -36,6 +38,7 @@ from rowkind.service.plan.sql.windows import (
     number_rows,
     replaced,
     with_windows,
+    within,
 )
 
 
@@ -62,6 +65,15 @@ class Clauses:
         yield from (each for each in (self.having, self.qualify, self.order) if each is not None)
 
 
+@dataclass(frozen=True)
+class GroupExpression:
+    """One expression of GROUP BY, where it stands, and the name of the column of the result that it is, if any."""
+
+    expression: exp.Expr
+    at: exp.Expr
+    name: str
+
+
 class OneSelect:
     """One SELECT on its way: the rows so far, and what its clauses compute from them."""
 
@@ -70,29 +82,31 @@ class OneSelect:
         self._context = context
         self._split = split
         self._names = Names(context.path)
-        self._node, self._scope = from_clause(tree, context, queries)
-        self._links: tuple[exp.Expr, ...] = ()
+        self._node, self._scope, self._links = from_clause(tree, context, queries)
         if (condition := tree.args.get("where")) is not None:
-            self._node, self._links = where(condition.this, self._node, self._scope, context, queries)
+            self._node, links = where(condition.this, self._node, self._scope, context, queries)
+            if links and context.domain:
+                raise beyond(links, columns(self._node).keys())
+            self._links = links or self._links
         self._windows = named_windows(tree)
-        self._values = ScalarSubqueries(queries, context, self._scope)
+        self._subqueries = Subqueries(queries, context, self._scope)
 
     def built(self) -> Selected:
         """The rows and columns. Raises Refusal."""
         distinct, top = self._tree.args.get("distinct"), top_rows(self._tree)
         if distinct is not None and distinct.args.get("on"):
             raise Refusal("DISTINCT ON is not supported: keep ROW_NUMBER() OVER (PARTITION BY …) = 1", self._tree)
-        clauses, grouping = self._resolved(None if distinct is not None else top)
+        clauses, groups = self._resolved(None if distinct is not None else top)
         for each in clauses:
             check_windows(each)
         counts: frozenset[str] | None = None
-        if grouping is not None:
-            clauses = self._grouped(clauses, grouping)
-            counts = grouping.counts if self._tree.args.get("group") is None else None
+        if groups is not None:
+            clauses, calls_ = self._grouped(clauses, groups)
+            counts = calls_ if self._tree.args.get("group") is None else None
         elif distinct is None:
             no_split(self._split)
-        self._node, meanings = self._values.join(self._node)
-        clauses = clauses.changed(lambda node, _: substitute(node, meanings))
+        self._node, with_values = self._subqueries.join(self._node, clauses)
+        clauses = clauses.changed(lambda node, _: with_values(node))
         if clauses.having is not None:
             self._having_of_one_row(counts)
             counts = None
@@ -102,36 +116,36 @@ class OneSelect:
             return self._distinct(clauses.items, limited=top is not None)
         outputs = {item.name: item.expression for item in clauses.items.items}
         if top is not None and clauses.order is not None:
-            self._no_links("ORDER BY … LIMIT")
-            return Selected(
-                keep_top(self._node, top, clauses.order, self._names), outputs, single=top.first == top.last
-            )
-        single = grouping is not None and self._tree.args.get("group") is None
+            self._node, partition, self._links = linked_columns(self._links, self._node, self._names)
+            kept = keep_top(self._node, top, clauses.order, self._names, partition)
+            return Selected(kept, outputs, self._links, single=top.first == top.last)
+        single = groups is not None and self._tree.args.get("group") is None
         return Selected(self._node, outputs, self._links, single=single, counts=counts)
 
-    def _resolved(self, top: TopRows | None) -> tuple[Clauses, Grouping | None]:
+    def _resolved(self, top: TopRows | None) -> tuple[Clauses, list[GroupExpression] | None]:
         """All clauses with their names resolved, and the groups, None where nothing is grouped."""
         tree, windows = self._tree.copy(), self._windows
         tree.set("expressions", [with_windows(each, windows) for each in tree.expressions])
-        items = select_list(tree, self._scope, self._values.place, named=self._context.named)
+        items = select_list(tree, self._scope, self._subqueries.place, self._context)
         self._names.reserve([item.name for item in items.items])
         order = None if top is None else self._order(with_windows(top.order, windows), items)
         having, qualify = (tree.args.get(clause) for clause in ("having", "qualify"))
         group = tree.args.get("group")
         pieces = [*Clauses(items, qualify=qualify, order=order)]
-        grouping = None
+        groups = None
         if group is not None or having is not None or any(any(calls(each)) for each in pieces):
-            grouping = self._groups(group, items)
-        alias = aliases_last(self._scope, items, None if grouping is None else grouping.grouped)
+            groups = [] if group is None else self._groups(group, items)
+        grouped = None if groups is None else set[str]().union(*(reads(each.expression) for each in groups))
+        alias, place = aliases_last(self._scope, items, grouped), partial(self._subqueries.place, of_condition=True)
         if having is not None:
             no_windows(having.this, "HAVING")
-            having = self._scope.resolve(having.this, subquery=self._values.place, alias=alias)
+            having = self._scope.resolve(having.this, subquery=place, alias=alias)
         if qualify is not None:
             at = qualify.this
-            qualify = self._scope.resolve(with_windows(at, windows), subquery=self._values.place, alias=alias)
+            qualify = self._scope.resolve(with_windows(at, windows), subquery=place, alias=alias)
             if not qualify.find(exp.Window):
                 raise Refusal("QUALIFY is for conditions on window functions: this one belongs into WHERE", at)
-        return Clauses(items, having, qualify, order), grouping
+        return Clauses(items, having, qualify, order), groups
 
     def _order(self, order: exp.Expr, items: SelectList) -> exp.Order:
         """ORDER BY with its names resolved; a number stands for a column of the result."""
@@ -143,42 +157,48 @@ class OneSelect:
                 each.set("this", item.expression.copy())
             else:
                 alias = aliases_first(items)
-                each.set("this", self._scope.resolve(each.this, subquery=self._values.place, alias=alias))
+                each.set("this", self._scope.resolve(each.this, subquery=self._subqueries.place, alias=alias))
         return copied
 
-    def _groups(self, group: exp.Group | None, items: SelectList) -> Grouping:
-        # Groups are found by equal links, so that what only stands behind one is asked here.
-        inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
-        self._links = tuple(each for each in self._links if each not in inner)
-        self._node = LogicalFilter(self._node, inner) if inner else self._node
-        grouping = Grouping(self._node, self._names, self._values.names)
-        if group is None:
-            return grouping
+    def _groups(self, group: exp.Group, items: SelectList) -> list[GroupExpression]:
+        """What is grouped by; subqueries in it are there before rows are grouped."""
 
         def alias(column: exp.Column) -> exp.Expr | None:
             return None if self._scope.knows(column) else items.find(column)
 
         def resolve(node: exp.Expr) -> exp.Expr:
             no_windows(node, "GROUP BY")
-            return self._scope.resolve(node, alias=alias)
+            return self._scope.resolve(node, subquery=self._subqueries.place, alias=alias)
 
+        found = []
         for expression, at in group_expressions(group, items, resolve):
             own = [item.name for item in items.items if item.expression.unnest() == expression.unnest()]
-            grouping.group_by(expression, at, own[0] if own and self._context.named else "")
-        if not grouping.group:
+            found.append(GroupExpression(expression, at, own[0] if own and self._context.named else ""))
+        if not found:
             raise Refusal("there is nothing to group by: leave out GROUP BY for one row over all", group)
-        return grouping
+        return found
 
-    def _grouped(self, clauses: Clauses, grouping: Grouping) -> Clauses:
-        """Put the Aggregate on the rows; everything further up over its columns."""
-        links = equal_links(self._links, columns(self._node))
+    def _grouped(self, clauses: Clauses, groups: list[GroupExpression]) -> tuple[Clauses, frozenset[str]]:
+        """Put the Aggregate on the rows; everything further up over its columns. Also gives the counts among them."""
+        # Groups are found by equal links, so that what only stands behind one is asked here.
+        inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
+        self._links = tuple(each for each in self._links if each not in inner)
+        self._node = LogicalFilter(self._node, inner) if inner else self._node
+        grouped = [each.expression for each in groups]
+        early = self._subqueries.early.union(*map(reads, grouped))
+        self._node, with_values = self._subqueries.join(self._node, [*clauses, *grouped], early)
+        clauses = clauses.changed(lambda node, _: with_values(node))
+        grouping = Grouping(self._node, self._names, self._subqueries.names)
+        for each in groups:
+            grouping.group_by(with_values(each.expression), each.at, each.name)
+        links = equal_links(self._links, columns(self._node).keys())
         self._links = tuple(link.over(grouping.group_by(link.own, link.at)) for link in links)
         at = self._tree.args.get("group") or next((call for each in clauses for call in calls(each)), self._tree)
         named = self._context.named
         clauses = clauses.changed(lambda node, name: grouping.over(node, name if named else ""))
         is_global = self._tree.args.get("group") is None and not self._links
         self._node = grouping.aggregate(is_global=is_global, at=at, split=self._split)
-        return clauses
+        return clauses, grouping.counts
 
     def _having_of_one_row(self, counts: frozenset[str] | None) -> None:
         if counts is not None and self._links:
@@ -191,7 +211,8 @@ class OneSelect:
     def _numbered(self, clauses: Clauses) -> Clauses:
         """Number the rows for window functions, and filter by QUALIFY."""
         if any(each.find(exp.Window) for each in clauses):
-            self._no_links("a window function")
+            self._node, partition, self._links = linked_columns(self._links, self._node, self._names)
+            clauses = clauses.changed(lambda node, _: within(node, partition))
         named: dict[str, exp.Expr] = {item.name: item.expression for item in clauses.items.items}
         others = exp.Tuple(expressions=[each for each in (clauses.qualify, clauses.order) if each is not None])
         self._node, numbers = number_rows(self._node, {**named, "": others}, self._names)
@@ -201,18 +222,11 @@ class OneSelect:
         return clauses
 
     def _distinct(self, items: SelectList, *, limited: bool) -> Selected:
-        self._no_links("DISTINCT")
         no_split(self._split)
+        below, linked, links = linked_columns(self._links, self._node, self._names)
         names: Mapping[str, str] = {item.name: self._names.claim(item.name) for item in items.items}
-        project = LogicalProject(self._node, {names[item.name]: item.expression for item in items.items})
+        outputs = {names[item.name]: item.expression for item in items.items}
+        project = LogicalProject(below, {name: resolved(name) for name in linked} | outputs)
         node = without_duplicates(project, self._tree)
-        found = Selected(node, {name: resolved(own, like=self._tree) for name, own in names.items()})
+        found = Selected(node, {name: resolved(own, like=self._tree) for name, own in names.items()}, links)
         return top_of_result(found, self._tree, self._names) if limited else found
-
-    def _no_links(self, clause: str) -> None:
-        if self._links:
-            raise Refusal(
-                f"a subquery with {clause} cannot read columns of the query around it: write it as a JOIN with a "
-                f"derived table",
-                self._links[0],
-            )

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import reads, substitute
 from rowkind.service.plan.scalar.fields import field_of, with_fields
 from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.sql.tuples import compared
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,18 @@ class Merged:
         return column.lower() == self.name.lower() and relation.alias in self.tables
 
 
+class Unreachable(Refusal):
+    """A subquery that reads columns of a query around it where its rows alone do not say what they are.
+
+    `columns` are those, by their names in the plan. A query that has them brings their values into the subquery
+    (`sql.domain`); where none does, this is the refusal.
+    """
+
+    def __init__(self, text: str, at: exp.Expr, columns: Iterable[str]) -> None:
+        self.columns = frozenset(columns)
+        super().__init__(text, at)
+
+
 Handler = Callable[[exp.Expr], exp.Expr]
 """What stands for a subquery in an expression."""
 
@@ -63,7 +77,8 @@ class Scope:
     """What the names in one SELECT can mean.
 
     `merged` are the columns of USING: one column each where `*` and bare names are concerned.
-    `outer` is the scope of the query around a subquery. `spent` are the tables of semi and anti joins, whose columns
+    `outer` is the scope of the query around a subquery; `domain` says of columns from there in which own column their
+    values are, if they are. `spent` are the tables of semi and anti joins, whose columns
     nobody sees behind the join.
     """
 
@@ -71,6 +86,7 @@ class Scope:
     merged: tuple[Merged, ...] = ()
     outer: Scope | None = None
     spent: tuple[str, ...] = ()
+    domain: Mapping[str, str] = field(default_factory=dict)
 
     def resolve(
         self,
@@ -92,7 +108,7 @@ class Scope:
                 return self._column(each, outer=outer) if meaning is None else _operand(meaning)
             return subquery(each) if is_subquery(each) else each
 
-        return node.transform(replaced)
+        return compared(node.transform(replaced))
 
     def knows(self, column: exp.Column) -> bool:
         """Whether a bare name is a column of FROM, or of more than one table in it."""
@@ -108,11 +124,14 @@ class Scope:
             raise Refusal(f"there is no table or column {bare.name} in FROM{near(bare.name, self._names())}", column)
         if self.outer is not None and self._is_outer(column):
             found = self.outer._column(column, outer=True)  # noqa: SLF001 -- the same for the scope around this one
-            if not outer:
-                raise Refusal(
-                    f"{column.sql('spark')} is a column of the query around this one, which a subquery can use in its "
-                    f"WHERE only",
+            found = substitute(found, {name: resolved(own, like=column) for name, own in self.domain.items()})
+            beyond = reads(found) - set(self.domain.values())
+            if beyond and not outer:
+                raise Unreachable(
+                    f"{column.sql('spark')} is a column of the query around this one, which cannot be used here: "
+                    f"compute it in a derived table",
                     column,
+                    beyond,
                 )
             return found
         relations = self._named(column) if column.table else self.relations

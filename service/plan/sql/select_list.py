@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.sql.aggregates import is_aggregate
+from rowkind.service.plan.sql.context import Context
 from rowkind.service.plan.sql.scope import Handler, Scope, near
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -44,7 +45,7 @@ class SelectList:
         return self.items[number - 1]
 
 
-def select_list(tree: exp.Select, scope: Scope, subquery: Handler, *, named: bool) -> SelectList:
+def select_list(tree: exp.Select, scope: Scope, subquery: Handler, context: Context) -> SelectList:
     """The columns of a SELECT. Raises Refusal.
 
     As in Spark, an expression may use columns to the left of it by their names, where FROM has none called so.
@@ -54,34 +55,57 @@ def select_list(tree: exp.Select, scope: Scope, subquery: Handler, *, named: boo
     items: list[Item] = []
     for item in tree.expressions:
         lateral = SelectList(tuple(items))
-        for name, expression in _outputs(item, scope, subquery, lateral, named=named):
+        for name, expression in _outputs(item, scope, subquery, lateral, context):
             taken = {other.name.lower() for other in items}
-            if named and not _NAME.fullmatch(name):
+            if context.result and context.named and not _NAME.fullmatch(name):
                 raise Refusal(f"{name!r} cannot be a column of an Avro record: give it a name with AS", item)
-            if named and name.lower() in taken:
+            if context.named and name.lower() in taken and isinstance(item, exp.Alias | exp.Column | exp.Star):
                 raise Refusal(f"two columns of the result are called {name}: give one another name with AS", item)
             own = name if name and name.lower() not in taken else f"column_{len(items) + 1}"
             items.append(Item(own, expression, item))
     if not items:
-        raise Refusal("* EXCEPT leaves no column: a result has one at least", tree.expressions[0])
+        at = tree.expressions[0] if tree.expressions else tree
+        raise Refusal("there is no column in the SELECT list: a result has one at least", at)
     return SelectList(tuple(items))
 
 
 def _outputs(
-    item: exp.Expr, scope: Scope, subquery: Handler, lateral: SelectList, *, named: bool
+    item: exp.Expr, scope: Scope, subquery: Handler, lateral: SelectList, context: Context
 ) -> Iterator[tuple[str, exp.Expr]]:
     if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
         yield from _star(item, scope)
         return
     name = item.alias if isinstance(item, exp.Alias) else item.name if isinstance(item, exp.Column) else ""
-    if not name and named:
-        raise Refusal("this column of the result has no name: give it one with AS", item)
+    if not name and context.named:
+        if context.result:
+            raise Refusal("this column of the result has no name: give it one with AS", item)
+        name = _spelled(item)
     node = item.this if isinstance(item, exp.Alias) else item
 
     def alias(column: exp.Column) -> exp.Expr | None:
         return None if scope.knows(column) else lateral.find(column)
 
     yield name, scope.resolve(node, subquery=subquery, alias=alias)
+
+
+def _spelled(node: exp.Expr) -> str:
+    """What Spark calls a column that nobody has named: its expression, `sum(x)` or `(a + 1)`."""
+    match node:
+        case exp.Column():
+            return node.name
+        case exp.Star():
+            return "1"
+        case exp.Literal():
+            return str(node.this)
+        case exp.Paren():
+            return _spelled(node.this)
+        case exp.Binary() if not isinstance(node, exp.Connector | exp.Func):
+            operator = node.sql("spark").removeprefix(node.left.sql("spark")).removesuffix(node.right.sql("spark"))
+            return f"({_spelled(node.left)}{operator}{_spelled(node.right)})"
+        case exp.Anonymous() | exp.AggFunc():
+            arguments = node.expressions if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
+            return f"{word(node).lower()}({', '.join(_spelled(each) for each in arguments if each is not None)})"
+    return node.sql("spark")
 
 
 def _star(item: exp.Expr, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:

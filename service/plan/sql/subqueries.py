@@ -1,10 +1,7 @@
 """Subqueries in WHERE and in expressions, as joins.
 
-    EXISTS, IN           a semi join
-    NOT EXISTS           an anti join
-    NOT IN               where neither side can be NULL an anti join. A subquery that reads the query around it: an anti
-                         join on `(x = y) IS NOT FALSE`, since a NULL on either side is as good as a match. Else the
-                         join "not in", which knows whether the subquery is empty and whether it holds a NULL
+    EXISTS, IN           a semi or anti join where AND holds it together with the rest of WHERE, else a mark join, which
+                         puts the answer beside each row (`sql.memberships`)
     a single value       a LEFT JOIN on an aggregate, grouped by what links it to the query around it, or on rows found
                          by their unique key. COUNT of no rows is 0 and not NULL
 
@@ -13,13 +10,15 @@ What a subquery's WHERE says of the query around it becomes the condition of the
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlglot import exp
 
-from rowkind.service.plan.columns import by_name, columns, kept
+from rowkind.service.physical import PhysicalJoinKind
+from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalFilter,
@@ -32,73 +31,159 @@ from rowkind.service.plan.logical import (
     substitute,
 )
 from rowkind.service.plan.scalar.conditions import may_fail
-from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected, check_reach
 from rowkind.service.plan.sql.grouping import no_aggregates
+from rowkind.service.plan.sql.links import beyond
+from rowkind.service.plan.sql.memberships import Asked, Membership, OneOf, asked
 from rowkind.service.plan.sql.scope import Scope
+from rowkind.service.plan.sql.select_list import in_call
 from rowkind.service.plan.sql.windows import no_windows
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
-_TOP = (
-    "{0} is supported in WHERE where AND holds it together with the rest: for OR or an expression, LEFT JOIN "
-    "(SELECT DISTINCT …) AS x ON … and test x.… IS NOT NULL, or write one query each and UNION them"
-)
 _MORE = (
     "this subquery may give more than one row: make it an aggregate such as MAX(…) without GROUP BY, or let WHERE set "
     "the whole primary key of its table equal to columns of the query around it"
 )
 
 
-@dataclass
-class ScalarSubqueries:
-    """The subqueries in the expressions of one clause, each of which stands for a single value.
+@dataclass(frozen=True)
+class _Asked:
+    """A subquery, or a predicate about one, in an expression, and the columns that hold its place."""
 
-    While expressions are resolved, a column holds the place of each; `join` brings the columns about.
+    node: exp.Expr
+    path: str
+    names: tuple[str, ...]
+    what: Asked
+    is_early: bool
+
+
+@dataclass
+class Subqueries:
+    """The subqueries in the expressions of a SELECT.
+
+    While expressions are resolved, columns hold the place of each; `join` brings the columns about. Equal subqueries
+    are joined once. Those inside of an aggregate function are early: they are joined before rows are grouped.
     """
 
     queries: Queries
     context: Context
     scope: Scope
-    found: dict[str, tuple[str, exp.Expr]] = field(default_factory=dict)
+    _found: dict[str, _Asked] = field(default_factory=dict)
 
     @property
     def names(self) -> KeysView[str]:
-        """The columns that hold the places, also those that are still to come."""
-        return self.found.keys()
+        """The columns that hold the places of those that are not joined yet, also those that are still to come."""
+        return self._found.keys()
 
-    def place(self, node: exp.Expr) -> exp.Expr:
-        """The column for a subquery in an expression. Raises Refusal for EXISTS and IN."""
-        if not isinstance(node, exp.Query):
-            if isinstance(node, exp.Any | exp.All):
-                raise Refusal("ANY and ALL take no subquery here: write IN, EXISTS, or compare with MIN or MAX", node)
-            raise Refusal(_TOP.format("EXISTS (…)" if isinstance(node, exp.Exists) else "IN (SELECT …)"), node)
-        path = self.queries.invent(self.context.path, "scalar")
-        name = f"{path}value"
-        self.found[name] = (path, node)
-        return resolved(name, like=node)
+    @property
+    def early(self) -> set[str]:
+        """Those of the columns that stand inside of aggregate functions."""
+        return {name for name, each in self._found.items() if each.is_early}
 
-    def join(self, node: LogicalNode) -> tuple[LogicalNode, dict[str, exp.Expr]]:
-        """The rows with the values beside them, and what stands for each place."""
-        meanings: dict[str, exp.Expr] = {}
-        for name, (path, tree) in self.found.items():
-            inner = self.queries.select(tree, self.context.below(path, self.scope))
-            if len(inner.outputs) != 1:
-                raise Refusal("a subquery that stands for a value has one column", tree)
-            (output,) = inner.outputs.values()
-            if inner.counts is not None:
-                # A missing row is an empty group: the value is computed behind the join, where counts are made 0.
-                right = inner.input
-                meanings[name] = _of_empty(output, inner.counts)
-            else:
-                if not (inner.single or _found_by_key(inner)):
-                    raise Refusal(_MORE, tree)
-                right = LogicalProject(
-                    inner.input, {each: resolved(each) for each in columns(inner.input)} | {name: output}
+    def place(self, node: exp.Expr, *, of_condition: bool = False) -> exp.Expr:
+        """What stands for a subquery in an expression, which is a condition where it is so said. Raises Refusal."""
+        if isinstance(node, exp.Any | exp.All):
+            raise Refusal("ANY and ALL take no subquery here: write IN, EXISTS, or compare with MIN or MAX", node)
+        if isinstance(node, exp.Exists):
+            return self._columns(node, "exists", ["found"])[0]
+        if isinstance(node, exp.In):
+            operands = self.operands(node)
+            what = asked(node, of_condition=of_condition)
+            return OneOf(this=self._columns(node, "in", ["found"], what)[0], expressions=operands)
+        assert isinstance(node, exp.Query), "nothing else is a subquery"
+        listed = 1 if node.is_star else len(node.selects)
+        if listed == 1:
+            return self._columns(node, "scalar", ["value"])[0]
+        return exp.Tuple(expressions=self._columns(node, "scalar", [f"value_{each + 1}" for each in range(listed)]))
+
+    def operands(self, node: exp.In) -> list[exp.Expr]:
+        """What IN compares with the columns of its subquery. Raises Refusal."""
+        written = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        return [self.scope.resolve(each, subquery=self.place) for each in written]
+
+    def _columns(self, node: exp.Expr, stem: str, names: list[str], what: Asked = "exactly") -> list[exp.Expr]:
+        asked_ = node, what, in_call(node)
+        same = next((each for each in self._found.values() if (each.node, each.what, each.is_early) == asked_), None)
+        if same is None:
+            path = self.queries.invent(self.context.path, stem)
+            same = _Asked(node, path, tuple(f"{path}{name}" for name in names), *asked_[1:])
+            self._found |= dict.fromkeys(same.names, same)
+        return [resolved(name, like=node) for name in same.names]
+
+    def join(
+        self, node: LogicalNode, expressions: Iterable[exp.Expr], names: AbstractSet[str] | None = None
+    ) -> tuple[LogicalNode, Callable[[exp.Expr], exp.Expr]]:
+        """The rows with the values beside them, and what makes of an expression one that reads them. Raises Refusal.
+
+        `expressions` are all in which there are places; those that `names` hold are filled, or all.
+        """
+        values: dict[str, exp.Expr] = {}
+        answers: dict[str, exp.Expr] = {}
+
+        def with_values(expression: exp.Expr) -> exp.Expr:
+            answered = expression.transform(
+                lambda each: (
+                    answers[each.this.name].copy() if isinstance(each, OneOf) and each.this.name in answers else each
                 )
-                meanings[name] = resolved(name, like=tree)
-            check_reach(inner.links, {*columns(node), *columns(right)})
-            node = LogicalJoin("left", LogicalInput(node), LogicalInput(right), inner.links, tree)
-        return node, meanings
+            )
+            return substitute(answered, values)
+
+        one_of = {each.this.name: each for every in expressions for each in every.find_all(OneOf)}
+        waiting = [each for each in self._found.values() if names is None or not names.isdisjoint(each.names)]
+        for found in dict.fromkeys(waiting):
+            self._found = {name: each for name, each in self._found.items() if each != found}
+            context, at = self.context.below(found.path, self.scope, node), found.node
+            match at:
+                case exp.Exists():
+                    inner = self.queries.select(at.this, context)
+                    check_rows(inner, node, at)
+                    (name,) = found.names
+                    node = LogicalJoin(
+                        "mark", LogicalInput(node), LogicalInput(inner.input), inner.links, at, answer=name
+                    )
+                case exp.In():
+                    inner = self.queries.select(at.args["query"], context)
+                    (name,) = found.names
+                    operands = [with_values(each) for each in one_of[name].expressions]
+                    check_rows(inner, node, at, len(operands))
+                    node, answers[name] = Membership(node, operands, inner, found.path, at).answered(name, found.what)
+                case _:
+                    node, more = _with_values(node, self.queries.select(at, context), found)
+                    values |= more
+        return node, with_values
+
+
+def check_rows(inner: Selected, around: LogicalNode, test: exp.Expr, operands: int | None = None) -> None:
+    """Refuse an IN, with so many operands, or an EXISTS for whose subquery there is no join."""
+    if inner.counts is not None and (inner.links or operands is None):
+        raise Refusal(
+            "an aggregate without GROUP BY always has a row: compare its value, (SELECT COUNT(*) …) > 0", test
+        )
+    if operands is not None and operands != len(inner.outputs):
+        raise Refusal(f"IN compares {operands} with {len(inner.outputs)} columns: both need the same number", test)
+    check_reach(inner.links, {*columns(around), *columns(inner.input)})
+
+
+def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[LogicalNode, dict[str, exp.Expr]]:
+    """The rows with the columns of a subquery's one row beside them, and what stands for its places."""
+    if len(inner.outputs) != len(found.names):
+        raise Refusal("a subquery that stands for a value has one column", found.node)
+    if inner.counts is not None:
+        # A missing row is an empty group: the value is computed behind the join, where counts are made 0.
+        right = inner.input
+        meanings = {
+            name: of_empty(output, inner.counts)
+            for name, output in zip(found.names, inner.outputs.values(), strict=True)
+        }
+    else:
+        if not (inner.single or _found_by_key(inner)):
+            raise Refusal(_MORE, found.node)
+        below = {each: resolved(each) for each in columns(inner.input)}
+        right = LogicalProject(inner.input, {**below, **dict(zip(found.names, inner.outputs.values(), strict=True))})
+        meanings = {}
+    check_reach(inner.links, {*columns(node), *columns(right)})
+    return LogicalJoin("left", LogicalInput(node), LogicalInput(right), inner.links, found.node), meanings
 
 
 def where(
@@ -110,27 +195,29 @@ def where(
     """
     no_windows(condition, "WHERE")
     no_aggregates(condition, "WHERE")
-    values = ScalarSubqueries(queries, context, scope)
+    subqueries = Subqueries(queries, context, scope)
+    place = partial(subqueries.place, of_condition=True)
     parts = [
-        each if _predicate(each) is not None else scope.resolve(each, subquery=values.place, outer=True)
+        each if _predicate(each) is not None else scope.resolve(each, subquery=place, outer=True)
         for each in conjuncts(condition)
     ]
     tests = [each for each in parts if _predicate(each) is not None]
     plain = [each for each in parts if _predicate(each) is None]
-    own = {*columns(node), *values.names}
+    own = {*columns(node), *subqueries.names}
     links: list[exp.Expr] = []
     for each in plain:
         is_link = not reads(each) <= own
-        if is_link and reads(each) & values.names:
-            raise Refusal("this condition reads the query around this one and a subquery: use a derived table", each)
-        if is_link or (links and may_fail(each) and not reads(each) & values.names):
+        is_late = bool(reads(each) & subqueries.names)
+        if is_link and is_late:
+            raise beyond([each], own)
+        if is_link or (links and not is_late and may_fail(each)):
             links.append(each)
-    late = _late(parts, values.names)
+    late = _late(parts, subqueries.names)
     node = _filtered(node, [each for each in plain if each not in links and each not in late])
     for each in tests:
         node = _tested(each, node, scope, context, queries)
-    node, meanings = values.join(node)
-    return _filtered(node, [substitute(each, meanings) for each in late if each not in links]), tuple(links)
+    node, with_values = subqueries.join(node, late)
+    return _filtered(node, [with_values(each) for each in late if each not in links]), tuple(links)
 
 
 def _late(parts: Sequence[exp.Expr], values: AbstractSet[str]) -> list[exp.Expr]:
@@ -164,66 +251,24 @@ def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Conte
     found = _predicate(condition)
     assert found is not None, "the caller has found the predicate"
     test, negated = found
-    compares = isinstance(test, exp.In)
-    tree = test.args["query"] if compares else test.this
-    path = queries.invent(context.path, "in" if compares else "exists")
-    inner = queries.select(tree, context.below(path, scope))
-    if inner.counts is not None and (inner.links or not compares):
-        raise Refusal(
-            "an aggregate without GROUP BY always has a row: compare its value, (SELECT COUNT(*) …) > 0", tree
-        )
-    if not compares:
-        check_reach(inner.links, {*columns(node), *columns(inner.input)})
-        return LogicalJoin(
-            "anti" if negated else "semi", LogicalInput(node), LogicalInput(inner.input), inner.links, test
-        )
-    written = test.this.expressions if isinstance(test.this, exp.Tuple) else [test.this]
-    if len(written) != len(inner.outputs):
-        raise Refusal(f"IN compares {len(written)} with {len(inner.outputs)} columns: both need the same number", test)
-    values = ScalarSubqueries(queries, context, scope)
-    resolved_ = [scope.resolve(each, subquery=values.place) for each in written]
-    node, meanings = values.join(node)
-    mine = [substitute(each, meanings) for each in resolved_]
-    check_reach(inner.links, {*columns(node), *columns(inner.input)})
-    return _not_in(mine, inner, node, path, test) if negated else _in(mine, inner, node, test)
+    if not isinstance(test, exp.In):
+        path = queries.invent(context.path, "exists")
+        inner = queries.select(test.this, context.below(path, scope, node))
+        check_rows(inner, node, test)
+        kind: PhysicalJoinKind = "anti" if negated else "semi"
+        return LogicalJoin(kind, LogicalInput(node), LogicalInput(inner.input), inner.links, test)
+    path = queries.invent(context.path, "in")
+    subqueries = Subqueries(queries, context, scope)
+    operands = subqueries.operands(test)
+    node, with_values = subqueries.join(node, operands)
+    mine = [with_values(each) for each in operands]
+    inner = queries.select(test.args["query"], context.below(path, scope, node))
+    check_rows(inner, node, test, len(mine))
+    membership = Membership(node, mine, inner, path, test)
+    return membership.false() if negated else membership.true()
 
 
-def _in(mine: list[exp.Expr], inner: Selected, node: LogicalNode, at: exp.Expr) -> LogicalJoin:
-    equal = [exp.EQ(this=a, expression=b) for a, b in zip(mine, inner.outputs.values(), strict=True)]
-    return LogicalJoin("semi", LogicalInput(node), LogicalInput(inner.input), (*equal, *inner.links), at)
-
-
-def _not_in(mine: list[exp.Expr], inner: Selected, node: LogicalNode, path: str, at: exp.Expr) -> LogicalJoin:
-    pairs = list(zip(mine, inner.outputs.values(), strict=True))
-    equal = [exp.EQ(this=a, expression=b) for a, b in pairs]
-    if all(_never_null(a, node) and _never_null(b, inner.input) for a, b in pairs):
-        return LogicalJoin("anti", LogicalInput(node), LogicalInput(inner.input), (*equal, *inner.links), at)
-    if len(pairs) > 1:
-        raise Refusal(
-            "NOT IN with more than one column that may be NULL is not supported: write NOT EXISTS (SELECT … WHERE "
-            "a = b AND …), or declare the columns NOT NULL",
-            at,
-        )
-    if inner.links:
-        false = exp.Is(this=exp.Paren(this=equal[0]), expression=exp.Boolean(this=False))
-        maybe = exp.Not(this=exp.Paren(this=false))
-        return LogicalJoin("anti", LogicalInput(node), LogicalInput(inner.input), (*inner.links, maybe), at)
-    # Both sides as columns that are there, so that the one key reads them and nothing else.
-    ((own, output),) = pairs
-    right = LogicalProject(inner.input, {f"{path}value": output})
-    if not reads(own):
-        node = LogicalProject(node, {each: resolved(each) for each in columns(node)} | {f"{path}constant": own})
-        own = resolved(f"{path}constant", like=own)
-    key = exp.EQ(this=own, expression=resolved(f"{path}value", like=output))
-    return LogicalJoin("not in", LogicalInput(node), LogicalInput(right), (key,), at)
-
-
-def _never_null(node: exp.Expr, below: LogicalNode) -> bool:
-    """Whether an expression is never NULL in rows of `below`: by its type, or because a filter removes such rows."""
-    return not compile_scalar(node, by_name(kept(LogicalInput(below)))).type.nullable
-
-
-def _of_empty(output: exp.Expr, counts: frozenset[str]) -> exp.Expr:
+def of_empty(output: exp.Expr, counts: frozenset[str]) -> exp.Expr:
     """An expression over an aggregate where its row may be missing."""
     zero = {
         name: exp.Coalesce(this=resolved(name), expressions=[exp.Literal.number(0)]) for name in counts & reads(output)
@@ -247,37 +292,3 @@ def _found_by_key(inner: Selected) -> bool:
                 if isinstance(a, exp.Column) and a.name in own and not reads(b) & own:
                     fixed.add(a.name)
     return any(key <= fixed for key in unique_keys(inner.input))
-
-
-@dataclass(frozen=True)
-class Link:
-    """An equality between a column of the query around a subquery and an expression of the subquery's own."""
-
-    outer: exp.Expr
-    own: exp.Expr
-    null_safe: bool
-    at: exp.Expr
-
-    def over(self, column: str) -> exp.Expr:
-        """The same where the subquery's expression is a column."""
-        kind = exp.NullSafeEQ if self.null_safe else exp.EQ
-        return kind(this=self.outer.copy(), expression=resolved(column, like=self.own))
-
-
-def equal_links(links: tuple[exp.Expr, ...], own: Mapping[str, object]) -> list[Link]:
-    """The links of a subquery that groups its rows, which must be equalities. Raises Refusal."""
-    found = []
-    for each in links:
-        bare = each.unnest()
-        sides = [(bare.left, bare.right), (bare.right, bare.left)] if isinstance(bare, exp.EQ | exp.NullSafeEQ) else []
-        for outer, inner in sides:
-            if reads(inner) and reads(inner) <= set(own) and not reads(outer) & set(own):
-                found.append(Link(outer, inner, isinstance(bare, exp.NullSafeEQ), each))
-                break
-        else:
-            raise Refusal(
-                "a subquery that aggregates can be linked to the query around it by equalities only, own column = "
-                "outer column: write it as a JOIN with GROUP BY",
-                each,
-            )
-    return found

@@ -10,6 +10,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalWindow
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Names, Selected
+from rowkind.service.plan.sql.links import linked_columns
 from rowkind.service.plan.sql.scope import Scope, near
 from rowkind.service.plan.sql.select_list import Item, SelectList
 from rowkind.service.plan.sql.windows import Terms, no_windows
@@ -55,8 +56,10 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
     return TopRows(order, skipped + 1, skipped + kept, order)
 
 
-def keep_top(node: LogicalNode, top: TopRows, order: exp.Order, names: Names) -> LogicalNode:
-    """The rows that stay; `order` is over the node's columns."""
+def keep_top(
+    node: LogicalNode, top: TopRows, order: exp.Order, names: Names, partition: tuple[str, ...] = ()
+) -> LogicalNode:
+    """The rows that stay, of each partition; `order` is over the node's columns."""
     terms = Terms(node, names)
     orders = terms.orders(order)
     number = names.fresh("row_number")
@@ -64,7 +67,7 @@ def keep_top(node: LogicalNode, top: TopRows, order: exp.Order, names: Names) ->
     conditions: list[exp.Expr] = [exp.LTE(this=column, expression=exp.Literal.number(top.last))]
     if top.first > 1:
         conditions.insert(0, exp.GTE(this=column.copy(), expression=exp.Literal.number(top.first)))
-    return LogicalFilter(LogicalWindow(terms.node, "row_number", (), orders, number, top.at), tuple(conditions))
+    return LogicalFilter(LogicalWindow(terms.node, "row_number", partition, orders, number, top.at), tuple(conditions))
 
 
 def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
@@ -91,7 +94,9 @@ def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
     for each in order.expressions:
         item = items.position(each.this)
         each.set("this", item.expression.copy() if item is not None else Scope(()).resolve(each.this, alias=alias))
-    return Selected(keep_top(inner.input, top, order, names), inner.outputs, single=top.first == top.last)
+    node, partition, links = linked_columns(inner.links, inner.input, names)
+    kept = keep_top(node, top, order, names, partition)
+    return Selected(kept, inner.outputs, links, single=top.first == top.last)
 
 
 def _number(node: exp.Expr | None, clause: str) -> int:

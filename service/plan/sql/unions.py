@@ -8,6 +8,8 @@ EXCEPT       those that are not: an anti join. NULL equals NULL in both, as in G
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
@@ -25,7 +27,11 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import common
 from rowkind.service.plan.sql.context import Context, Queries, Selected
+from rowkind.service.plan.sql.links import Link, beyond, equal_links
 from rowkind.service.plan.sql.parse import query
+
+_LINK = "around."
+"""What columns for links begin with, as no column of a result does."""
 
 
 def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) -> Selected:
@@ -33,12 +39,12 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
     if isinstance(tree, exp.Union):
         distinct = bool(tree.args.get("distinct"))
         parts = [part for each in (tree.this, tree.expression) for part in _flat(each, distinct=distinct)]
-        branches = _branches(parts, context, queries)
+        branches, links = _branches(parts, context, queries)
         names = {name: f"{context.path}{name}" for name in branches[0].outputs}
         node: LogicalNode = LogicalUnion(tuple(_same(branches, list(names.values()), parts)), tree)
         if distinct:
             node = without_duplicates(node, tree)
-        return _selected(node, names)
+        return _selected(node, names, links)
     word = "INTERSECT" if isinstance(tree, exp.Intersect) else "EXCEPT"
     if not tree.args.get("distinct"):
         raise Refusal(
@@ -46,7 +52,7 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
             tree.expression,
         )
     parts = [tree.this, tree.expression]
-    branches = _branches(parts, context, queries)
+    branches, links = _branches(parts, context, queries)
     names = {name: f"{context.path}{name}" for name in branches[0].outputs}
     left, right = _same(branches, list(names.values()), parts)
     path = queries.invent(context.path, word.lower())
@@ -59,7 +65,7 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
     )
     kind: PhysicalJoinKind = "semi" if isinstance(tree, exp.Intersect) else "anti"
     node = LogicalJoin(kind, LogicalInput(without_duplicates(left, tree)), LogicalInput(right), condition, tree)
-    return _selected(node, names)
+    return _selected(node, names, links)
 
 
 def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
@@ -71,8 +77,10 @@ def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
     return LogicalAggregate(LogicalInput(node), tuple(columns(node)), {}, False, at)
 
 
-def _selected(node: LogicalNode, names: dict[str, str]) -> Selected:
-    return Selected(node, {name: resolved(own) for name, own in names.items()})
+def _selected(node: LogicalNode, names: dict[str, str], links: dict[str, Link]) -> Selected:
+    """The rows, whose columns for links are none of the result's."""
+    outputs = {name: resolved(own) for name, own in names.items() if name not in links}
+    return Selected(node, outputs, tuple(link.over(names[name]) for name, link in links.items()))
 
 
 def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
@@ -84,11 +92,16 @@ def _flat(tree: exp.Expr, *, distinct: bool) -> list[exp.Expr]:
     return [tree]
 
 
-def _branches(parts: list[exp.Expr], context: Context, queries: Queries) -> list[Selected]:
+def _branches(parts: list[exp.Expr], context: Context, queries: Queries) -> tuple[list[Selected], dict[str, Link]]:
+    """The inputs, and what links their last columns to the query around them, if they read columns of it.
+
+    Raises Unreachable where not all of them read the same.
+    """
     found: list[Selected] = []
+    links: list[list[Link]] = []
     for number, part in enumerate(parts):
         path = queries.invent(context.path, "input")
-        inner = queries.select(part, context.within(path, named=context.named and not number))
+        inner = queries.select(part, replace(context, path=path, named=context.named and not number))
         if found and len(inner.outputs) != len(found[0].outputs):
             raise Refusal(
                 f"the query before has {len(found[0].outputs)} columns, and this one {len(inner.outputs)}: "
@@ -96,7 +109,16 @@ def _branches(parts: list[exp.Expr], context: Context, queries: Queries) -> list
                 part,
             )
         found.append(inner)
-    return found
+        links.append(equal_links(inner.links, columns(inner.input).keys()))
+    outers = [[(link.outer, link.null_safe) for link in each] for each in links]
+    if any(each != outers[0] for each in outers):
+        raise beyond([outer for each in outers for outer, _ in each], frozenset())
+    names = [f"{_LINK}{number}" for number in range(len(outers[0]))]
+    branches = [
+        Selected(inner.input, {**inner.outputs, **{name: link.own for name, link in zip(names, own, strict=True)}})
+        for inner, own in zip(found, links, strict=True)
+    ]
+    return branches, dict(zip(names, links[0], strict=True))
 
 
 def _same(branches: list[Selected], names: list[str], parts: list[exp.Expr]) -> list[LogicalProject]:

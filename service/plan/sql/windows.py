@@ -167,6 +167,17 @@ def replaced(node: exp.Expr, numbers: Mapping[exp.Expr, exp.Column]) -> exp.Expr
     return node.transform(lambda each: numbers[each.unnest()].copy() if isinstance(each.unnest(), exp.Window) else each)
 
 
+def within(node: exp.Expr, partition: Sequence[str]) -> exp.Expr:
+    """An expression whose windows are also parted by these columns."""
+    if not partition:
+        return node
+    node = node.copy()
+    for window in node.find_all(exp.Window):
+        parts = [*(window.args.get("partition_by") or []), *map(resolved, partition)]
+        window.set("partition_by", parts)
+    return node
+
+
 class Terms:
     """Expressions of partitions and orders as columns; `node` are the rows that have them all."""
 

@@ -71,7 +71,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             known, below = fixed_columns(node.input, read_bare(node, key)), columns(node.input)
             return frozenset(name for name, output in node.outputs.items() if _follows(output, known, below))
         case LogicalJoin():
-            return fixed_columns(node.left.input, key) if node.filters_left else _joined(node, key)
+            return fixed_columns(node.left.input, key) if node.keeps_left else _joined(node, key)
         case LogicalAggregate():
             group = frozenset(node.group)
             return fixed_columns(node.input.input, key & group) & group

@@ -114,7 +114,7 @@ def _holders(join: LogicalJoin, number: int) -> frozenset[str]:
     key = join.keys[number]
     found = set()
     for side, expression, kinds in (
-        (join.left, key.left, ("inner", "left", "semi", "anti", "not in")),
+        (join.left, key.left, ("inner", "left", "semi", "anti", "not in", "mark", "in")),
         (join.right, key.right, ("inner", "right")),
     ):
         bare = expression.unnest()

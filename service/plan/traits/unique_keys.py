@@ -8,7 +8,8 @@ They decide how an operator keeps its input, by which key a sink may replace row
     join            those of a side each of whose rows matches at most one row of the other side; else one of each side
                     together. An inner join's equal columns stand for each other.
     outer join      as above, as far as a pad's NULLs cannot be mistaken for another row
-    semi, anti      those of the left side
+    semi, anti,     those of the left side
+    mark
     aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row
     rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is kept
     union           none: the same key may come from two inputs
@@ -56,7 +57,7 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
         case LogicalProject():
             return _projected(node)
         case LogicalJoin():
-            return unique_keys(node.left.input) if node.filters_left else _joined(node)
+            return unique_keys(node.left.input) if node.keeps_left else _joined(node)
         case LogicalAggregate():
             group = frozenset(node.group)
             return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])

@@ -1,0 +1,70 @@
+"""Links: what a subquery's conditions say of columns of the query around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalNode, LogicalProject, reads
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.sql.context import Names
+from rowkind.service.plan.sql.scope import Unreachable
+
+
+@dataclass(frozen=True)
+class Link:
+    """An equality between a column of the query around a subquery and an expression of the subquery's own."""
+
+    outer: exp.Expr
+    own: exp.Expr
+    null_safe: bool
+    at: exp.Expr
+
+    def over(self, column: str) -> exp.Expr:
+        """The same where the subquery's expression is a column."""
+        kind = exp.NullSafeEQ if self.null_safe else exp.EQ
+        return kind(this=self.outer.copy(), expression=resolved(column, like=self.own))
+
+
+def beyond(links: Sequence[exp.Expr], own: AbstractSet[str]) -> Unreachable:
+    """What to raise where links cannot stay: the columns of the query around must become columns of the subquery."""
+    read = set[str]().union(*map(reads, links)) - own
+    return Unreachable("a subquery cannot read these columns of a query around it: write a JOIN", links[0], read)
+
+
+def equal_links(links: Sequence[exp.Expr], own: AbstractSet[str]) -> list[Link]:
+    """The links of a subquery whose rows are grouped by them, which must be equalities. Raises Unreachable."""
+    found = []
+    for each in links:
+        bare = each.unnest()
+        sides = [(bare.left, bare.right), (bare.right, bare.left)] if isinstance(bare, exp.EQ | exp.NullSafeEQ) else []
+        for outer, inner in sides:
+            if reads(inner) and reads(inner) <= own and not reads(outer) & own:
+                found.append(Link(outer, inner, isinstance(bare, exp.NullSafeEQ), each))
+                break
+        else:
+            raise beyond(links, own)
+    return found
+
+
+def linked_columns(
+    links: Sequence[exp.Expr], node: LogicalNode, names: Names
+) -> tuple[LogicalNode, tuple[str, ...], tuple[exp.Expr, ...]]:
+    """The rows with a column for each link's own side, those columns, and the links over them. Raises Unreachable.
+
+    Rows with the same values there belong to the same rows of the query around.
+    """
+    below = columns(node)
+    found: dict[str, exp.Expr] = {}
+    over: list[exp.Expr] = []
+    for link in equal_links(links, below.keys()):
+        name = link.own.name if isinstance(link.own, exp.Column) else names.fresh("link")
+        found[name] = link.own
+        over.append(link.over(name))
+    if not found.keys() <= below.keys():
+        node = LogicalProject(node, {name: resolved(name) for name in below} | found)
+    return node, tuple(found), tuple(over)

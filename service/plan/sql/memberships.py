@@ -1,0 +1,137 @@
+"""IN and EXISTS as joins: with rows that are kept or left out, or with the answer as one more column.
+
+EXISTS, IN        a semi join, or a mark join
+NOT EXISTS        an anti join
+NOT IN            where neither side can be NULL an anti join. A subquery that reads the query around it, or gives
+several columns: an anti join on `(x = y) IS NOT FALSE`, since a NULL on either side is as good as
+a match. Else the join "not in", which knows whether the subquery is empty and holds a NULL
+IN as a value     where neither side can be NULL, or NULL is as good as FALSE, a mark join on `x = y`; where NULL is as
+good as TRUE, one on `(x = y) IS NOT FALSE`; the join "in" instead where that can be; else both
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sqlglot import exp
+
+from rowkind.service.physical import PhysicalJoinKind
+from rowkind.service.plan.columns import by_name, columns, kept
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, reads
+from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.sql.context import Selected
+
+Asked = Literal["is true", "is not false", "exactly"]
+"""What somebody wants to know of a condition: NULL is as good as FALSE, as good as TRUE, or itself."""
+
+
+class OneOf(exp.Expression, exp.Predicate):
+    """IN with a subquery as a value: `this` is the column of its answer, `expressions` are the operands."""
+
+    arg_types = {"this": True, "expressions": True}  # noqa: RUF012 -- as sqlglot has it
+
+
+def asked(node: exp.Expr, *, of_condition: bool) -> Asked:
+    """What is asked of a predicate in an expression; `of_condition`: of the expression, whether it is true."""
+    negated = False
+    while node.parent is not None:
+        is_test = isinstance(node.parent, exp.If | exp.Where) and node.arg_key == "this"
+        node = node.parent
+        if is_test:
+            of_condition = True
+            break
+        if not isinstance(node, exp.And | exp.Or | exp.Not | exp.Paren):
+            return "exactly"
+        negated ^= isinstance(node, exp.Not)
+    if not of_condition:
+        return "exactly"
+    return "is not false" if negated else "is true"
+
+
+@dataclass(frozen=True)
+class Membership:
+    """`mine IN (inner)`: operands over the rows of `left`, and the subquery, whose path is `path`."""
+
+    left: LogicalNode
+    mine: Sequence[exp.Expr]
+    inner: Selected
+    path: str
+    at: exp.Expr
+
+    def true(self) -> LogicalNode:
+        """The rows for which IN is true."""
+        return self._joined("semi", self._matches)
+
+    def false(self) -> LogicalNode:
+        """The rows for which IN is false, and NOT IN true."""
+        if self._is_two_valued:
+            return self._joined("anti", self._matches)
+        return self._counted("not in") if self._is_alone else self._joined("anti", self._may_match)
+
+    def answered(self, answer: str, what: Asked) -> tuple[LogicalNode, exp.Expr]:
+        """The rows with a column that holds the answer, and what stands for it."""
+        found = resolved(answer, like=self.at)
+        if what == "is true" or self._is_two_valued:
+            return self._joined("mark", self._matches, answer), found
+        if self._is_alone:
+            return self._counted("in", answer), found
+        if what == "is not false":
+            return self._joined("mark", self._may_match, answer), found
+        maybe = f"{self.path}maybe"
+        both = replace(self, left=self._joined("mark", self._matches, answer))
+        unknown = exp.If(this=resolved(maybe, like=self.at), true=exp.Null())
+        true = exp.If(this=found, true=exp.Boolean(this=True))
+        case = exp.Case(ifs=[true, unknown], default=exp.Boolean(this=False))
+        return both._joined("mark", self._may_match, maybe), case  # noqa: SLF001 -- of the same class
+
+    @property
+    def _pairs(self) -> list[tuple[exp.Expr, exp.Expr]]:
+        return list(zip(self.mine, self.inner.outputs.values(), strict=True))
+
+    @property
+    def _equal(self) -> list[exp.Expr]:
+        return [exp.EQ(this=own.copy(), expression=output.copy()) for own, output in self._pairs]
+
+    @property
+    def _matches(self) -> tuple[exp.Expr, ...]:
+        return (*self._equal, *self.inner.links)
+
+    @property
+    def _may_match(self) -> tuple[exp.Expr, ...]:
+        """That the operands may be equal, for all that is known: NULL may be anything."""
+        equal = exp.Paren(this=exp.and_(*self._equal, copy=False))
+        false = exp.Paren(this=exp.Is(this=equal, expression=exp.Boolean(this=False)))
+        return (*self.inner.links, exp.Not(this=false))
+
+    @property
+    def _is_two_valued(self) -> bool:
+        """Whether no operand is ever NULL."""
+        return all(_never_null(own, self.left) and _never_null(each, self.inner.input) for own, each in self._pairs)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the answer depends on one operand and nothing else of the left row."""
+        return len(self.mine) == 1 and not self.inner.links
+
+    def _joined(self, kind: PhysicalJoinKind, on: tuple[exp.Expr, ...], answer: str | None = None) -> LogicalJoin:
+        sides = LogicalInput(self.left), LogicalInput(self.inner.input)
+        return LogicalJoin(kind, *sides, on, self.at, answer=answer)
+
+    def _counted(self, kind: PhysicalJoinKind, answer: str | None = None) -> LogicalJoin:
+        """A join that knows its right side as a whole; both sides as columns, so that its key reads nothing else."""
+        ((own, output),) = self._pairs
+        left, value = self.left, f"{self.path}value"
+        if not reads(own):
+            constant = f"{self.path}constant"
+            left = LogicalProject(left, {each: resolved(each) for each in columns(left)} | {constant: own})
+            own = resolved(constant, like=own)
+        right = LogicalProject(self.inner.input, {value: output})
+        key = exp.EQ(this=own, expression=resolved(value, like=output))
+        return LogicalJoin(kind, LogicalInput(left), LogicalInput(right), (key,), self.at, answer=answer)
+
+
+def _never_null(node: exp.Expr, below: LogicalNode) -> bool:
+    """Whether an expression is never NULL in rows of `below`: by its type, or because a filter removes such rows."""
+    return not compile_scalar(node, by_name(kept(LogicalInput(below)))).type.nullable

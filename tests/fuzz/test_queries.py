@@ -1,0 +1,120 @@
+"""Queries as people write them, a few random changelogs each: after every batch what DuckDB gives."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz.case import Case
+from tests.fuzz.changelogs import random_changes
+from tests.fuzz.running import run
+from tests.fuzz.schemas import Column, Table
+from tests.fuzz.shrinking import shrink
+from tests.seeds import seeds
+
+TABLES = (
+    Table("t", "retract", (Column("id", "BIGINT", required=True), Column("k", "BIGINT"), Column("v", "INT")), ("id",)),
+    Table("u", "retract", (Column("k", "BIGINT"), Column("v", "INT"), Column("s", "STRING"))),
+    Table("w", "upsert", (Column("k", "BIGINT", required=True), Column("v", "INT")), ("k",)),
+)
+EXISTS = "EXISTS (SELECT 1 FROM u WHERE u.k = t.k)"
+QUERIES = (
+    # EXISTS and IN wherever a condition may stand.
+    f"SELECT id FROM t WHERE v > 1 OR {EXISTS}",
+    f"SELECT id FROM t WHERE NOT (v > 1 AND {EXISTS})",
+    "SELECT id FROM t WHERE v > 1 OR k IN (SELECT k FROM u)",
+    "SELECT id FROM t WHERE v > 1 OR k NOT IN (SELECT k FROM u)",
+    "SELECT id FROM t WHERE NOT (v > 1 AND k IN (SELECT k FROM u))",
+    "SELECT id FROM t WHERE NOT (v > 1 OR k IN (SELECT k FROM u WHERE u.v < t.v))",
+    "SELECT id FROM t WHERE v > 1 OR k IN (SELECT k FROM w)",
+    f"SELECT id, CASE WHEN {EXISTS} THEN 'there' ELSE 'not' END AS c FROM t",
+    "SELECT id, CASE WHEN k NOT IN (SELECT k FROM u) THEN 'not' ELSE 'there' END AS c FROM t",
+    f"SELECT id, {EXISTS} AS c FROM t",
+    "SELECT id, k IN (SELECT k FROM u) AS c FROM t",
+    "SELECT id, k NOT IN (SELECT k FROM u) AS c FROM t",
+    "SELECT id, k IN (SELECT k FROM u WHERE u.v = t.v) AS c FROM t",
+    "SELECT id, k IN (SELECT k FROM u WHERE u.v < t.v) IS NULL AS c FROM t",
+    "SELECT id, 1 IN (SELECT k FROM u) AS c FROM t",
+    "SELECT id, (t.k, t.v) IN (SELECT u.k, u.v FROM u) AS c FROM t",
+    "SELECT id FROM t WHERE (t.k, t.v) NOT IN (SELECT u.k, u.v FROM u)",
+    "SELECT id FROM t WHERE (t.k, t.v) NOT IN (SELECT u.k, u.v FROM u WHERE u.s = 'a')",
+    f"SELECT v, COUNT(*) AS n FROM t WHERE k > 0 OR {EXISTS} GROUP BY v",
+    "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING k IN (SELECT k FROM u)",
+    "SELECT k, SUM(v) AS n FROM t GROUP BY k HAVING SUM(v) IN (SELECT v FROM u) OR COUNT(*) > 2",
+    "SELECT k, SUM(v) AS n FROM t GROUP BY k HAVING EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < 3)",
+    "SELECT k, SUM(CASE WHEN v IN (SELECT v FROM u) THEN 1 ELSE 0 END) AS n FROM t GROUP BY k",
+    f"SELECT k, COUNT(*) FILTER (WHERE {EXISTS}) AS n FROM t GROUP BY k",
+    f"SELECT {EXISTS} AS c, COUNT(*) AS n FROM t GROUP BY 1",
+    f"SELECT {EXISTS} AS c, COUNT(*) AS n FROM t GROUP BY {EXISTS}",
+    "SELECT id FROM t WHERE (SELECT MAX(v) FROM u) IN (SELECT v FROM w) OR v = 1",
+    (
+        "SELECT t.id, r.rn FROM (SELECT id, v, ROW_NUMBER() OVER (PARTITION BY v ORDER BY id) AS rn FROM t) AS r "
+        "JOIN t ON t.id = r.id WHERE r.rn <= 2 AND (r.rn = 1 OR t.k IN (SELECT k FROM w))"
+    ),
+    "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY v ORDER BY id) <= 2",
+    # A value of a subquery.
+    "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k = t.k) AS m FROM t",
+    "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k < t.k) AS m FROM t",
+    "SELECT id, (SELECT COUNT(*) FROM u WHERE u.k <= t.k AND u.v = t.v) AS n FROM t",
+    "SELECT id, (SELECT SUM(u.v + t.v) FROM u WHERE u.k = t.k) AS n FROM t",
+    "SELECT id, (SELECT u.s FROM u WHERE u.k = t.k ORDER BY u.v DESC, u.s LIMIT 1) AS s FROM t",
+    "SELECT id, (SELECT u.s FROM u WHERE u.k <> t.k ORDER BY u.v DESC, u.s LIMIT 1) AS s FROM t",
+    "SELECT id FROM t WHERE v > (SELECT AVG(u.v) FROM u WHERE u.k = t.k OR u.k IS NULL)",
+    "SELECT id FROM t WHERE (k, v) = (SELECT MAX(k), MAX(v) FROM u)",
+    "SELECT id FROM t WHERE (k, v) > (SELECT MAX(k), MAX(v) FROM u WHERE u.k = t.k)",
+    "SELECT id FROM t WHERE (k, v) <= (1, 2) OR (k, v) IN ((2, 3), (3, 1))",
+    "SELECT id FROM t WHERE k IN (SELECT u.k FROM u WHERE EXISTS (SELECT 1 FROM w WHERE w.k = u.k AND w.v = t.v))",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k IN (SELECT w.k FROM w WHERE w.v > t.v))",
+    "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k = (SELECT MIN(w.k) FROM w WHERE w.v = t.v)) AS m FROM t",
+    "SELECT id FROM t WHERE EXISTS (SELECT u.k FROM u WHERE u.v < t.v GROUP BY u.k HAVING COUNT(*) > t.k)",
+    "SELECT id FROM t WHERE v IN (SELECT COUNT(*) FROM u WHERE u.k < t.k GROUP BY u.s)",
+    "SELECT id FROM t WHERE v IN (SELECT DISTINCT u.v FROM u WHERE u.k < t.k)",
+    "SELECT id FROM t WHERE v IN (SELECT u.v FROM u WHERE u.k = t.k UNION ALL SELECT w.v FROM w WHERE w.k = t.k)",
+    "SELECT id FROM t WHERE v IN (SELECT u.v FROM u WHERE u.k < t.k EXCEPT SELECT w.v FROM w WHERE w.k = t.k)",
+    "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS n, SUM(v) AS s FROM t GROUP BY k",
+    "SELECT k, SUM(v) AS s FROM t GROUP BY k HAVING SUM(v) > (SELECT AVG(u.v) FROM u WHERE u.k < t.k)",
+    # Rows of a subquery for each row.
+    "SELECT t.id, x.v FROM t, LATERAL (SELECT u.v FROM u WHERE u.k = t.k) AS x",
+    "SELECT t.id, x.v, x.s FROM t, LATERAL (SELECT v, s FROM u WHERE u.k = t.k ORDER BY v DESC, s LIMIT 2) AS x",
+    "SELECT t.id, x.v FROM t LEFT JOIN LATERAL (SELECT v FROM u WHERE u.k < t.k ORDER BY v, s LIMIT 1) AS x ON TRUE",
+    "SELECT t.id, x.n, x.m FROM t, LATERAL (SELECT COUNT(*) AS n, MAX(v) AS m FROM u WHERE u.k < t.k) AS x",
+    "SELECT t.id, x.n FROM t CROSS JOIN LATERAL (SELECT COUNT(*) AS n FROM u WHERE u.k = t.k) AS x WHERE x.n < 2",
+    "SELECT t.id, x.s, x.n FROM t, LATERAL (SELECT s, COUNT(*) AS n FROM u WHERE u.v >= t.v GROUP BY s) AS x",
+    (
+        "SELECT t.id, x.d, y.n FROM t, LATERAL (SELECT t.v + 1 AS d FROM w WHERE w.k = t.k) AS x, "
+        "LATERAL (SELECT COUNT(*) AS n FROM u WHERE u.v < x.d) AS y"
+    ),
+    (
+        "SELECT t.id, x.v FROM t, LATERAL (SELECT v, ROW_NUMBER() OVER (ORDER BY v, s) AS rn FROM u WHERE u.k = t.k "
+        "QUALIFY rn = 1) AS x"
+    ),
+    # What FROM may hold.
+    (
+        "SELECT t.id, x.n FROM t LEFT JOIN (u JOIN (SELECT k, COUNT(*) AS n FROM w GROUP BY k) AS x ON u.k = x.k) "
+        "ON t.k = u.k"
+    ),
+    "SELECT t.id, u.s, w.v FROM (t JOIN u ON t.k = u.k) LEFT JOIN w ON w.k = t.k",
+    "SELECT * FROM t NATURAL JOIN u",
+    "SELECT id FROM (SELECT id, v + 1, COUNT(*) FROM t GROUP BY id, v + 1) AS x",
+    "SELECT `sum(v)` + 1 AS s FROM (SELECT k, SUM(v) FROM t GROUP BY k) AS x",
+    "SELECT k, v, s FROM w NATURAL LEFT JOIN u",
+    "SELECT k, v FROM w NATURAL FULL JOIN u",
+)
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_a_query_gives_what_duckdb_gives_after_every_batch(sql: str) -> None:
+    """Random changes of three tables, which a query is kept up to date over."""
+    for number in seeds(2):
+        seed = f"{sql} {number}"
+        print(f"seed '{seed}'")
+        rng = random.Random(seed)
+        changes = random_changes(rng, TABLES, rng.choice((12, 24, 40)))
+        tables = {each.name: each.entry for each in TABLES}
+        case = Case(seed, sql, tables, {"mode": "retract"}, rng.choice((1, 4, 9)), changes)
+        outcome = run(case)
+        if outcome.is_finding:
+            small = shrink(case, outcome, run, seconds=20)
+            pytest.fail(f"{run(small)}\n{small}")
+        assert outcome.verdict == "agreed", outcome
