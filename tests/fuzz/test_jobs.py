@@ -82,7 +82,8 @@ def test_a_finding_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "SELECT a FROM t AS x WHERE (x.a, x.b) IN (SELECT y.c, y.d FROM u AS y)",
             (
-                "SELECT a FROM t AS x WHERE CASE WHEN EXISTS(SELECT y.c, y.d FROM u AS y WHERE y.c = x.a AND y.d = x.b) "
+                "SELECT a FROM t AS x WHERE CASE "
+                "WHEN EXISTS(SELECT y.c, y.d FROM u AS y WHERE y.c = x.a AND y.d = x.b) "
                 "THEN TRUE WHEN EXISTS(SELECT y.c, y.d FROM u AS y WHERE (y.c = x.a AND y.d = x.b) IS NULL) THEN NULL "
                 "ELSE FALSE END"
             ),
