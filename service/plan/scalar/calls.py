@@ -18,10 +18,29 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
     name = word(node)
     parts = list(node.expressions) if isinstance(node, exp.Anonymous) else []
     known = FUNCTIONS.get(name)
+    if name in ("STRUCT", "ROW"):
+        name, parts = "NAMED_STRUCT", _with_names(parts)
+        known = FUNCTIONS[name]
     if known is None or (not parts and name in REFUSED):
         reason = REFUSED.get(name)
         raise Refusal(f"the function {name} is not supported{f': {reason}' if reason else ''}", node)
     return call(compiler, node, name, parts, known)
+
+
+def _with_names(parts: list[exp.Expr]) -> list[exp.Expr]:
+    """The fields of a STRUCT, each behind its name: an alias, a column's or a field's own, or col1, col2, …"""
+    named: list[exp.Expr] = []
+    for number, part in enumerate(parts, 1):
+        inner = part.unnest()
+        name = f"col{number}"
+        if isinstance(part, exp.Alias):
+            name, inner = part.alias, part.this
+        elif isinstance(inner, exp.Column):
+            name = inner.name.rpartition(".")[2]
+        elif isinstance(inner, exp.Dot | exp.Identifier):
+            name = inner.name
+        named += [exp.Literal.string(name), inner]
+    return named
 
 
 def _spelled(compiler: Compiler, node: exp.Expr) -> Typed:
@@ -49,6 +68,8 @@ def _named(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
             return "CONCAT", [node.this, node.expression]
         case exp.Concat():
             return "CONCAT", node.expressions
+        case exp.Transform():
+            return "TRANSFORM", [node.this, node.expression]
         case exp.RegexpLike():
             return "RLIKE", [node.this, node.expression]
         case _:
@@ -57,6 +78,10 @@ def _named(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
 
 def _given(node: exp.Expr, *names: str) -> list[exp.Expr]:
     return [node.args[name] for name in names if node.args.get(name) is not None]
+
+
+def _variable(compiler: Compiler, node: exp.Identifier) -> Typed:
+    return compiler.variable(node)
 
 
 def _unit(_: Compiler, node: exp.Var) -> Typed:
@@ -75,5 +100,7 @@ RULES: Mapping[type[exp.Expr], Rule] = {
     exp.DPipe: (_spelled, ("this", "expression")),
     exp.Concat: (_spelled, ("expressions",)),
     exp.Extract: (_spelled, ("this", "expression")),
+    exp.Transform: (_spelled, ("this", "expression")),
+    exp.Identifier: (_variable, ("this",)),
     exp.Var: (_unit, ("this",)),
 }

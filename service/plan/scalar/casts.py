@@ -11,7 +11,7 @@ from decimal import Context, Decimal, InvalidOperation
 
 from rowkind.avro.schema import Type
 from rowkind.avro.timestamp_text import moment_of
-from rowkind.service.plan.scalar import casts_of_text, types
+from rowkind.service.plan.scalar import casts_of_nested, casts_of_text, types
 from rowkind.service.plan.scalar.types import family
 
 _WIDE = Context(prec=100)
@@ -23,6 +23,8 @@ def cast(sql: str, source: Type, to: Type, *, strict: bool = True) -> str | None
     """DuckDB SQL that casts a value as Spark SQL does, or as its TRY_CAST; None where Spark or this plan has none."""
     if source.required == to.required:
         return sql
+    if types.is_nested(source):
+        return casts_of_nested.cast(sql, source, to, lambda inner, a, b: cast(inner, a, b, strict=strict))
     name = types.duckdb(to)
     word = "CAST" if strict else "TRY_CAST"
     match family(source), family(to):

@@ -14,7 +14,8 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.scalar import types
-from rowkind.service.plan.scalar.typed import Typed, converted, quoted, unite
+from rowkind.service.plan.scalar.casts_of_nested import variables
+from rowkind.service.plan.scalar.typed import Typed, converted, opened, quoted, unite
 from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, family, with_null
 
 Columns = Mapping[str, tuple[str, Type]]
@@ -30,9 +31,33 @@ Rule = tuple[Callable[["Compiler", Any], Typed], tuple[str, ...]]
 class Compiler:
     """Compiles expressions over `columns` by `rules`."""
 
-    def __init__(self, columns: Columns, rules: Mapping[type[exp.Expr], Rule]) -> None:
+    def __init__(
+        self, columns: Columns, rules: Mapping[type[exp.Expr], Rule], variables: Mapping[str, Typed] | None = None
+    ) -> None:
         self.columns = columns
         self._rules = rules
+        self._variables = variables or {}
+
+    def function(self, node: exp.Lambda, arguments: Sequence[Type]) -> tuple[str, Typed]:
+        """The parameters of a function with -> in DuckDB SQL, and its body for arguments of these types.
+
+        It may leave out parameters at the end. Raises Refusal.
+        """
+        names = [parameter.name for parameter in node.expressions]
+        if len(names) > len(arguments) or len({name.lower() for name in names}) < len(names):
+            raise Refusal(f"the function has {len(names)} parameters where there are {len(arguments)} values", node)
+        taken_names = [name for name, _ in self.columns.values()] + [value.sql for value in self._variables.values()]
+        fresh = variables(*taken_names, count=len(arguments))
+        given = {name.lower(): Typed(sql, type_) for name, sql, type_ in zip(names, fresh, arguments, strict=False)}
+        body = Compiler(self.columns, self._rules, {**self._variables, **given}).whole(node.this)
+        return ", ".join(fresh[: len(names)]), body
+
+    def variable(self, node: exp.Identifier) -> Typed:
+        """The value of a parameter of a function with ->. Raises Refusal."""
+        found = self._variables.get(node.name.lower())
+        if found is None:
+            raise Refusal(f"there is no {node.name} here", node)
+        return found
 
     def compile(self, node: exp.Expr) -> Typed:
         """The node, which must be of a type that can be computed with, in DuckDB SQL. Raises Refusal."""
@@ -40,6 +65,13 @@ class Compiler:
         if family(value.type) is None:
             raise Refusal(f"a {value.type.sql} can be selected as it is, but not be computed with or compared", node)
         return value
+
+    def whole(self, node: exp.Expr) -> Typed:
+        """As `compile`, or an ARRAY, MAP or STRUCT of such values. Raises Refusal."""
+        value = self.value(node)
+        if not types.computable(value.type):
+            raise Refusal(f"a {value.type.sql} can be selected as it is, but not be computed with or compared", node)
+        return opened(value)
 
     def value(self, node: exp.Expr) -> Typed:
         """The node, which may be a STRUCT, ARRAY or MAP as well, in DuckDB SQL. Raises Refusal."""
@@ -92,7 +124,7 @@ class Compiler:
 
     def united(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> tuple[list[Typed], Type]:
         """All parts in the type that Spark takes for all of them; text written out adapts to dates and times."""
-        return unite([self.compile(part) for part in parts], node)
+        return unite([self.whole(part) for part in parts], node)
 
 
 def taken(sql: str, type_: Type) -> Typed:

@@ -1,4 +1,4 @@
-"""Fields of structs, elements of arrays and entries of maps."""
+"""Fields of structs, also of those in an array, elements of arrays and entries of maps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.casts_of_nested import variables
 from rowkind.service.plan.scalar.compiler import Compiler, Rule, taken
 from rowkind.service.plan.scalar.functions.function import call
 from rowkind.service.plan.scalar.functions.nested import ELEMENT, ENTRY
-from rowkind.service.plan.scalar.typed import Typed, text_literal
-from rowkind.service.plan.scalar.types import with_null
+from rowkind.service.plan.scalar.typed import Typed, opened, text_literal
+from rowkind.service.plan.scalar.types import array_of, with_null
 
 
 def with_fields(column: exp.Column, is_table: Callable[[str], bool]) -> tuple[exp.Column, list[exp.Identifier]]:
@@ -32,8 +33,19 @@ def field_of(column: exp.Expr, fields: Sequence[exp.Identifier]) -> exp.Expr:
 def _field(compiler: Compiler, node: exp.Dot) -> Typed:
     value = compiler.value(node.this)
     name = node.expression.name
+    if value.type.kind == "array" and value.type.element.kind == "record":
+        # As in Spark, the field of each of the structs.
+        value = opened(value)
+        (each,) = variables(value.sql)
+        inner = _of_struct(Typed(each, value.type.element), name, node)
+        sql = f"list_transform({value.sql}, lambda {each}: {inner.sql})"
+        return Typed(sql, with_null(array_of(inner.type), value.type.nullable))
     if value.type.kind != "record":
         raise Refusal(f"a {value.type.sql} has no field {name}", node)
+    return _of_struct(value, name, node)
+
+
+def _of_struct(value: Typed, name: str, node: exp.Dot) -> Typed:
     found = [field for field in value.type.fields if field.name.lower() == name.lower()]
     if len(found) != 1:
         known = ", ".join(field.name for field in value.type.fields)

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.scalar import casts
-from rowkind.service.plan.scalar.types import NULL, STRING, common, family, with_null
+from rowkind.service.plan.scalar import casts, types
+from rowkind.service.plan.scalar.types import NULL, STRING, canonical, common, computable, family, is_nested, with_null
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,23 @@ class Typed:
     literal: str | None = None
 
 
+def opened(value: Typed) -> Typed:
+    """An array, map or struct in the type in which its insides are computed with. Raises Refusal."""
+    if not is_nested(value.type):
+        return value
+    if not computable(value.type):
+        raise Refusal(f"a {value.type.sql} holds what can be selected as it is, but not be computed with")
+    sql = value.sql
+    if any(inner.logical == "local-timestamp-millis" for inner in value.type.walk()):
+        sql = f"CAST({sql} AS {types.duckdb(canonical(value.type))})"
+    return Typed(sql, canonical(value.type))
+
+
 def converted(value: Typed, to: Type) -> Typed:
     """A value in a type that can hold it; the caller knows that it can."""
     if value.type.required == to.required:
         return value
+    value = opened(value)
     sql = casts.cast(value.sql, value.type, to)
     assert sql is not None, f"{value.type.sql} converts to {to.sql}"
     return Typed(sql, with_null(to, value.type.nullable or casts.may_lose(value.type, to)))

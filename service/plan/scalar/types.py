@@ -1,15 +1,17 @@
 """SQL types in expressions: families, what Spark SQL makes of two types, and how each is written in DuckDB.
 
 Expressions know fewer types than columns do. A column of any type may be handed on; to compute with it, or to compare
-it, its type must be in `FAMILIES`. The rules are Spark SQL's with ANSI mode on, its default.
+it, it must be of a `family`. Arrays, maps and structs are of none: functions take them apart and make new ones, whose
+insides may always be NULL. The rules are Spark SQL's with ANSI mode on, its default.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from rowkind.avro.schema import Type
+from rowkind.avro.schema import Field, Type
 
 Family = Literal[
     "boolean", "integer", "decimal", "float", "string", "binary", "date", "timestamp", "local", "time", "null"
@@ -61,13 +63,47 @@ def family(type_: Type) -> Family | None:
     return known[0] if known else None
 
 
+def is_nested(type_: Type) -> bool:
+    """Whether it is an array, a map or a struct."""
+    return type_.kind in ("array", "map", "record")
+
+
+def computable(type_: Type) -> bool:
+    """Whether values of it can be computed with, or taken apart down to such values."""
+    if type_.kind == "record":
+        return all(computable(field.type) for field in type_.fields)
+    return computable(type_.element) if is_nested(type_) else family(type_) is not None
+
+
 def canonical(type_: Type) -> Type:
     """The type that a computed value has where it comes from a column of `type_`: millis become micros, enums text."""
-    if type_.logical == "decimal":
+    if type_.kind == "record":
+        plain = struct_of((field.name, canonical(field.type)) for field in type_.fields)
+    elif type_.kind == "map":
+        plain = map_of(canonical(type_.element))
+    elif type_.kind == "array":
+        plain = array_of(canonical(type_.element))
+    elif type_.logical == "decimal":
         plain = Type.of(f"DECIMAL({type_.precision},{type_.scale}) NOT NULL")
     else:
         plain = _PLAIN[type_.sql][1]
     return with_null(plain, type_.nullable)
+
+
+def array_of(element: Type) -> Type:
+    """ARRAY NOT NULL of an element that may be NULL."""
+    return Type("array", items=with_null(element, nullable=True))
+
+
+def map_of(value: Type) -> Type:
+    """MAP NOT NULL from text to a value that may be NULL."""
+    return Type("map", items=with_null(value, nullable=True))
+
+
+def struct_of(fields: Iterable[tuple[str, Type]]) -> Type:
+    """STRUCT NOT NULL of fields that may be NULL."""
+    found = (Field(name, with_null(type_, nullable=True), "null") for name, type_ in fields)
+    return Type("record", name="Struct", fields=tuple(found))
 
 
 def with_null(type_: Type, nullable: bool) -> Type:
@@ -77,6 +113,14 @@ def with_null(type_: Type, nullable: bool) -> Type:
 
 def duckdb(type_: Type) -> str:
     """The name of a type in DuckDB."""
+    match type_.kind:
+        case "array":
+            return f"{duckdb(type_.element)}[]"
+        case "map":
+            return f"MAP(VARCHAR, {duckdb(type_.element)})"
+        case "record":
+            fields = ", ".join(f'"{field.name}" {duckdb(field.type)}' for field in type_.fields)
+            return f"STRUCT({fields})"
     return type_.sql if type_.logical == "decimal" else _PLAIN[type_.sql][2]
 
 
@@ -98,8 +142,11 @@ def common(left: Type, right: Type) -> Type | None:
     Where Spark would parse text at run time, and fail on some row, there is no common type here: a CAST says so openly.
     """
     families = {family(left), family(right)}
+    if families == {None, "null"}:
+        nested = right if family(left) == "null" else left
+        return canonical(nested).required if computable(nested) else None
     if None in families:
-        return None
+        return _common_nested(left, right)
     if "null" in families:
         return canonical(right if family(left) == "null" else left).required
     if len(families) == 1 and "decimal" not in families:
@@ -119,3 +166,19 @@ def common(left: Type, right: Type) -> Type | None:
     if families == {"date", "local"}:
         return LOCAL
     return None
+
+
+def _common_nested(left: Type, right: Type) -> Type | None:
+    """Structs have one if their fields have the same names."""
+    if left.kind != right.kind or not (is_nested(left) and is_nested(right)):
+        return None
+    if left.kind == "record":
+        if [field.name for field in left.fields] != [field.name for field in right.fields]:
+            return None
+        found = [common(a.type, b.type) for a, b in zip(left.fields, right.fields, strict=True)]
+        known = [(field.name, type_) for field, type_ in zip(left.fields, found, strict=True) if type_ is not None]
+        return struct_of(known) if len(known) == len(found) else None
+    element = common(left.element, right.element)
+    if element is None:
+        return None
+    return array_of(element) if left.kind == "array" else map_of(element)

@@ -88,15 +88,16 @@ def _branches(
 
 
 def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
-    value = compiler.compile(node.this)
+    value = compiler.whole(node.this)
     spelled = node.to.sql("spark")
     strict = not isinstance(node, exp.TryCast)
     try:
         to = Type.of(f"{spelled} NOT NULL")
     except SchemaError:
         raise Refusal(f"CAST to {spelled} is not supported", node) from None
-    if family(to) is None:
+    if not types.computable(to):
         raise Refusal(f"CAST to {to.sql} is not supported", node)
+    to = types.canonical(to) if types.is_nested(to) else to
     try:
         found = converted_to(value, to, strict=strict)
     except Refusal as refusal:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rowkind.service.plan.scalar.functions import (
+    arrays,
     conditions,
     encodings,
+    lambdas,
+    maps,
     nested,
     numbers,
     text,
@@ -27,7 +30,10 @@ FAMILIES: Mapping[str, tuple[ScalarFunction, ...]] = {
     "Dates and times": times.FUNCTIONS,
     "Checksums and encodings": encodings.FUNCTIONS,
     "Casts": types_as_functions.FUNCTIONS,
-    "Arrays and maps": nested.FUNCTIONS,
+    "Elements of arrays and maps": nested.FUNCTIONS,
+    "Arrays": arrays.FUNCTIONS,
+    "Structs and maps": maps.FUNCTIONS,
+    "Functions of functions": lambdas.FUNCTIONS,
 }
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.compiler import Compiler
-from rowkind.service.plan.scalar.typed import Typed, constant, converted, nullable
+from rowkind.service.plan.scalar.typed import Typed, constant, converted, nullable, opened
 from rowkind.service.plan.scalar.types import (
     BIGINT,
     BINARY,
@@ -23,15 +24,18 @@ from rowkind.service.plan.scalar.types import (
     DOUBLE,
     INT,
     LOCAL,
+    NULL,
     STRING,
     TIMESTAMP,
     as_decimal,
+    computable,
     family,
     with_null,
 )
 
-ResultType = Type | Callable[[Sequence[Typed]], Type]
-"""The type of the result. One that is nullable is so always; else the result is NULL where an argument is."""
+ResultType = Type | Callable[[Sequence[Typed]], Type] | str
+"""The type of the result. One that is nullable is so always; else the result is NULL where an argument is. Words for it
+where what writes the function decides the type as well."""
 
 Write = str | Callable[[Sequence[Typed]], "str | Typed"]
 """DuckDB SQL with {0}, {1}, … for the arguments and {all} for all of them, or what writes it. What gives a `Typed`
@@ -77,8 +81,19 @@ class ScalarFunction:
         sql = self.sql.format(*texts, all=", ".join(texts)) if isinstance(self.sql, str) else self.sql(arguments)
         if isinstance(sql, Typed):
             return sql
+        assert not isinstance(self.gives, str), "what writes it says which type it gives"
         given = self.gives if isinstance(self.gives, Type) else self.gives(arguments)
         return Typed(sql, nullable(given, *arguments) if self.keeps_null and not given.nullable else given)
+
+
+@dataclass(frozen=True)
+class Function(Typed):
+    """A function with -> as an argument.
+
+    `apply` gives its parameters, as many as it has, and its body for arguments of these types. Raises Refusal.
+    """
+
+    apply: Callable[[Sequence[Type]], tuple[str, Typed]] = lambda _: ("", Typed("NULL", NULL))
 
 
 @dataclass(frozen=True)
@@ -128,8 +143,25 @@ def _any(_: exp.Expr, value: Typed) -> Typed | None:
     return value if family(value.type) is not None else None
 
 
+def _value(_: exp.Expr, value: Typed) -> Typed | None:
+    return opened(value) if computable(value.type) else None
+
+
 def _nested(kind: str) -> Callable[[exp.Expr, Typed], Typed | None]:
     return lambda _, value: value if value.type.kind == kind else None
+
+
+def _opened(kind: str, element: str = "") -> Callable[[exp.Expr, Typed], Typed | None]:
+    def accept(_: exp.Expr, value: Typed) -> Typed | None:
+        if value.type.kind != kind or (element and value.type.element.kind != element):
+            return None
+        return opened(value)
+
+    return accept
+
+
+def _function(_: exp.Expr, value: Typed) -> Typed | None:
+    return value
 
 
 def _decimal(_: exp.Expr, value: Typed) -> Typed | None:
@@ -160,8 +192,18 @@ KINDS: Mapping[str, ParameterKind] = {
     "moment": ParameterKind("a date or timestamp", _keep(TIMESTAMP, "date", "timestamp", "local")),
     "any": ParameterKind("a value", _any),
     "unit": ParameterKind("a unit of time", _literal(STRING)),
-    "array": ParameterKind("an array", _nested("array")),
-    "map": ParameterKind("a map", _nested("map")),
+    "value": ParameterKind("a value", _value),
+    "any array": ParameterKind("an array", _nested("array")),
+    "any map": ParameterKind("a map", _nested("map")),
+    "array": ParameterKind("an array", _opened("array")),
+    "array of arrays": ParameterKind("an array of arrays", _opened("array", "array")),
+    "array of structs": ParameterKind("an array of structs", _opened("array", "record")),
+    "map": ParameterKind("a map", _opened("map")),
+    "struct": ParameterKind("a struct", _opened("record")),
+    **{
+        spelled: ParameterKind("a function with ->", _function)
+        for spelled in ("x -> value", "x -> condition", "(x y) -> value", "(k v) -> value", "(k v) -> condition")
+    },
 }
 """The kinds of parameters. What stands in quotes must be written out in the query."""
 
@@ -173,13 +215,19 @@ def call(
     fitting = [function for function in known if function.takes_count(len(parts))]
     if not fitting:
         raise Refusal(f"{name} takes {' or '.join(signature(each) for each in known)}", node)
-    values = [compiler.value(part) for part in parts]
+    values = [
+        Function("", NULL, None, partial(compiler.function, part))
+        if isinstance(part, exp.Lambda)
+        else compiler.value(part)
+        for part in parts
+    ]
     wrong: tuple[int, ParameterKind] = (0, KINDS["any"])
     for function in fitting:
         accepted: list[Typed] = []
         for number, (part, value) in enumerate(zip(parts, values, strict=True)):
-            kind = KINDS[function.kind(number)]
-            argument = kind.accept(part, value)
+            kind_name = function.kind(number)
+            kind = KINDS[kind_name]
+            argument = kind.accept(part, value) if isinstance(value, Function) == ("->" in kind_name) else None
             if argument is None:
                 wrong = number, kind
                 break

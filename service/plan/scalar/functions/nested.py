@@ -1,4 +1,4 @@
-"""Functions that look into arrays and maps."""
+"""Functions that look into arrays and maps, and give a number, a text, a condition or one of their elements."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
-from rowkind.service.plan.scalar.typed import Typed, unite
-from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, canonical, failure, family
+from rowkind.service.plan.scalar.typed import Typed, converted, unite
+from rowkind.service.plan.scalar.casts_of_nested import variables
+from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, array_of, canonical, failure, family
 
 
 def _element(arguments: Sequence[Typed]) -> Type:
@@ -51,21 +52,17 @@ def _extreme(word: str) -> Callable[[Sequence[Typed]], str]:
     return write
 
 
-def _texts(arguments: Sequence[Typed]) -> None:
-    if family(arguments[0].type.element) != "string":
-        raise Refusal("the elements are no text")
-
-
 def _joined(arguments: Sequence[Typed]) -> str:
-    _texts(arguments)
-    array, between, *instead = (argument.sql for argument in arguments)
+    array, *rest = arguments
+    texts = converted(array, array_of(STRING)).sql
+    between, *instead = (argument.sql for argument in rest)
+    (each,) = variables(texts, between, *instead)
     if instead:
-        array = f"list_transform({array}, lambda each: COALESCE(each, {instead[0]}))"
+        texts = f"list_transform({texts}, lambda {each}: COALESCE({each}, {instead[0]}))"
     else:
-        array = f"list_filter({array}, lambda each: each IS NOT NULL)"
-    unknown = " OR ".join(f"{each} IS NULL" for each in (between, *instead))
-    whole = f"list_reduce({array}, lambda a, b: a || {between} || b)"
-    return f"(CASE WHEN {unknown} THEN NULL WHEN len({array}) = 0 THEN '' ELSE {whole} END)"
+        texts = f"list_filter({texts}, lambda {each}: {each} IS NOT NULL)"
+    unknown = " OR ".join(f"{each} IS NULL" for each in (array.sql, between, *instead))
+    return f"(CASE WHEN {unknown} THEN NULL ELSE array_to_string({texts}, {between}) END)"
 
 
 def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:
@@ -85,26 +82,26 @@ def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:
 
 _FROM_ONE = "{1} <> 0 AND abs({1}) <= len({0})"
 _FROM_ZERO = "{1} >= 0 AND {1} < len({0})"
-ELEMENT = ScalarFunction("[]", "array, int", _element, _at_or_fail(_FROM_ZERO, 0), "The first element is 0.")
-ENTRY = ScalarFunction("[]", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)")
+ELEMENT = ScalarFunction("[]", "any array, int", _element, _at_or_fail(_FROM_ZERO, 0), "The first element is 0.")
+ENTRY = ScalarFunction("[]", "any map, text", _element, "list_extract(map_extract({0}, {1}), 1)")
 _GET = "(CASE WHEN {1} < 0 THEN NULL ELSE list_extract({0}, {1} + 1) END)"
 _NO_ZERO = failure("'elements count from 1, or from -1 at the end'", "BIGINT")
 _TRY = f"list_extract({{0}}, CASE WHEN {{1}} = 0 THEN {_NO_ZERO} ELSE {{1}} END)"
 
 FUNCTIONS = (
-    ScalarFunction("SIZE CARDINALITY ARRAY_SIZE", "array", INT, "CAST(len({0}) AS INTEGER)", "NULL for NULL."),
-    ScalarFunction("SIZE CARDINALITY", "map", INT, "CAST(cardinality({0}) AS INTEGER)", "NULL for NULL."),
-    ScalarFunction("ARRAY_CONTAINS", "array, any", maybe(BOOLEAN), _contains),
-    ScalarFunction("ARRAY_POSITION", "array, any", maybe(BIGINT), _position, "0 where there is none."),
+    ScalarFunction("SIZE CARDINALITY ARRAY_SIZE", "any array", INT, "CAST(len({0}) AS INTEGER)", "NULL for NULL."),
+    ScalarFunction("SIZE CARDINALITY", "any map", INT, "CAST(cardinality({0}) AS INTEGER)", "NULL for NULL."),
+    ScalarFunction("ARRAY_CONTAINS", "any array, any", maybe(BOOLEAN), _contains),
+    ScalarFunction("ARRAY_POSITION", "any array, any", maybe(BIGINT), _position, "0 where there is none."),
     ScalarFunction("ARRAY_MIN", "array", _element, _extreme("min")),
     ScalarFunction("ARRAY_MAX", "array", _element, _extreme("max")),
-    ScalarFunction("ARRAY_JOIN", "array, text", STRING, _joined, "Of text. Leaves out NULLs."),
-    ScalarFunction("ARRAY_JOIN", "array, text, text", STRING, _joined, "Of text. The last one stands for NULLs."),
-    ScalarFunction("GET", "array, int", _element, _GET, "The first element is 0; NULL where there is none."),
+    ScalarFunction("ARRAY_JOIN", "array, text", STRING, _joined, "Leaves out NULLs."),
+    ScalarFunction("ARRAY_JOIN", "array, text, text", STRING, _joined, "The last one stands for NULLs."),
+    ScalarFunction("GET", "any array, int", _element, _GET, "The first element is 0; NULL where there is none."),
     ScalarFunction(
-        "ELEMENT_AT", "array, int", _element, _at_or_fail(_FROM_ONE, 1), "The first element is 1, the last -1."
+        "ELEMENT_AT", "any array, int", _element, _at_or_fail(_FROM_ONE, 1), "The first element is 1, the last -1."
     ),
-    ScalarFunction("TRY_ELEMENT_AT", "array, int", _element, _TRY),
-    ScalarFunction("ELEMENT_AT TRY_ELEMENT_AT", "map, text", _element, "list_extract(map_extract({0}, {1}), 1)"),
-    ScalarFunction("MAP_CONTAINS_KEY", "map, text", BOOLEAN, "map_contains({0}, {1})"),
+    ScalarFunction("TRY_ELEMENT_AT", "any array, int", _element, _TRY),
+    ScalarFunction("ELEMENT_AT TRY_ELEMENT_AT", "any map, text", _element, "list_extract(map_extract({0}, {1}), 1)"),
+    ScalarFunction("MAP_CONTAINS_KEY", "any map, text", BOOLEAN, "map_contains({0}, {1})"),
 )

@@ -87,6 +87,14 @@ def _checked(value: Typed, *, empty: bool = True) -> str:
     return text_literal(found)
 
 
+def plain_text(pattern: str) -> str:
+    """The one text that a pattern fits, as DuckDB SQL. Raises Refusal where it fits others too, or none."""
+    plain = re.sub(r"\\([^A-Za-z0-9])|\[([^\\^\]\[&])\]", lambda found: f"\\{found[1] or found[2]}", pattern)
+    if re.search(r"(?<!\\)(?:\\\\)*[\^$.|?*+()\[\]{}]|\\[A-Za-z0-9]|(?<!\\)(?:\\\\)*\\$", plain) or not plain:
+        raise Refusal(f"{pattern!r} fits more than one text: it stands for itself here")
+    return text_literal(re.sub(r"\\(.)", r"\1", plain, flags=re.DOTALL))
+
+
 def _like(arguments: Sequence[Typed]) -> str:
     pattern = text_literal(translated(str(arguments[1].literal), whole_end=True))
     return f"regexp_matches({arguments[0].sql}, {pattern})"

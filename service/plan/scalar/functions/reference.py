@@ -99,6 +99,8 @@ def _line(function: ScalarFunction) -> str:
 
 
 def _result(function: ScalarFunction) -> str:
+    if isinstance(function.gives, str):
+        return function.gives
     if isinstance(function.gives, Type):
         return function.gives.sql + (" or NULL" if function.gives.nullable else "")
     text = str(function.gives.__doc__ or "their common type").splitlines()[0].rstrip(".")

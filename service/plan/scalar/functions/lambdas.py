@@ -1,0 +1,170 @@
+"""Functions that take a function with ->, and apply it to the elements of an array or the entries of a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.casts_of_nested import variables
+from rowkind.service.plan.scalar.functions.function import Function, ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed, converted
+from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, array_of, family, map_of, with_null
+
+
+def _applied(function: Typed, *arguments: Type) -> tuple[list[str], Typed]:
+    """The names of all parameters, and the body."""
+    assert isinstance(function, Function), "the kind of the parameter says so"
+    names, body = function.apply([with_null(each, nullable=True) for each in arguments])
+    return names.split(", "), body
+
+
+def _condition(body: Typed) -> str:
+    if family(body.type) not in ("boolean", "null"):
+        raise Refusal(f"the function gives {body.type.sql}, not a condition: compare it with something")
+    return converted(body, BOOLEAN).sql
+
+
+def _known(body: Typed) -> Typed:
+    if family(body.type) == "null":
+        raise Refusal("the function gives NULL alone, which has no type: write CAST(NULL AS …)")
+    return body
+
+
+def _transformed(arguments: Sequence[Typed]) -> Typed:
+    array, function = arguments
+    (each, *index), body = _applied(function, array.type.element, INT)
+    made = _known(body).sql
+    if index:
+        # DuckDB counts from 1, in BIGINT.
+        place = f"{index[0]}_1"
+        made = f"list_transform([CAST({place} - 1 AS INTEGER)], lambda {index[0]}: {made})[1]"
+        each = f"{each}, {place}"
+    sql = f"list_transform({array.sql}, lambda {each}: {made})"
+    return Typed(sql, with_null(array_of(body.type), array.type.nullable))
+
+
+def _filtered(arguments: Sequence[Typed]) -> Typed:
+    array, function = arguments
+    (each, *index), body = _applied(function, array.type.element, INT)
+    passes = _condition(body)
+    if index:
+        place = f"{index[0]}_1"
+        passes = f"list_transform([CAST({place} - 1 AS INTEGER)], lambda {index[0]}: {passes})[1]"
+        each = f"{each}, {place}"
+    return Typed(f"list_filter({array.sql}, lambda {each}: COALESCE({passes}, FALSE))", array.type)
+
+
+def _decided(arguments: Sequence[Typed], *, by: bool) -> Typed:
+    """TRUE for EXISTS, FALSE for FORALL, where one element is so; else NULL where one is unknown."""
+    array, function = arguments
+    (each,), body = _applied(function, array.type.element)
+    found = f"list_transform({array.sql}, lambda {each}: {_condition(body)})"
+    word, other = ("TRUE", "FALSE") if by else ("FALSE", "TRUE")
+    sql = (
+        f"CASE WHEN {array.sql} IS NULL THEN NULL WHEN list_contains({found}, {word}) THEN {word} "
+        f"WHEN len({found}) > list_count({found}) THEN NULL ELSE {other} END"
+    )
+    return Typed(f"({sql})", maybe(BOOLEAN))
+
+
+def _folded(arguments: Sequence[Typed]) -> Typed:
+    array, start, merge, *finish = arguments
+    type_ = start.type.required
+    if family(type_) == "null":
+        raise Refusal("the start is NULL alone, which has no type: write CAST(NULL AS …)")
+    names, body = _applied(merge, type_, array.type.element)
+    if len(names) < 2:
+        raise Refusal("the second function has two parameters: what was made so far, and an element")
+    if body.type.required != type_:
+        raise Refusal(f"the start is {type_.sql}, but the function gives {body.type.sql}: write a CAST on the start")
+    so_far, each = names
+    left, right = variables(array.sql, start.sql, body.sql, count=2)
+    name, element = types.duckdb(type_), types.duckdb(array.type.element)
+    # DuckDB reduces a list to a value of its own type only.
+    items = (
+        f"[{{'made': CAST({start.sql} AS {name}), 'each': CAST(NULL AS {element})}}] || "
+        f"list_transform({array.sql}, lambda {left}: {{'made': CAST(NULL AS {name}), 'each': {left}}})"
+    )
+    step = f"list_transform([{left}.made], lambda {so_far}: list_transform([{right}.each], lambda {each}: {body.sql})[1])[1]"
+    both = f"{{'made': CAST({step} AS {name}), 'each': CAST(NULL AS {element})}}"
+    folded = f"list_reduce({items}, lambda {left}, {right}: {both}).made"
+    found = Typed(folded, maybe(type_))
+    if finish:
+        (last,), body = _applied(finish[0], type_)
+        found = Typed(f"list_transform([{folded}], lambda {last}: {_known(body).sql})[1]", maybe(body.type))
+    return Typed(f"(CASE WHEN {array.sql} IS NOT NULL THEN {found.sql} END)", found.type)
+
+
+def _zipped(arguments: Sequence[Typed]) -> Typed:
+    left, right, function = arguments
+    names, body = _applied(function, left.type.element, right.type.element)
+    if len(names) < 2:
+        raise Refusal("the function has two parameters: an element of each array")
+    (pair,) = variables(left.sql, right.sql, body.sql)
+    a, b = names
+    made = f"list_transform([{pair}[1]], lambda {a}: list_transform([{pair}[2]], lambda {b}: {_known(body).sql})[1])[1]"
+    sql = f"list_transform(list_zip({left.sql}, {right.sql}), lambda {pair}: {made})"
+    known = f"{left.sql} IS NOT NULL AND {right.sql} IS NOT NULL"
+    nullable = left.type.nullable or right.type.nullable
+    return Typed(f"(CASE WHEN {known} THEN {sql} END)", with_null(array_of(body.type), nullable))
+
+
+def _of_entry(map_: Typed, function: Typed) -> tuple[str, str, Typed]:
+    """The name of an entry, and what the function of a key and a value gives for it in DuckDB SQL."""
+    names, body = _applied(function, STRING, map_.type.element)
+    if len(names) < 2:
+        raise Refusal("the function has two parameters: a key and its value")
+    (entry,) = variables(map_.sql, body.sql)
+    key, value = names
+    made = f"list_transform([{entry}.key], lambda {key}: list_transform([{entry}.value], lambda {value}: {body.sql})[1])[1]"
+    return entry, made, body
+
+
+def _of_map(map_: Typed, entries: str, value: Type) -> Typed:
+    return Typed(
+        f"(CASE WHEN {map_.sql} IS NOT NULL THEN map_from_entries({entries}) END)",
+        with_null(map_of(value), map_.type.nullable),
+    )
+
+
+def _filtered_map(arguments: Sequence[Typed]) -> Typed:
+    map_, function = arguments
+    entry, made, body = _of_entry(map_, function)
+    _condition(body)
+    passes = f"COALESCE(CAST({made} AS BOOLEAN), FALSE)"
+    return _of_map(map_, f"list_filter(map_entries({map_.sql}), lambda {entry}: {passes})", map_.type.element)
+
+
+def _new_keys(arguments: Sequence[Typed]) -> Typed:
+    map_, function = arguments
+    entry, made, body = _of_entry(map_, function)
+    if family(body.type) != "string":
+        raise Refusal(f"the keys of a MAP are text, not {body.type.sql}: write CAST(… AS STRING)")
+    changed = f"{{'key': {made}, 'value': {entry}.value}}"
+    return _of_map(map_, f"list_transform(map_entries({map_.sql}), lambda {entry}: {changed})", map_.type.element)
+
+
+def _new_values(arguments: Sequence[Typed]) -> Typed:
+    map_, function = arguments
+    entry, made, body = _of_entry(map_, function)
+    changed = f"{{'key': {entry}.key, 'value': {made}}}"
+    entries = f"list_transform(map_entries({map_.sql}), lambda {entry}: {changed})"
+    return _of_map(map_, entries, _known(body).type)
+
+
+_INDEX = "A second parameter is the place, from 0."
+
+FUNCTIONS = (
+    ScalarFunction("TRANSFORM", "array, x -> value", "ARRAY of what the function gives", _transformed, _INDEX),
+    ScalarFunction("FILTER", "array, x -> condition", "the type of the array", _filtered, _INDEX),
+    ScalarFunction("EXISTS", "array, x -> condition", maybe(BOOLEAN), lambda given: _decided(given, by=True)),
+    ScalarFunction("FORALL", "array, x -> condition", maybe(BOOLEAN), lambda given: _decided(given, by=False)),
+    ScalarFunction("AGGREGATE REDUCE", "array, value, (x y) -> value", "the type of the start, or of what the last function gives", _folded),
+    ScalarFunction("AGGREGATE REDUCE", "array, value, (x y) -> value, x -> value", "the type of the start, or of what the last function gives", _folded),
+    ScalarFunction("ZIP_WITH", "array, array, (x y) -> value", "ARRAY of what the function gives", _zipped),
+    ScalarFunction("MAP_FILTER", "map, (k v) -> condition", "the type of the map", _filtered_map),
+    ScalarFunction("TRANSFORM_KEYS", "map, (k v) -> value", "the type of the map", _new_keys, "Equal keys fail."),
+    ScalarFunction("TRANSFORM_VALUES", "map, (k v) -> value", "MAP of what the function gives", _new_values),
+)
