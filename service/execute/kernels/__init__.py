@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowkind.service.execute.kernels import decimals, failures, moments, numbers, texts
+from rowkind.service.execute.kernels import decimals, failures, hashes, json, moments, numbers, texts
 
 
 def register(connection: Any) -> None:
     """Make all of them known to a DuckDB connection."""
-    for module in (failures, numbers, decimals, texts, moments):
+    for module in (failures, numbers, decimals, texts, moments, hashes, json):
         for name, (kernel, parameters, result) in module.KERNELS.items():
             connection.create_function(name, kernel, parameters, result, type="arrow", null_handling="special")
         for macro in module.MACROS:

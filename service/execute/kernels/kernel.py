@@ -20,6 +20,7 @@ ARROW = {
     "REAL": pa.float32(),
     "DOUBLE": pa.float64(),
     "BOOLEAN": pa.bool_(),
+    "VARCHAR[]": pa.list_(pa.string()),
 }
 
 
@@ -30,7 +31,7 @@ def each(compute: Callable[..., Any], *types: str) -> Kernel:
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         return pa.array([None if None in row else compute(*row) for row in rows], ARROW[types[-1]])
 
-    return _declared(kernel, types)
+    return declared(kernel, types)
 
 
 def whole(compute: Callable[..., Any], *types: str) -> Kernel:
@@ -46,10 +47,10 @@ def whole(compute: Callable[..., Any], *types: str) -> Kernel:
             values = compute(*arrays)
         return pa.array(values, ARROW[types[-1]], mask=null)
 
-    return _declared(kernel, types)
+    return declared(kernel, types)
 
 
-def _declared(kernel: Callable[..., pa.Array], types: tuple[str, ...]) -> Kernel:
+def declared(kernel: Callable[..., pa.Array], types: tuple[str, ...]) -> Kernel:
     """DuckDB counts the parameters that a function has."""
     parameters = [inspect.Parameter(f"a{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(types) - 1)]
     kernel.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import math
 import re
 import zlib
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from urllib.parse import quote_plus, unquote_to_bytes
 
 from rowkind.service.execute.kernels.kernel import Kernel, each
@@ -22,6 +22,7 @@ MACROS = (
         "spark_float_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3::REAL AND abs(x) < 1e7::REAL "
         "THEN CAST(x AS VARCHAR) ELSE spark_scientific(CAST(x AS VARCHAR)) END"
     ),
+    "spark_quoted(s) AS chr(39) || replace(s, chr(39), chr(92) || chr(39)) || chr(39)",
     "spark_count(n) AS CASE WHEN n < 0 THEN 0 ELSE n END",
     "spark_slice(s, b, n) AS substring(s, spark_count(b) + 1, spark_count(b + n - spark_count(b)))",
     (
@@ -133,6 +134,90 @@ def _unhex(text: str) -> bytes | None:
     return bytes.fromhex(text.rjust(len(text) + len(text) % 2, "0"))
 
 
+def _unhex_or_fail(text: str) -> bytes:
+    found = _unhex(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not hexadecimal")
+    return found
+
+
+def _unbase32(text: str) -> bytes:
+    try:
+        return base64.b32decode(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not Base32") from None
+
+
+def _similar(left: str, right: str) -> float:
+    """Jaro's similarity of two texts, raised by Winkler for up to four letters that both begin with."""
+    if not left and not right:
+        return 1.0
+    near = max(max(len(left), len(right)) // 2 - 1, 0)
+    taken = [False] * len(right)
+    mine = []
+    for at, letter in enumerate(left):
+        for other in range(max(0, at - near), min(len(right), at + near + 1)):
+            if not taken[other] and right[other] == letter:
+                taken[other] = True
+                mine.append(letter)
+                break
+    if not mine:
+        return 0.0
+    theirs = [letter for letter, used in zip(right, taken, strict=True) if used]
+    swapped = sum(a != b for a, b in zip(mine, theirs, strict=True)) // 2
+    count = len(mine)
+    jaro = (count / len(left) + count / len(right) + (count - swapped) / count) / 3
+    shared = next((at for at, (a, b) in enumerate(zip(left[:4], right[:4], strict=False)) if a != b), None)
+    prefix = min(4, len(left), len(right)) if shared is None else shared
+    return jaro + prefix * 0.1 * (1 - jaro)
+
+
+_URL = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(//([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_NO_URL = re.compile(r"[\x00-\x20<>\"{}|\\^`\x7f]|%(?![0-9A-Fa-f]{2})|#.*#|[\[\]]")
+
+
+def _of_url(url: str, part: str, strict: bool) -> str | None:
+    """A part of a URL as java.net.URI takes it apart; of what is none, an error or nothing."""
+    found = _URL.fullmatch(url)
+    scheme, authority, path = (found[1], found[3], found[4]) if found else (None, None, "")
+    rest = url[len(scheme) + 1 :] if scheme else url
+    if found is None or _NO_URL.search(url) or (scheme and not rest) or (found[2] and not authority and not path):
+        if strict:
+            raise ValueError(f"{url!r} is no URL: TRY_PARSE_URL makes NULL of it")
+        return None
+    opaque = bool(scheme) and not rest.startswith("/")
+    user, at, host = (authority or "").rpartition("@")
+    server = re.fullmatch(r"((?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.?"
+                          r"|\d{1,3}(?:\.\d{1,3}){3})(?::\d*)?", host)
+    query = None if opaque else found[5]
+    match part:
+        case "HOST":
+            return server[1] if server else None
+        case "PATH":
+            return None if opaque else path
+        case "QUERY":
+            return query
+        case "REF":
+            return found[6]
+        case "PROTOCOL":
+            return scheme
+        case "FILE":
+            return None if opaque else path if query is None else f"{path}?{query}"
+        case "AUTHORITY":
+            return authority or None
+        case "USERINFO":
+            return user if at and server else None
+    return None
+
+
+def _of_query(url: str, part: str, key: str, strict: bool) -> str | None:
+    query = _of_url(url, "QUERY", strict)
+    if part != "QUERY" or query is None:
+        return None
+    found = re.search(f"(?:&|^){re.escape(key)}=([^&]*)", query)
+    return found[1] if found else None
+
+
 def _url_decode(text: str) -> str:
     if re.search(r"%(?![0-9A-Fa-f]{2})", text):
         raise ValueError(f"{text!r} is not an encoded URL")
@@ -150,6 +235,14 @@ def _grouped(number: float | Decimal, digits: int) -> str:
         # Behind the digits that are written of a double, Java puts zeros.
         number = Decimal(str(number))
     return format(number, f",.{digits}f")
+
+
+def _fixed(text: str, digits: int, grouped: bool) -> str:
+    number = Decimal(text).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ALL_DIGITS)
+    return format(number, f"{',' if grouped else ''}.{digits}f")
+
+
+_ALL_DIGITS = Context(prec=800)
 
 
 def _luhn(text: str) -> bool:
@@ -203,6 +296,14 @@ KERNELS: Mapping[str, Kernel] = {
     "spark_grouped_decimal": each(
         lambda text, digits: _grouped(Decimal(text), digits), "VARCHAR", "INTEGER", "VARCHAR"
     ),
+    "spark_fixed": each(_fixed, "VARCHAR", "INTEGER", "BOOLEAN", "VARCHAR"),
+    "spark_unhex_or_fail": each(_unhex_or_fail, "VARCHAR", "BLOB"),
+    "spark_base32": each(lambda value: base64.b32encode(value).decode(), "BLOB", "VARCHAR"),
+    "spark_unbase32": each(_unbase32, "VARCHAR", "BLOB"),
+    "spark_bits": each(lambda value: int.from_bytes(value, "big").bit_count(), "BLOB", "BIGINT"),
+    "spark_similar": each(_similar, "VARCHAR", "VARCHAR", "DOUBLE"),
+    "spark_of_url": each(_of_url, "VARCHAR", "VARCHAR", "BOOLEAN", "VARCHAR"),
+    "spark_of_query": each(_of_query, "VARCHAR", "VARCHAR", "VARCHAR", "BOOLEAN", "VARCHAR"),
     "spark_luhn": each(_luhn, "VARCHAR", "BOOLEAN"),
     "spark_url_encode": each(lambda text: quote_plus(text, safe="*-._").replace("~", "%7E"), "VARCHAR", "VARCHAR"),
     "spark_url_decode": each(_url_decode, "VARCHAR", "VARCHAR"),

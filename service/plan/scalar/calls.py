@@ -21,6 +21,8 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
     if name in ("STRUCT", "ROW"):
         name, parts = "NAMED_STRUCT", _with_names(parts)
         known = FUNCTIONS[name]
+    if name == "ARRAYS_ZIP":
+        parts = _with_names(parts)
     if known is None or (not parts and name in REFUSED):
         reason = REFUSED.get(name)
         raise Refusal(f"the function {name} is not supported{f': {reason}' if reason else ''}", node)

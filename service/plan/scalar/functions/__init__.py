@@ -8,6 +8,7 @@ from rowkind.service.plan.scalar.functions import (
     arrays,
     conditions,
     encodings,
+    json,
     lambdas,
     maps,
     nested,
@@ -32,6 +33,7 @@ FAMILIES: Mapping[str, tuple[ScalarFunction, ...]] = {
     "Casts": types_as_functions.FUNCTIONS,
     "Elements of arrays and maps": nested.FUNCTIONS,
     "Arrays": arrays.FUNCTIONS,
+    "JSON": json.FUNCTIONS,
     "Structs and maps": maps.FUNCTIONS,
     "Functions of functions": lambdas.FUNCTIONS,
 }

@@ -190,6 +190,21 @@ def _range(arguments: Sequence[Typed]) -> Typed:
     return Typed(_null_where([first, last, *step], sql), types.with_null(array_of(type_), nullable))
 
 
+def _zipped(arguments: Sequence[Typed]) -> Typed:
+    names = [str(name.literal) for name in arguments[0::2]]
+    arrays = arguments[1::2]
+    if any(array.type.kind != "array" for array in arrays):
+        raise Refusal("ARRAYS_ZIP takes arrays")
+    if len({name.lower() for name in names}) < len(names) or any(name.startswith("col") for name in names):
+        raise Refusal("the fields are called as the columns that are zipped: write ZIP_WITH or give them names before")
+    (pair,) = variables(*(array.sql for array in arrays))
+    fields = ", ".join(f"'{name}': {pair}[{place}]" for place, name in enumerate(names, 1))
+    sql = f"list_transform(list_zip({', '.join(array.sql for array in arrays)}), lambda {pair}: {{{fields}}})"
+    type_ = array_of(types.struct_of(zip(names, (array.type.element for array in arrays), strict=True)))
+    nullable = any(array.type.nullable for array in arrays)
+    return Typed(_null_where([array.sql for array in arrays], sql), types.with_null(type_, nullable))
+
+
 def _days(arguments: Sequence[Typed]) -> str:
     first, last = (argument.sql for argument in arguments)
     (each,) = variables(first, last)
@@ -214,6 +229,9 @@ FUNCTIONS = (
     ScalarFunction("ARRAYS_OVERLAP", "array, array", maybe(BOOLEAN), _overlapping),
     ScalarFunction("ARRAY_REPEAT", "value, int", "ARRAY of the value", _repeated),
     ScalarFunction("FLATTEN", "array of arrays", _inner, _flat),
+    ScalarFunction(
+        "ARRAYS_ZIP", "value...", "ARRAY of STRUCT", _zipped, "Arrays that are columns, whose names the fields have."
+    ),
     ScalarFunction("SLICE", "array, int, int", _array, _slice, "Counts from 1, or from -1 at the end."),
     ScalarFunction("SORT_ARRAY", "array", _array, _sorted, "NULLs come first."),
     ScalarFunction("SORT_ARRAY", "array, boolean", _array, _sorted, "NULLs come last where the order is descending."),

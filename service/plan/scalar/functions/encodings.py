@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed
-from rowkind.service.plan.scalar.types import BIGINT, BINARY, STRING, family
+from rowkind.service.plan.scalar.types import BIGINT, BINARY, INT, STRING, duckdb, family
 
 
 def _bytes(value: Typed) -> str:
@@ -28,6 +29,58 @@ def _sha2(arguments: Sequence[Typed]) -> str:
     return template.format(_bytes(value))
 
 
+def _hashed(algorithm: str, result: Type) -> Callable[[Sequence[Typed]], str]:
+    """The hash of the first value with the seed 42, hashed on with each other one; a NULL changes nothing."""
+
+    def write(arguments: Sequence[Typed]) -> str:
+        made = f"CAST(42 AS {duckdb(result)})"
+        for value in arguments:
+            kernel, sql = _hashable(value)
+            made = f"COALESCE(spark_{algorithm}_{kernel}({sql}, {made}), {made})" if kernel else made
+        return made
+
+    return write
+
+
+def _hashable(value: Typed) -> tuple[str, str]:
+    """The kernel of a value, and the value as it takes it."""
+    micros = f"epoch_us(CAST({value.sql} AS TIMESTAMP))"
+    match family(value.type):
+        case "null":
+            return "", ""
+        case "boolean":
+            return "int", f"CAST({value.sql} AS INTEGER)"
+        case "date":
+            return "int", f"CAST({value.sql} - DATE '1970-01-01' AS INTEGER)"
+        case "timestamp" | "local":
+            return "bigint", micros
+        case "decimal" if value.type.precision <= _LONG_DIGITS:
+            return "bigint", f"CAST({value.sql} * {10**value.type.scale} AS BIGINT)"
+        case "string":
+            return "text", value.sql
+        case "binary":
+            return "bytes", value.sql
+        case "integer" | "float":
+            return {"INT": "int", "BIGINT": "bigint", "FLOAT": "float", "DOUBLE": "double"}[value.type.sql], value.sql
+    raise Refusal(f"a {value.type.sql} is not hashed: write CAST(… AS STRING)")
+
+
+_LONG_DIGITS = 18
+
+
+def _to_binary(*, tried: bool) -> Callable[[Sequence[Typed]], str]:
+    def write(arguments: Sequence[Typed]) -> str:
+        text, format_ = arguments
+        kernels = {"hex": "spark_unhex_or_fail({0})", "utf-8": "encode({0})", "utf8": "encode({0})"}
+        template = kernels.get(str(format_.literal).lower())
+        if template is None:
+            raise Refusal("the format is 'hex' or 'utf-8': of Base64 write UNBASE64")
+        found = template.format(text.sql)
+        return f"TRY({found})" if tried else found
+
+    return write
+
+
 def _both(names: str, gives: Type, template: str, note: str = "") -> tuple[ScalarFunction, ...]:
     """The same for text and for bytes."""
     write = _of_bytes(template)
@@ -45,6 +98,16 @@ FUNCTIONS = (
     ),
     *_both("CRC32", BIGINT, "spark_crc32({0})"),
     *_both("BASE64", STRING, "to_base64({0})"),
+    *_both("TO_BASE32", STRING, "spark_base32({0})"),
+    ScalarFunction("FROM_BASE32", "text", BINARY, "spark_unbase32({0})"),
+    ScalarFunction("HASH", "any...", INT, _hashed("murmur", INT), "Spark's Murmur3.", keeps_null=False),
+    ScalarFunction("XXHASH64", "any...", BIGINT, _hashed("xx", BIGINT), keeps_null=False),
+    *(
+        ScalarFunction(names, "text, 'text'", maybe(BINARY) if tried else BINARY, _to_binary(tried=tried))
+        for names, tried in (("TO_BINARY", False), ("TRY_TO_BINARY", True))
+    ),
+    ScalarFunction("TO_BINARY", "text", BINARY, "spark_unhex_or_fail({0})", "Hexadecimal."),
+    ScalarFunction("TRY_TO_BINARY", "text", maybe(BINARY), "TRY(spark_unhex_or_fail({0}))", "Hexadecimal."),
     ScalarFunction("UNBASE64", "text", BINARY, "spark_unbase64({0})", "Leaves out what is no Base64."),
     *_both("HEX", STRING, "hex({0})"),
     ScalarFunction("HEX", "bigint", STRING, "upper(to_hex({0}))"),

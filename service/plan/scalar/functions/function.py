@@ -132,7 +132,8 @@ def _keep(null: Type, *families: str) -> Callable[[exp.Expr, Typed], Typed | Non
 def _int(_: exp.Expr, value: Typed) -> Typed | None:
     if family(value.type) == "null":
         return converted(value, INT)
-    return value if value.type.required == INT else None
+    # As CAST(… AS INT), which fails where there are more than 32 bits.
+    return converted(value, INT) if family(value.type) == "integer" else None
 
 
 def _literal(type_: Type) -> Callable[[exp.Expr, Typed], Typed | None]:
@@ -202,7 +203,7 @@ KINDS: Mapping[str, ParameterKind] = {
     "struct": ParameterKind("a struct", _opened("record")),
     **{
         spelled: ParameterKind("a function with ->", _function)
-        for spelled in ("x -> value", "x -> condition", "(x y) -> value", "(k v) -> value", "(k v) -> condition")
+        for spelled in ("x -> value", "x -> condition", "(x y) -> value", "(k v) -> value", "(k v w) -> value", "(k v) -> condition")
     },
 }
 """The kinds of parameters. What stands in quotes must be written out in the query."""

@@ -8,6 +8,7 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.casts_of_nested import variables
+from rowkind.service.plan.scalar.functions.arrays import once
 from rowkind.service.plan.scalar.functions.function import Function, ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed, converted
 from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, array_of, family, map_of, with_null
@@ -154,6 +155,24 @@ def _new_values(arguments: Sequence[Typed]) -> Typed:
     return _of_map(map_, entries, _known(body).type)
 
 
+def _zipped_maps(arguments: Sequence[Typed]) -> Typed:
+    left, right, function = arguments
+    names, body = _applied(function, STRING, left.type.element, right.type.element)
+    if len(names) < 3:
+        raise Refusal("the function has three parameters: a key and its value in each map")
+    (key,) = variables(left.sql, right.sql, body.sql)
+    made = _known(body).sql
+    for name, value in zip(
+        reversed(names), (f"map_extract({right.sql}, {key})[1]", f"map_extract({left.sql}, {key})[1]", key), strict=True
+    ):
+        made = f"list_transform([{value}], lambda {name}: {made})[1]"
+    keys = once(f"(map_keys({left.sql}) || map_keys({right.sql}))")
+    entries = f"list_transform({keys}, lambda {key}: {{'key': {key}, 'value': {made}}})"
+    known = f"{left.sql} IS NOT NULL AND {right.sql} IS NOT NULL"
+    nullable = left.type.nullable or right.type.nullable
+    return Typed(f"(CASE WHEN {known} THEN map_from_entries({entries}) END)", with_null(map_of(body.type), nullable))
+
+
 _INDEX = "A second parameter is the place, from 0."
 
 FUNCTIONS = (
@@ -165,6 +184,7 @@ FUNCTIONS = (
     ScalarFunction("AGGREGATE REDUCE", "array, value, (x y) -> value, x -> value", "the type of the start, or of what the last function gives", _folded),
     ScalarFunction("ZIP_WITH", "array, array, (x y) -> value", "ARRAY of what the function gives", _zipped),
     ScalarFunction("MAP_FILTER", "map, (k v) -> condition", "the type of the map", _filtered_map),
+    ScalarFunction("MAP_ZIP_WITH", "map, map, (k v w) -> value", "MAP of what the function gives", _zipped_maps),
     ScalarFunction("TRANSFORM_KEYS", "map, (k v) -> value", "the type of the map", _new_keys, "Equal keys fail."),
     ScalarFunction("TRANSFORM_VALUES", "map, (k v) -> value", "MAP of what the function gives", _new_values),
 )

@@ -12,7 +12,7 @@ from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.arithmetic import calculated
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe, widest
 from rowkind.service.plan.scalar.typed import Typed
-from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, family
+from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, failure, family
 
 _LAST = "The last digit may differ from Spark's."
 
@@ -115,6 +115,14 @@ def _shift(sign: str) -> Callable[[Sequence[Typed]], str]:
     return write
 
 
+def _bit(arguments: Sequence[Typed]) -> str:
+    value, place = arguments
+    bits = 32 if value.type.required == INT else 64
+    bad = failure(f"'there is no bit ' || {place.sql}", "INTEGER")
+    wide = f"spark_shift_right_bigint(CAST({value.sql} AS BIGINT), {place.sql})"
+    return f"(CASE WHEN {place.sql} BETWEEN 0 AND {bits - 1} THEN CAST({wide} & 1 AS INTEGER) ELSE {bad} END)"
+
+
 FUNCTIONS = (
     ScalarFunction("MOD", "number, number", _remainder_type, _of_two("%", strict=True), "As %."),
     ScalarFunction(
@@ -181,6 +189,9 @@ FUNCTIONS = (
     _of_double("SINH", "spark_sinh({0})"),
     _of_double("COSH", "spark_cosh({0})"),
     _of_double("TANH", "spark_tanh({0})"),
+    _of_double("ASINH", "spark_arcsinh({0})"),
+    _of_double("ACOSH", "spark_arccosh({0})"),
+    _of_double("ATANH", "spark_arctanh({0})"),
     _of_double("DEGREES", "degrees({0})"),
     _of_double("RADIANS", "radians({0})"),
     ScalarFunction("HYPOT", "double, double", DOUBLE, "spark_hypot({0}, {1})", _LAST, close=True),
@@ -196,6 +207,14 @@ FUNCTIONS = (
     ScalarFunction("SHIFTRIGHTUNSIGNED", "integer, int", widest, _shift("shift_right_unsigned")),
     ScalarFunction("BIT_COUNT", "bigint", INT, "CAST(bit_count({0}) AS INTEGER)"),
     ScalarFunction("BIT_COUNT", "boolean", INT, "CAST({0} AS INTEGER)"),
+    ScalarFunction("BIT_GET GETBIT", "integer, int", INT, _bit, "Gives INT, not TINYINT."),
+    ScalarFunction(
+        "BITMAP_BIT_POSITION", "bigint", BIGINT, "(CASE WHEN {0} > 0 THEN ({0} - 1) % 32768 ELSE (-{0}) % 32768 END)"
+    ),
+    ScalarFunction(
+        "BITMAP_BUCKET_NUMBER", "bigint", BIGINT, "(CASE WHEN {0} > 0 THEN 1 + ({0} - 1) // 32768 ELSE {0} // 32768 END)"
+    ),
+    ScalarFunction("BITMAP_COUNT", "binary", BIGINT, "spark_bits({0})"),
     ScalarFunction("BIN", "bigint", STRING, "spark_bin({0})"),
     ScalarFunction(
         "WIDTH_BUCKET", "double, double, double, bigint", maybe(BIGINT), "spark_width_bucket({0}, {1}, {2}, {3})"

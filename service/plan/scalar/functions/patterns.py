@@ -1,4 +1,4 @@
-"""Regular expressions and JSON paths: written out in the query, checked, and turned from Java's syntax into RE2's."""
+"""Regular expressions: written out in the query, checked, and turned from Java's syntax into RE2's."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.casts_of_nested import variables
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed, text_literal
-from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING
+from rowkind.service.plan.scalar.types import BOOLEAN, INT, STRING, array_of
 
 _NOT_ENDING = r"[^\n\r\x{85}\x{2028}\x{2029}]"
 _SPACE = r" \t\n\x{0B}\f\r"
@@ -119,11 +120,16 @@ def _replaced(arguments: Sequence[Typed]) -> str:
 
 def _extracted(arguments: Sequence[Typed]) -> str:
     text, pattern, *number = arguments
+    return f"regexp_extract({text.sql}, {_checked(pattern)}, {_group(pattern, number)})"
+
+
+def _group(pattern: Typed, number: Sequence[Typed]) -> int:
+    """The number of the group that is asked for. Raises Refusal where there is none."""
     group = int(number[0].literal or "1") if number else 1
     groups = re.findall(r"\\.|\[[^\]]*\]|(\((?!\?:))", str(pattern.literal), re.DOTALL)
     if not 0 <= group <= min(sum(bool(each) for each in groups), 9):
         raise Refusal(f"the pattern {pattern.literal!r} has no group {group}")
-    return f"regexp_extract({text.sql}, {_checked(pattern)}, {group})"
+    return group
 
 
 def _counted(arguments: Sequence[Typed]) -> str:
@@ -137,15 +143,36 @@ def _first(arguments: Sequence[Typed]) -> str:
     return f"nullif(regexp_extract({text.sql}, {found}), '')"
 
 
-_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\['([^'\"\\]+)'\]")
+def _all(arguments: Sequence[Typed]) -> str:
+    text, pattern, *number = arguments
+    group = _group(pattern, number)
+    found = f"regexp_extract_all({text.sql}, {_checked(pattern, empty=False)}, {group})"
+    (each,) = variables(text.sql)
+    return f"list_transform({found}, lambda {each}: COALESCE({each}, ''))"
 
 
-def _json(arguments: Sequence[Typed]) -> str:
-    text, path = arguments[0].sql, str(arguments[1].literal)
-    if not path.startswith("$") or _STEP.sub("", path[1:]):
-        raise Refusal(f"{path!r} is not a path of the form $.name[0]['name']; * is not supported")
-    steps = "".join(f'."{a or c}"' if a or c else f"[{b}]" for a, b, c in _STEP.findall(path))
-    return f"(CASE WHEN json_valid({text}) THEN json_extract_string({text}, {text_literal('$' + steps)}) END)"
+def _place(arguments: Sequence[Typed]) -> str:
+    """What stands before the first place that fits is as short as can be."""
+    text, pattern = arguments[:2]
+    found = translated(str(pattern.literal))
+    before = text_literal(f"(?s)\\A(.*?)(?-s:{found})")
+    place = f"length(regexp_extract({text.sql}, {before}, 1)) + 1"
+    return f"CAST(CASE WHEN regexp_matches({text.sql}, {text_literal(found)}) THEN {place} ELSE 0 END AS INTEGER)"
+
+
+def _split(arguments: Sequence[Typed]) -> str:
+    text, pattern, *limit = arguments
+    most = int(limit[0].literal or "-1") if limit else -1
+    try:
+        parts = f"string_split({text.sql}, {plain_text(str(pattern.literal))})"
+    except Refusal:
+        if most > 0:
+            raise
+        return f"string_split_regex({text.sql}, {_checked(pattern, empty=False)})"
+    if most <= 0:
+        return parts
+    rest = f"array_to_string({parts}[{most}:], {plain_text(str(pattern.literal))})"
+    return f"(CASE WHEN len({parts}) > {most} THEN {parts}[:{most - 1}] || [{rest}] ELSE {parts} END)"
 
 
 _NOTE = "Java's syntax, checked: no looking around, no back references."
@@ -159,17 +186,9 @@ FUNCTIONS = (
     ScalarFunction("REGEXP_EXTRACT", "text, 'text', 'int'", STRING, _extracted, "The group of this number, 0 for all."),
     ScalarFunction("REGEXP_SUBSTR", "text, 'text'", maybe(STRING), _first, _END),
     ScalarFunction("REGEXP_COUNT", "text, 'text'", INT, _counted, _END),
-    ScalarFunction(
-        "GET_JSON_OBJECT",
-        "text, 'text'",
-        maybe(STRING),
-        _json,
-        "Strict JSON, but NaN and Infinity are read too; paths without *.",
-    ),
-    ScalarFunction(
-        "JSON_ARRAY_LENGTH",
-        "text",
-        maybe(INT),
-        "(CASE WHEN json_valid({0}) AND json_type({0}) = 'ARRAY' THEN CAST(json_array_length({0}) AS INTEGER) END)",
-    ),
+    ScalarFunction("REGEXP_EXTRACT_ALL", "text, 'text'", array_of(STRING), _all, f"The first group. {_END}"),
+    ScalarFunction("REGEXP_EXTRACT_ALL", "text, 'text', 'int'", array_of(STRING), _all, "The group of this number."),
+    ScalarFunction("REGEXP_INSTR", "text, 'text'", INT, _place, _END),
+    ScalarFunction("SPLIT", "text, 'text'", array_of(STRING), _split, _END),
+    ScalarFunction("SPLIT", "text, 'text', 'int'", array_of(STRING), _split, "With a limit: of plain text."),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rowkind.service.plan.scalar.casts import cast
+from rowkind.service.plan.scalar.functions import format_texts
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed
-from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT, STRING, failure, family
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, DOUBLE, INT, STRING, failure, family
 
 _SPARK_ORDER = "Spark's order: the characters to trim come first."
 
@@ -54,6 +55,7 @@ def _chosen(arguments: Sequence[Typed]) -> str:
     return f"(CASE WHEN {number} IS NULL THEN NULL ELSE CASE {number} {whens} ELSE {bad} END END)"
 
 
+_URLS = "As java.net.URI takes it apart. One step per row."
 _BINARY_LENGTH = "CAST(octet_length({0}) AS INTEGER)"
 
 FUNCTIONS = (
@@ -132,6 +134,27 @@ FUNCTIONS = (
     ScalarFunction("SOUNDEX", "text", STRING, "spark_soundex({0})"),
     ScalarFunction("FIND_IN_SET", "text, text", INT, "spark_place({0}, {1})"),
     ScalarFunction("ELT", "int, text...", maybe(STRING), _chosen, keeps_null=False),
+    ScalarFunction(
+        "JARO_WINKLER_SIMILARITY", "text, text", DOUBLE, "spark_similar({0}, {1})", "One step per row.", close=True
+    ),
+    ScalarFunction("QUOTE", "text", STRING, "spark_quoted({0})"),
+    ScalarFunction("IS_VALID_UTF8", "text", BOOLEAN, "({0} IS NOT NULL OR NULL)", "Text is always valid here."),
+    ScalarFunction("VALIDATE_UTF8 TRY_VALIDATE_UTF8 MAKE_VALID_UTF8", "text", STRING, "{0}", "As above."),
+    *(
+        function
+        for name, strict in (("PARSE_URL", "TRUE"), ("TRY_PARSE_URL", "FALSE"))
+        for function in (
+            ScalarFunction(name, "text, text", maybe(STRING), f"spark_of_url({{0}}, {{1}}, {strict})", _URLS),
+            ScalarFunction(
+                name, "text, text, text", maybe(STRING), f"spark_of_query({{0}}, {{1}}, {{2}}, {strict})", _URLS
+            ),
+        )
+    ),
+    ScalarFunction("TRY_URL_DECODE", "text", maybe(STRING), "TRY(spark_url_decode({0}))"),
+    ScalarFunction("FORMAT_STRING PRINTF", "'text'", STRING, format_texts.write),
+    ScalarFunction(
+        "FORMAT_STRING PRINTF", "'text', any...", STRING, format_texts.write, format_texts.NOTE, keeps_null=False
+    ),
     ScalarFunction("MASK", "text", STRING, "spark_mask({0})"),
     ScalarFunction("LUHN_CHECK", "text", BOOLEAN, "spark_luhn({0})"),
     ScalarFunction("URL_ENCODE", "text", STRING, "spark_url_encode({0})"),

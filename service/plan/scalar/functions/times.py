@@ -133,6 +133,11 @@ def _parsed(name: str, *, strict: bool = True, after: str = "{}") -> Callable[[S
     return write
 
 
+def _made_in(arguments: Sequence[Typed]) -> str:
+    *parts, zone = (argument.sql for argument in arguments)
+    return _instant(f"spark_zoned(spark_made({', '.join(parts)}), {zone}, 'UTC')")
+
+
 _MICROS = "epoch_us(CAST({0} AS TIMESTAMP))"
 _READS = "The pattern is checked: yyyy MM dd HH mm ss and their kin, names of months, quoted text."
 _ZONES = "Names of regions and offsets."
@@ -174,6 +179,18 @@ FUNCTIONS = (
         for names, type_, sql in (
             ("MAKE_TIMESTAMP MAKE_TIMESTAMP_LTZ", TIMESTAMP, "CAST(spark_made({all}) AS TIMESTAMPTZ)"),
             ("MAKE_TIMESTAMP_NTZ", LOCAL, "spark_made({all})"),
+        )
+    ),
+    *(
+        ScalarFunction(f"MAKE_TIMESTAMP{suffix}", "int, int, int, int, int, double, text", TIMESTAMP, _made_in, _ZONES)
+        for suffix in ("", "_LTZ")
+    ),
+    *(
+        ScalarFunction(names, f"int, int, int, int, int, double{zone}", maybe(type_), sql, "NULL where there is none.")
+        for names, type_, zone, sql in (
+            ("TRY_MAKE_TIMESTAMP TRY_MAKE_TIMESTAMP_LTZ", TIMESTAMP, "", "TRY(CAST(spark_made({all}) AS TIMESTAMPTZ))"),
+            ("TRY_MAKE_TIMESTAMP TRY_MAKE_TIMESTAMP_LTZ", TIMESTAMP, ", text", lambda given: f"TRY({_made_in(given)})"),
+            ("TRY_MAKE_TIMESTAMP_NTZ", LOCAL, "", "TRY(spark_made({all}))"),
         )
     ),
     ScalarFunction("TO_DATE", "text, 'text'", DATE, _parsed("DATE"), _READS),

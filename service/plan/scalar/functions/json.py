@@ -1,0 +1,124 @@
+"""Functions of JSON text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar import casts, types
+from rowkind.service.plan.scalar.casts_of_nested import field, variables
+from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
+from rowkind.service.plan.scalar.typed import Typed, text_literal
+from rowkind.service.plan.scalar.types import INT, STRING, array_of, canonical, family
+
+_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\['([^'\"\\]+)'\]")
+
+
+def _found(arguments: Sequence[Typed]) -> str:
+    text, path = arguments[0].sql, str(arguments[1].literal)
+    if not path.startswith("$") or _STEP.sub("", path[1:]):
+        raise Refusal(f"{path!r} is not a path of the form $.name[0]['name']; * is not supported")
+    steps = "".join(f'."{a or c}"' if a or c else f"[{b}]" for a, b, c in _STEP.findall(path))
+    return f"(CASE WHEN json_valid({text}) THEN json_extract_string({text}, {text_literal('$' + steps)}) END)"
+
+
+def schema_of(text: str) -> Type:
+    """The type of a schema written out: `a INT, b ARRAY<STRING>`, or an ARRAY, MAP or STRUCT. Raises Refusal."""
+    try:
+        found = Type.of(text if re.match(r"\s*(ARRAY|MAP|STRUCT)\s*<", text, re.IGNORECASE) else f"STRUCT<{text}>")
+    except SchemaError as error:
+        raise Refusal(str(error)) from None
+    for inner in found.walk():
+        if not types.is_nested(inner) and family(inner) not in ("boolean", "integer", "float", "decimal", "string"):
+            raise Refusal(f"FROM_JSON reads no {inner.sql}: read a STRING, and CAST it")
+        if re.search(r"TINYINT|SMALLINT", text, re.IGNORECASE):
+            raise Refusal("FROM_JSON reads no TINYINT and SMALLINT: read an INT")
+    return canonical(found.as_nullable())
+
+
+def _outline(type_: Type) -> Any:
+    if type_.kind == "record":
+        return {inner.name: _outline(inner.type) for inner in type_.fields}
+    return [type_.kind, _outline(type_.element)] if types.is_nested(type_) else type_.sql
+
+
+def _read(arguments: Sequence[Typed]) -> Typed:
+    text, schema = arguments
+    type_ = schema_of(str(schema.literal))
+    outline = text_literal(json.dumps(_outline(type_)))
+    return Typed(f"CAST(CAST(spark_from_json({text.sql}, {outline}) AS JSON) AS {types.duckdb(type_)})", type_)
+
+
+def _written(arguments: Sequence[Typed]) -> str:
+    return written(arguments[0].sql, arguments[0].type)
+
+
+def written(sql: str, type_: Type) -> str:
+    """DuckDB SQL of a value as JSON text. Fields of structs that are NULL are left out; a NULL is NULL."""
+    match type_.kind:
+        case "record":
+            fields = [
+                f"{text_literal(json.dumps(each.name) + ':')} || {written(field(sql, each.name), each.type)}"
+                for each in type_.fields
+            ]
+            return f"(CASE WHEN {sql} IS NOT NULL THEN '{{' || concat_ws(',', {', '.join(fields)}) || '}}' END)"
+        case "array":
+            (each,) = variables(sql)
+            items = f"list_transform({sql}, lambda {each}: COALESCE({written(each, type_.element)}, 'null'))"
+            return f"('[' || array_to_string({items}, ',') || ']')"
+        case "map":
+            (each,) = variables(sql)
+            value = f"COALESCE({written(f'{each}.value', type_.element)}, 'null')"
+            key = written(f"{each}.key", STRING)
+            items = f"list_transform(map_entries({sql}), lambda {each}: {key} || ':' || {value})"
+            return f"(CASE WHEN {sql} IS NOT NULL THEN '{{' || array_to_string({items}, ',') || '}}' END)"
+    match family(type_):
+        case "string":
+            return f"CAST(to_json({sql}) AS VARCHAR)"
+        case "binary":
+            return f"('\"' || to_base64({sql}) || '\"')"
+        case "date":
+            return f"('\"' || CAST({sql} AS VARCHAR) || '\"')"
+        case "timestamp":
+            return f"strftime(CAST({sql} AS TIMESTAMP), '\"%Y-%m-%dT%H:%M:%S.%gZ\"')"
+        case "local":
+            return f"strftime({sql}, '\"%Y-%m-%dT%H:%M:%S.%g\"')"
+        case "float":
+            text = casts.cast(sql, type_, STRING)
+            return f"(CASE WHEN isfinite({sql}) THEN {text} ELSE '\"' || {text} || '\"' END)"
+        case "time" | None:
+            raise Refusal(f"TO_JSON writes no {type_.sql}: CAST it to STRING first")
+    return str(casts.cast(sql, type_, STRING))
+
+
+_FIELDS = "Fields that are NULL are left out."
+_SCHEMA = (
+    "As from_json with its default options: what does not fit is NULL, and the fields of a struct where the text is no "
+    "JSON. Names as they are written. No dates and times: read STRING, and CAST. One step per row."
+)
+
+FUNCTIONS = (
+    ScalarFunction(
+        "GET_JSON_OBJECT",
+        "text, 'text'",
+        maybe(STRING),
+        _found,
+        "Strict JSON, but NaN and Infinity are read too; paths without *.",
+    ),
+    ScalarFunction(
+        "JSON_ARRAY_LENGTH",
+        "text",
+        maybe(INT),
+        "(CASE WHEN json_valid({0}) AND json_type({0}) = 'ARRAY' THEN CAST(json_array_length({0}) AS INTEGER) END)",
+    ),
+    ScalarFunction(
+        "JSON_OBJECT_KEYS", "text", maybe(array_of(STRING)), "spark_json_keys({0})", "One step per row."
+    ),
+    ScalarFunction("FROM_JSON", "text, 'text'", "the type of the schema", _read, _SCHEMA),
+    *(ScalarFunction("TO_JSON", kind, STRING, _written, _FIELDS) for kind in ("struct", "array", "map")),
+)
