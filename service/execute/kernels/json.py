@@ -1,12 +1,14 @@
 """Kernels of JSON: text as Spark's `from_json` reads it, with its own rules for what does not fit the schema.
 
-The parser takes what Jackson takes there: also text in single quotes, and NaN and infinity. It is one step per value,
-as no library tells where in the text a value stood.
+The parser takes what Jackson takes there: also text in single quotes, and either NaN and infinity, as `from_json` does,
+or control characters inside of text, as `get_json_object` and its kin do. It is one step per value, as no library tells
+where in the text a value stood.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -14,12 +16,15 @@ from functools import lru_cache
 from typing import Any
 
 from rowkind.service.execute.kernels.kernel import Kernel, each
+from rowkind.service.execute.kernels.texts import double_text
 
 MACROS = ()
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?(?![\w.])")
 _WORD = re.compile(r"(true|false|null|NaN|[+-]?(?:Infinity|INF))(?![\w])")
+_PLAIN_WORD = re.compile(r"(true|false|null)(?![\w])")
 _TEXT = {quote: re.compile(rf"[^\\{quote}\x00-\x1f]*") for quote in "\"'"}
+_ANY_TEXT = {quote: re.compile(rf"[^\\{quote}]*") for quote in "\"'"}
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "/": "/", "\\": "\\", '"': '"', "'": "'"}
 _ODD = {"NaN": "NaN", "Infinity": "Infinity", "+Infinity": "Infinity", "INF": "Infinity", "+INF": "Infinity",
         "-Infinity": "-Infinity", "-INF": "-Infinity"}  # fmt: skip
@@ -33,19 +38,19 @@ class _Malformed(Exception):
     """The text is no JSON."""
 
 
-def _parse(text: str, at: int) -> Part:
+def _parse(text: str, at: int, schema: bool) -> Part:
     at = _skip(text, at)
     letter = text[at : at + 1]
     if letter == "{":
-        return _members(text, at)
+        return _members(text, at, schema)
     if letter == "[":
-        return _items(text, at)
+        return _items(text, at, schema)
     if letter in ('"', "'"):
-        value, end = _quoted(text, at)
+        value, end = _quoted(text, at, schema)
         return "text", value, at, end
     if number := _NUMBER.match(text, at):
         return "number" if number[1] or number[2] else "whole", number[0], at, number.end()
-    if word := _WORD.match(text, at):
+    if word := (_WORD if schema else _PLAIN_WORD).match(text, at):
         return "word", word[0], at, word.end()
     raise _Malformed
 
@@ -56,17 +61,17 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def _members(text: str, start: int) -> Part:
+def _members(text: str, start: int, schema: bool) -> Part:
     found: list[tuple[str, Part]] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}" or found:
         if text[at : at + 1] not in ('"', "'"):
             raise _Malformed
-        name, at = _quoted(text, at)
+        name, at = _quoted(text, at, schema)
         at = _skip(text, at)
         if text[at : at + 1] != ":":
             raise _Malformed
-        value = _parse(text, at + 1)
+        value = _parse(text, at + 1, schema)
         found.append((name, value))
         at = _skip(text, value[3])
         if text[at : at + 1] != ",":
@@ -75,11 +80,11 @@ def _members(text: str, start: int) -> Part:
     return "object", found, start, _closed(text, at, "}")
 
 
-def _items(text: str, start: int) -> Part:
+def _items(text: str, start: int, schema: bool) -> Part:
     found: list[Part] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]" or found:
-        found.append(_parse(text, at))
+        found.append(_parse(text, at, schema))
         at = _skip(text, found[-1][3])
         if text[at : at + 1] != ",":
             break
@@ -93,10 +98,10 @@ def _closed(text: str, at: int, bracket: str) -> int:
     return at + 1
 
 
-def _quoted(text: str, start: int) -> tuple[str, int]:
+def _quoted(text: str, start: int, schema: bool) -> tuple[str, int]:
     quote, at, found = text[start], start + 1, []
     while True:
-        plain = _TEXT[quote].match(text, at)
+        plain = (_TEXT if schema else _ANY_TEXT)[quote].match(text, at)
         assert plain is not None, "it fits nothing too"
         found.append(plain[0])
         at = plain.end()
@@ -203,7 +208,7 @@ def _read(text: str, schema_text: str) -> str | None:
     try:
         if _skip(text, 0) == len(text):
             return None
-        root = _parse(text, 0)
+        root = _parse(text, 0, schema=True)
         if isinstance(schema, dict) and root[0] == "array":
             # An array stands for the first of its structs.
             root = root[1][0] if root[1] else root
@@ -215,15 +220,73 @@ def _read(text: str, schema_text: str) -> str | None:
     return None if found is None else json.dumps(found)
 
 
-def _keys(text: str) -> list[str] | None:
+def _root(text: str) -> Part | None:
     try:
-        root = _parse(text, 0)
+        return _parse(text, 0, schema=False)
     except (_Malformed, RecursionError):
         return None
-    return [name for name, _ in root[1]] if root[0] == "object" else None
+
+
+def _keys(text: str) -> list[str] | None:
+    root = _root(text)
+    return [name for name, _ in root[1]] if root and root[0] == "object" else None
+
+
+def _length(text: str) -> int | None:
+    root = _root(text)
+    return len(root[1]) if root and root[0] == "array" else None
+
+
+def _found(text: str, path: str) -> str | None:
+    """What stands at the end of a path of names and numbers, as text; of equal names the first that leads there."""
+    root = _root(text)
+    part = root and _at(root, _schema(path))
+    if part is None:
+        return None
+    return str(part[1]) if part[0] == "text" else _compact(part)
+
+
+def _at(part: Part, steps: list[str | int]) -> Part | None:
+    """A null leads nowhere."""
+    for step in steps[:1]:
+        if isinstance(step, int):
+            inner = part[1][step : step + 1] if part[0] == "array" else []
+        else:
+            inner = [value for name, value in part[1] if name == step] if part[0] == "object" else []
+        known = (_at(value, steps[1:]) for value in inner if value[:2] != ("word", "null"))
+        return next((found for found in known if found is not None), None)
+    return part
+
+
+def _compact(part: Part) -> str:
+    match part[0]:
+        case "object":
+            return f"{{{','.join(f'{_escaped(name)}:{_compact(inner)}' for name, inner in part[1])}}}"
+        case "array":
+            return f"[{','.join(map(_compact, part[1]))}]"
+        case "text":
+            return _escaped(part[1])
+        case "whole":
+            return str(int(part[1]))
+        case "number":
+            value = float(part[1])
+            odd = '"Infinity"' if value > 0 else '"-Infinity"'
+            return double_text(value) if math.isfinite(value) else odd
+    return str(part[1])
+
+
+def _escaped(text: str) -> str:
+    return re.sub("[\x00-\x1f]", lambda found: _ESCAPED.get(found[0], f"\\u{ord(found[0]):04X}"),
+                  f'"{text.replace(_BACK, _BACK * 2).replace(_QUOTE, _BACK + _QUOTE)}"')  # fmt: skip
+
+
+_BACK, _QUOTE = "\\", '"'
+_ESCAPED = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 KERNELS: Mapping[str, Kernel] = {
     "spark_from_json": each(_read, "VARCHAR", "VARCHAR", "VARCHAR"),
+    "spark_json_found": each(_found, "VARCHAR", "VARCHAR", "VARCHAR"),
+    "spark_json_length": each(_length, "VARCHAR", "INTEGER"),
     "spark_json_keys": each(_keys, "VARCHAR", "VARCHAR[]"),
 }

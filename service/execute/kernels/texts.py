@@ -22,6 +22,8 @@ MACROS = (
         "spark_float_text(x) AS CASE WHEN x = 0 OR abs(x) >= 1e-3::REAL AND abs(x) < 1e7::REAL "
         "THEN CAST(x AS VARCHAR) ELSE spark_scientific(CAST(x AS VARCHAR)) END"
     ),
+    # As Java counts: what is beyond 16 bits is two.
+    r"spark_units(s) AS length(s) + length(regexp_replace(s, '[^\x{10000}-\x{10FFFF}]', '', 'g'))",
     "spark_quoted(s) AS chr(39) || replace(s, chr(39), chr(92) || chr(39)) || chr(39)",
     "spark_count(n) AS CASE WHEN n < 0 THEN 0 ELSE n END",
     "spark_slice(s, b, n) AS substring(s, spark_count(b) + 1, spark_count(b + n - spark_count(b)))",
@@ -44,10 +46,21 @@ MACROS = (
 )
 
 
+def double_text(value: float) -> str:
+    """A finite double as Java writes it."""
+    return repr(value) if value == 0 or 1e-3 <= abs(value) < _SHORT else _scientific(repr(value))
+
+
+_SHORT = 1e7
+
+
 def _scientific(text: str) -> str:
     """The text of a double that Java writes with an exponent: one digit before the point, at least one behind it."""
     if text in ("nan", "inf", "-inf"):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text]
+    if text in ("5e-324", "-5e-324"):
+        # Java writes two digits.
+        text = text.replace("5e", "4.9e")
     sign, digits, exponent = Decimal(text).as_tuple()
     assert isinstance(exponent, int), "the number is finite"
     plain = "".join(map(str, digits))
@@ -142,10 +155,19 @@ def _unhex_or_fail(text: str) -> bytes:
 
 
 def _unbase32(text: str) -> bytes:
-    try:
-        return base64.b32decode(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not Base32") from None
+    """What is no letter of Base32 is left out, a padding ends it, and of a last part all whole bytes count."""
+    letters = re.sub(r"[^A-Za-z2-7]", "", text.partition("=")[0]).upper()
+    whole, rest = len(letters) // 8 * 8, len(letters) % 8
+    found = base64.b32decode(letters[:whole])
+    if not rest:
+        return found
+    bits = int.from_bytes(base64.b32decode(letters[whole:].rjust(8, "A")), "big")
+    if rest == 1:
+        # As the last bits before it.
+        bits = int.from_bytes(base64.b32decode(letters[-2:].rjust(8, "A")), "big")
+        return found + bytes([bits >> 2 & 255])
+    size = rest * 5 // 8
+    return found + (bits >> (rest * 5 - 8 * size)).to_bytes(size, "big")
 
 
 def _similar(left: str, right: str) -> float:
@@ -173,6 +195,7 @@ def _similar(left: str, right: str) -> float:
 
 
 _URL = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(//([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_IN_BRACKETS = re.compile(r"//(?:[^@/?#\[]*@)?\[[0-9A-Fa-f:.]+\]")
 _NO_URL = re.compile(r"[\x00-\x20<>\"{}|\\^`\x7f]|%(?![0-9A-Fa-f]{2})|#.*#|[\[\]]")
 
 
@@ -181,14 +204,14 @@ def _of_url(url: str, part: str, strict: bool) -> str | None:
     found = _URL.fullmatch(url)
     scheme, authority, path = (found[1], found[3], found[4]) if found else (None, None, "")
     rest = url[len(scheme) + 1 :] if scheme else url
-    if found is None or _NO_URL.search(url) or (scheme and not rest) or (found[2] and not authority and not path):
+    if found is None or _NO_URL.search(_IN_BRACKETS.sub("//", url, count=1)) or (scheme and not rest) or (found[2] and not authority and not path):
         if strict:
             raise ValueError(f"{url!r} is no URL: TRY_PARSE_URL makes NULL of it")
         return None
     opaque = bool(scheme) and not rest.startswith("/")
     user, at, host = (authority or "").rpartition("@")
     server = re.fullmatch(r"((?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.?"
-                          r"|\d{1,3}(?:\.\d{1,3}){3})(?::\d*)?", host)
+                          r"|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\])(?::\d*)?", host)
     query = None if opaque else found[5]
     match part:
         case "HOST":
@@ -211,8 +234,8 @@ def _of_url(url: str, part: str, strict: bool) -> str | None:
 
 
 def _of_query(url: str, part: str, key: str, strict: bool) -> str | None:
-    query = _of_url(url, "QUERY", strict)
-    if part != "QUERY" or query is None:
+    query = _of_url(url, "QUERY", strict) if part == "QUERY" else None
+    if query is None:
         return None
     found = re.search(f"(?:&|^){re.escape(key)}=([^&]*)", query)
     return found[1] if found else None

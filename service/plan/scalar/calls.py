@@ -18,7 +18,7 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
     name = word(node)
     parts = list(node.expressions) if isinstance(node, exp.Anonymous) else []
     known = FUNCTIONS.get(name)
-    if name in ("STRUCT", "ROW"):
+    if name == "STRUCT":
         name, parts = "NAMED_STRUCT", _with_names(parts)
         known = FUNCTIONS[name]
     if name == "ARRAYS_ZIP":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar import casts_of_nested, types
 from rowkind.service.plan.scalar.casts_of_nested import variables
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed, converted, unite
@@ -99,6 +99,18 @@ def _repeated(arguments: Sequence[Typed]) -> Typed:
     return Typed(_null_where([count.sql], sql), types.with_null(array_of(value.type), count.type.nullable))
 
 
+def with_one_zero(value: Typed) -> str:
+    """DuckDB SQL of a value in which -0.0 is 0.0, as Spark has it where equal elements become one."""
+
+    def plain(sql: str, type_: Type, _: Type) -> str:
+        if types.is_nested(type_):
+            return casts_of_nested.cast(sql, type_, type_, plain) or sql
+        return f"({sql} + 0::{types.duckdb(type_)})" if family(type_) == "float" else sql
+
+    floats = any(family(inner) == "float" for inner in value.type.walk())
+    return plain(value.sql, value.type, value.type) if floats else value.sql
+
+
 def once(array: str) -> str:
     """DuckDB SQL of an array with the first of equal elements."""
     each, place = variables(array, count=2)
@@ -107,7 +119,8 @@ def once(array: str) -> str:
 
 def _sets(write: Callable[[str, str], str]) -> Callable[[Sequence[Typed]], Typed]:
     def both(arguments: Sequence[Typed]) -> Typed:
-        (left, right), type_ = _both(arguments)
+        made, type_ = unite(arguments)
+        left, right = (with_one_zero(each) for each in made)
         nullable = any(each.type.nullable for each in arguments)
         return Typed(_null_where([left, right], write(left, right)), types.with_null(type_, nullable))
 
@@ -158,11 +171,23 @@ def _sorted(arguments: Sequence[Typed], *, nulls: bool = True) -> str:
     array, *direction = arguments
     if family(array.type.element) is None:
         raise Refusal(f"{array.type.element.sql} has no order: make an array of what it is to be sorted by")
-    up, down = (
-        f"list_sort({array.sql}, '{word}', 'NULLS {'FIRST' if nulls and word == 'ASC' else 'LAST'}')"
-        for word in ("ASC", "DESC")
-    )
+    up, down = (_in_order(array, word, first=nulls and word == "ASC") for word in ("ASC", "DESC"))
     return f"(CASE WHEN {direction[0].sql} THEN {up} WHEN NOT {direction[0].sql} THEN {down} END)" if direction else up
+
+
+def _in_order(array: Typed, word: str, *, first: bool) -> str:
+    """Sorted by DuckDB, which puts -0.0 before 0.0: to Spark they are equal, and stay as they stand."""
+    if family(array.type.element) != "float":
+        return f"list_sort({array.sql}, '{word}', 'NULLS {'FIRST' if first else 'LAST'}')"
+    each, place = variables(array.sql, count=2)
+    up = word == "ASC"
+    null = f"CASE WHEN {each} IS NULL THEN {0 if first == up else 2} ELSE 1 END"
+    zero = f"{each} + 0::{types.duckdb(array.type.element)}"
+    pairs = (
+        f"list_transform({array.sql}, lambda {each}, {place}: "
+        f"{{'null': {null}, 'key': COALESCE({zero}, 0), 'place': {place if up else f'-{place}'}, 'value': {each}}})"
+    )
+    return f"list_transform(list_sort({pairs}, '{word}'), lambda {each}: {each}.value)"
 
 
 def _reversed(arguments: Sequence[Typed]) -> str:
@@ -220,7 +245,7 @@ FUNCTIONS = (
     ScalarFunction("ARRAY_INSERT", "array, int, value", "the array, wide enough for the value", _inserted, "Counts from 1, or from -1 at the end."),
     ScalarFunction("ARRAY_REMOVE", "array, value", "the type of the array", _removed),
     ScalarFunction("ARRAY_COMPACT", "array", _array, "list_filter({0}, lambda each_0: each_0 IS NOT NULL)"),
-    ScalarFunction("ARRAY_DISTINCT", "array", _array, lambda given: once(given[0].sql), "Keeps the first of equal ones."),
+    ScalarFunction("ARRAY_DISTINCT", "array", _array, lambda given: once(with_one_zero(given[0])), "Keeps the first of equal ones."),
     ScalarFunction(
         "ARRAY_UNION", "array, array", "their common type", _sets(lambda left, right: once(f"({left} || {right})"))
     ),

@@ -45,7 +45,7 @@ def write(arguments: Sequence[Typed]) -> str:
 def _one(value: Typed, letter: str, flags: str, digits: str | None, form: str) -> str:
     """A value as text, `null` where it is NULL."""
     kind = family(value.type)
-    if letter == "s" and not set(flags) & set("0,+") and digits is None and kind != "binary":
+    if letter == "s" and not set(flags) & set("0,+") and digits is None and kind in _AS_TEXT:
         text = cast(value.sql, value.type, STRING)
         return f"COALESCE({text}, 'null')"
     if letter == "d" and kind == "integer" and digits is None and not ("0" in flags and "," in flags):
@@ -56,20 +56,24 @@ def _one(value: Typed, letter: str, flags: str, digits: str | None, form: str) -
         bits = 32 if value.type.sql == "INT" else 64
         text = f"to_hex({value.sql} & {2**32 - 1}::BIGINT)" if bits == 32 else f"to_hex({value.sql})"
         text = f"upper({text})" if letter == "X" else f"lower({text})"
-    elif letter == "f" and kind in ("decimal", "float") and "0" not in flags:
+    elif letter == "f" and kind == "float" and "0" not in flags:
         text = _fixed(value, int(digits or "6"), grouped="," in flags)
     else:
-        raise Refusal(f"{form} of a {value.type.sql} is not supported: there is {NOTE}")
+        raise Refusal(f"{form} of a {value.type.sql} is not supported: write a CAST, or one of {NOTE}")
     if "+" in flags:
-        text = f"CASE WHEN {value.sql} >= 0 THEN '+' || {text} ELSE {text} END"
-    return f"COALESCE({text}, 'null')"
+        signed = f"starts_with({text}, '-')" + (f" OR isnan({value.sql})" if kind == "float" else "")
+        text = f"CASE WHEN {signed} THEN {text} ELSE '+' || {text} END"
+    # What stands for NULL is cut and written as other text is.
+    null = "NULL" if letter == "X" else "null"[: int(digits) if digits else 4]
+    return f"COALESCE({text}, '{null}')"
+
+
+_AS_TEXT = ("string", "integer", "float", "boolean", "null")
 
 
 def _fixed(value: Typed, digits: int, *, grouped: bool) -> str:
     """With so many digits behind the point, rounded half up as it is written."""
     sql = value.sql
-    if family(value.type) == "decimal":
-        return f"spark_fixed(CAST({sql} AS VARCHAR), {digits}, {'TRUE' if grouped else 'FALSE'})"
     text = cast(sql, value.type, STRING)
     plain = f"spark_fixed({text}, {digits}, {'TRUE' if grouped else 'FALSE'})"
     return f"CASE WHEN isfinite({sql}) THEN {plain} ELSE {text} END"
@@ -80,12 +84,12 @@ def _padded(text: str, flags: str, width: str | None, letter: str) -> str:
         if "-" in flags or "0" in flags:
             raise Refusal("- and 0 in a format stand before a width")
         return f"({text})"
-    spaces = f"repeat(' ', greatest({width} - length({text}), 0))"
+    spaces = f"repeat(' ', greatest({width} - spark_units({text}), 0))"
     if "-" in flags:
         return f"({text} || {spaces})"
     if "0" in flags and letter != "s":
         zeros = f"repeat('0', greatest({width} - length({text}), 0))"
         signed = f"({text})[1:1] || {zeros} || ({text})[2:]"
         padded = f"CASE WHEN starts_with({text}, '-') OR starts_with({text}, '+') THEN {signed} ELSE {zeros} || {text} END"
-        return f"(CASE WHEN {text} = 'null' THEN {spaces} || {text} ELSE {padded} END)"
+        return f"(CASE WHEN lower({text}) = 'null' THEN {spaces} || {text} ELSE {padded} END)"
     return f"({spaces} || {text})"

@@ -24,7 +24,22 @@ def _found(arguments: Sequence[Typed]) -> str:
     if not path.startswith("$") or _STEP.sub("", path[1:]):
         raise Refusal(f"{path!r} is not a path of the form $.name[0]['name']; * is not supported")
     steps = "".join(f'."{a or c}"' if a or c else f"[{b}]" for a, b, c in _STEP.findall(path))
-    return f"(CASE WHEN json_valid({text}) THEN json_extract_string({text}, {text_literal('$' + steps)}) END)"
+    plain = f"json_extract_string({text}, {text_literal('$' + steps)})"
+    listed = text_literal(json.dumps([a or c if a or c else int(b) for a, b, c in _STEP.findall(path)]))
+    # Of equal names in one object the first that leads somewhere counts, and not only the first.
+    twice = [f"len(string_split({text}, {text_literal(json.dumps(a or c))})) > 2" for a, b, c in _STEP.findall(path) if not b]
+    if twice or not steps:
+        again = f"CASE WHEN {' OR '.join(twice) or 'TRUE'} THEN spark_json_found({text}, {listed}) END"
+        plain = f"COALESCE({plain}, {again})"
+    return f"(CASE WHEN {_strict(text)} THEN {plain} ELSE spark_json_found({text}, {listed}) END)"
+
+
+def _strict(text: str) -> str:
+    """Whether a text is JSON to DuckDB as it is to Spark.
+
+    DuckDB also reads NaN, infinity and commas at the end, and writes numbers with many digits otherwise.
+    """
+    return rf"(json_valid({text}) AND NOT regexp_matches({text}, '(?i)nan|inf|-0|\de[-+]?\d|\d{{8}}|0\.000|,\s*[}}\]]'))"
 
 
 def schema_of(text: str) -> Type:
@@ -108,13 +123,16 @@ FUNCTIONS = (
         "text, 'text'",
         maybe(STRING),
         _found,
-        "Strict JSON, but NaN and Infinity are read too; paths without *.",
+        "Paths without *.",
     ),
     ScalarFunction(
         "JSON_ARRAY_LENGTH",
         "text",
         maybe(INT),
-        "(CASE WHEN json_valid({0}) AND json_type({0}) = 'ARRAY' THEN CAST(json_array_length({0}) AS INTEGER) END)",
+        lambda given: (
+            f"(CASE WHEN {_strict(given[0].sql)} THEN CASE WHEN json_type({given[0].sql}) = 'ARRAY' "
+            f"THEN CAST(json_array_length({given[0].sql}) AS INTEGER) END ELSE spark_json_length({given[0].sql}) END)"
+        ),
     ),
     ScalarFunction(
         "JSON_OBJECT_KEYS", "text", maybe(array_of(STRING)), "spark_json_keys({0})", "One step per row."

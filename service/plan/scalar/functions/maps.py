@@ -104,7 +104,7 @@ _PLAIN = "Delimiters are plain text."
 
 FUNCTIONS = (
     ScalarFunction("NAMED_STRUCT", "value...", "STRUCT of the fields", _struct, keeps_null=False),
-    ScalarFunction("STRUCT ROW", "value...", "STRUCT of the fields", _struct, "Names are aliases, or col1, …", keeps_null=False),
+    ScalarFunction("STRUCT", "value...", "STRUCT of the fields", _struct, "Names are aliases, or col1, …", keeps_null=False),
     ScalarFunction("MAP", "value...", "MAP of the values' common type", _map, "Equal keys fail.", keeps_null=False),
     ScalarFunction("MAP_FROM_ARRAYS", "array, array", "MAP of the second array's elements", _of_arrays, "Equal keys fail."),
     ScalarFunction("MAP_FROM_ENTRIES", "array of structs", "MAP of the entries' values", _of_entries, "Equal keys fail."),

@@ -209,7 +209,7 @@ FUNCTIONS = (
     ScalarFunction("BIT_COUNT", "boolean", INT, "CAST({0} AS INTEGER)"),
     ScalarFunction("BIT_GET GETBIT", "integer, int", INT, _bit, "Gives INT, not TINYINT."),
     ScalarFunction(
-        "BITMAP_BIT_POSITION", "bigint", BIGINT, "(CASE WHEN {0} > 0 THEN ({0} - 1) % 32768 ELSE (-{0}) % 32768 END)"
+        "BITMAP_BIT_POSITION", "bigint", BIGINT, "(CASE WHEN {0} > 0 THEN ({0} - 1) % 32768 ELSE -({0} % 32768) END)"
     ),
     ScalarFunction(
         "BITMAP_BUCKET_NUMBER", "bigint", BIGINT, "(CASE WHEN {0} > 0 THEN 1 + ({0} - 1) // 32768 ELSE {0} // 32768 END)"

@@ -39,6 +39,7 @@ REFUSED: Mapping[str, str] = {
     "ASSERT_TRUE": "write a WHERE, or check the data where it is made",
     "RAISE_ERROR": "a query does not stop by itself: write a WHERE",
     # Flink's and other systems' names.
+    "ROW": "write STRUCT(a, b AS name), or NAMED_STRUCT",
     "SPLIT_INDEX": "write SPLIT_PART(text, delimiter, number), which counts from 1",
     "TO_BASE64": "write BASE64",
     "FROM_BASE64": "write UNBASE64",
