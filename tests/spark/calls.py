@@ -12,6 +12,7 @@ from typing import Any
 
 from rowkind.avro.schema import Record
 from rowkind.service.plan.scalar.functions import FAMILIES, ScalarFunction
+from tests.spark.given import GIVEN, JSON, STRUCTS, URLS
 
 _INTS = [0, 1, -1, 2, 5, 7, 31, 33, 64, 100, -250, 2**31 - 1, -(2**31)]
 _TEXTS = [
@@ -33,29 +34,6 @@ _INSTANTS = [
     datetime(2021, 1, 3, 15, 0, tzinfo=UTC),
     datetime(2023, 3, 31, 6, 7, 8, tzinfo=UTC),
 ]
-_STRUCTS = [{"a": 1, "b": "x", "c": [1, None]}, {"a": None, "b": "", "c": None}, {"a": -5, "b": "\"q\\\n\x01é/", "c": []}]
-_JSON = [
-    "", " ", "{}", "[]", "null", "1", '"x"', "{", '{"a": 1', '{"a": 1, "b": "x", "c": [1, 2]}', '{"a": "1", "b": 2}',
-    '{"a": 1.0, "b": {"x" : [1,2 ]}, "c": [1, "x", null]}', '{"a": null, "b": null}', '{"A": 3, "a": 4, "a": 5}',
-    '[{"a": 1}, {"a": 2}]', "{'a': 7, 'b': 'it'}", '{"a": 2147483648, "b": 1e400}', '{"b": "\\u00e9\\ud83d\\ude00\\n"}',
-    '{"a": true, "b": false, "c": {}}', '{"a": 1} trailing', '{"a": NaN, "b": NaN}', '{"a": 012}', '[1, 2, null, "x"]',
-    '{"a": -0, "b": -0.0, "c": [1.5]}', '{"x": {"y": {"a": 1}}, "a": 9}', '{"a": "12.345", "b": "\t"}', '{a: 1}',
-    '{"a": 1e20, "b": {"x": [0.10, 1e-7, 123456789012345678901234567890]}, "c": [12345678.5]}', '{"a": 0.10, "c": [5e-324]}',
-    "['x', 1] z",
-    '[1, NaN]',
-    '[1',
-    '{\'c\': [\'a\\"b\', {\'x\': 1.50, \'y\': \'it\\\'s\'}], \'b\': {\'x\': [ ]}}',
-    '{"a": "tab\there"} ',
-    '{"b": {"x": null}, "b": {"x": 2}}',
-    '{"a": 1,}',
-    '[1,]',
-    '{"c": [1e5, 1.0, -0, 100000000000000000000, 0.10]} x',
-]  # fmt: skip
-_URLS = [
-    "http://spark.apache.org/path?query=1", "https://u:p@h.example:8080/a/b?k=v&z=1&k=2#ref", "http://h", "", "/a?b=1",
-    "mailto:a@b.c", "http://[::1]/x", "http://h/a b", "http://h_x/y", "h.example/x?q", "http://1.2.3.4:80", "http:///p",
-    "http://h/%zz", "http://h/é?k=é", "?k=1", "http://u@h?k=#", "ftp://a.b/c;d?x=%20y", "#f", "http://", "a:b:c",
-]  # fmt: skip
 _TIMES = [instant.replace(tzinfo=None) for instant in _INSTANTS]
 _NUMBERS_AS_TIMES = ["s", "m", "j", "d", "CAST(d AS DOUBLE)", "day", "nt", "b", "z"]
 _COLUMNS: Mapping[str, tuple[str, list[Any]]] = {
@@ -92,17 +70,20 @@ _COLUMNS: Mapping[str, tuple[str, list[Any]]] = {
     "bt": ("ARRAY<STRING>", [[], ["b", "a", "", None], ["é", "😀", "é"], ["c"]]),
     "ay": ("ARRAY<DOUBLE>", [[], [math.nan, 1.5, math.nan], [0.0, -0.0, None], [math.inf, -1.0]]),
     "aa": ("ARRAY<ARRAY<INT>>", [[], [[1], [], [2, None]], [[1], None], [[3], [3]]]),
-    "st": ("STRUCT<a: INT, b: STRING, c: ARRAY<INT>>", _STRUCTS),
-    "su": ("ARRAY<STRUCT<k: STRING, v: INT>>", [[], [{"k": "a", "v": 1}, {"k": "b", "v": None}], [{"k": "x", "v": 2}, None]]),
+    "st": ("STRUCT<a: INT, b: STRING, c: ARRAY<INT>>", STRUCTS),
+    "su": (
+        "ARRAY<STRUCT<k: STRING, v: INT>>",
+        [[], [{"k": "a", "v": 1}, {"k": "b", "v": None}], [{"k": "x", "v": 2}, None]],
+    ),
     "mq": ("MAP<STRING, INT>", [{}, {"x": 1, "y": None}, {"b": 7}]),
-    "js": ("STRING", _JSON),
-    "url": ("STRING", _URLS),
+    "js": ("STRING", JSON),
+    "url": ("STRING", URLS),
 }
 COLUMNS = Record.of({name: type_ for name, (type_, _) in _COLUMNS.items()})
 ROWS = 40
 
 
-_GIVEN: Mapping[str, list[str]] = {
+_GIVEN: Mapping[str, list[str]] = GIVEN | {
     # Not a text of two thousand million letters, and no dates that Python does not know.
     "REPEAT": ["s, k"], "SPACE": ["k"], "LPAD": ["s, j", "s, j, t", "s, k, u"], "RPAD": ["s, j", "s, j, t", "s, k, u"],
     "DATE_ADD": ["day, j", "ts, k", "nt, j"], "DATE_SUB": ["day, j", "ts, k", "nt, j"],
@@ -120,54 +101,6 @@ _GIVEN: Mapping[str, list[str]] = {
     "ARRAY_CONTAINS": ["ai, i", "ax, x", "at, s", "ai, j"], "ARRAY_POSITION": ["ai, i", "ax, x", "at, s", "ai, j"],
     "ARRAY_JOIN": ["at, t", "at, t, u"], "ELEMENT_AT": ["ai, j", "ax, k", "mp, t"], "GET": ["ai, j", "at, k"],
     "TRY_ELEMENT_AT": ["ai, j", "at, k", "mp, t"],
-    "SIZE": ["ai", "mp", "aa", "su"], "MAP_CONTAINS_KEY": ["mp, t"], "ARRAY_SIZE": ["at"],
-    "ARRAY": ["i, j", "i, d", "s, t, 'x'", "x, f, i", "ai, aj", "st, st", "day, ts", "mp, mq", "NULL, i"],
-    "ARRAY_APPEND": ["ai, i", "at, s", "CAST(ai AS ARRAY<BIGINT>), i", "aa, ai", "ax, x", "su, NULL"],
-    "ARRAY_PREPEND": ["ai, i", "at, s", "CAST(ai AS ARRAY<BIGINT>), i", "aa, ai", "ax, x"],
-    "ARRAY_INSERT": ["aj, k, i", "bt, k, s", "aj, j, i", "ai, -1, i", "ai, -2, i", "aj, -k, i", "ai, -16, i"],
-    "ARRAY_REMOVE": ["aj, 2", "aj, j", "bt, t", "ay, x", "aa, ai"], "ARRAY_REPEAT": ["i, k", "s, j", "ai, k", "st, 2"],
-    "SLICE": ["aj, k, j", "bt, j, k", "aj, -2, 2", "ay, 1, 2"], "SORT_ARRAY": ["aj", "aj, TRUE", "bt, FALSE", "ay", "ay, FALSE"],
-    "SEQUENCE": ["k, j", "j, k", "k, j, k", "1, j, 3", "CAST(k AS BIGINT), 7", "day, DATE_ADD(day, k)", "day, DATE_SUB(day, j)"],
-    "ARRAYS_ZIP": ["ai, at", "aj, aa, bt"], "FLATTEN": ["aa", "ARRAY(at, bt)"],
-    "NAMED_STRUCT": ["'a', i, 'B', s", "'x', st, 'y', ai", "'m', mp"], "STRUCT": ["i, s AS t, 1", "GET(su, 0).k, ai", "CAST(i AS STRING), d"],
-    "MAP": ["'a', i, 'b', j", "s, d, 'other', e", "'x', ai, 'y', aj"], "MAP_FROM_ARRAYS": ["ARRAY('a', t), ARRAY(i, j)", "bt, bt"],
-    "MAP_FROM_ENTRIES": ["su", "ARRAY(STRUCT(s, i))"], "MAP_CONCAT": ["mp, mq", "mp", "mp, MAP('k', l)", "mp, mp"],
-    "STR_TO_MAP": ["s", "CONCAT('a:1,b,', t)", "'a=1&b=2&c', '&', '='", "s, ' ', 'b'", "CONCAT('x|', t), '\\\\|'"],
-    "TRANSFORM": ["ai, x -> x + i", "at, x -> UPPER(x)", "aj, (x, n) -> x * n", "aa, x -> TRANSFORM(x, y -> y + i + SIZE(x))",
-                  "su, x -> x.v", "su, x -> STRUCT(x.k AS a, i AS b)", "ai, i -> i", "at, x -> CONCAT(x, t)",
-                  "ai, x -> x + j + i", "aa, x -> FILTER(x, y -> y > 1)", "aj, x -> CAST(x AS STRING)", "ai, x -> aj",
-                  "aa, x -> ARRAY_DISTINCT(x)", "aj, x -> CASE WHEN x > 1 THEN x END"],
-    "FILTER": ["aj, x -> x > 1", "aj, (x, n) -> n % 2 = 0", "bt, x -> x > t", "aa, x -> SIZE(x) > 0", "su, x -> x.v IS NULL"],
-    "EXISTS": ["aj, x -> x = j", "bt, x -> x = t", "ay, x -> x > 1", "aa, x -> EXISTS(x, y -> y = 2)", "ai, x -> NULL"],
-    "FORALL": ["aj, x -> x >= 0", "bt, x -> x <> t", "ay, x -> x > 0"],
-    "AGGREGATE": ["ai, 0, (a, x) -> a + x", "at, '', (a, x) -> CONCAT(a, x)", "aj, CAST(0 AS BIGINT), (a, x) -> a + COALESCE(x, i)",
-                  "aj, 0, (a, x) -> a + COALESCE(x, 0), a -> a * 2", "aa, 0, (a, x) -> a + SIZE(x)",
-                  "ai, ARRAY(0), (a, x) -> ARRAY_APPEND(a, x)", "aj, STRUCT(0 AS n, 0 AS s), (a, x) -> STRUCT(a.n + 1 AS n, a.s + COALESCE(x, 0) AS s), a -> a.s / a.n"],
-    "ZIP_WITH": ["ai, aj, (x, y) -> x + y", "ai, at, (x, y) -> STRUCT(x, y)", "ai, aj, (x, y) -> COALESCE(x, y, i)"],
-    "MAP_FILTER": ["mp, (k, v) -> v > 0", "mp, (k, v) -> k = t", "mp, (k, v) -> v IS NULL"],
-    "TRANSFORM_KEYS": ["mp, (k, v) -> CONCAT(k, t)", "mp, (q, v) -> 'x'"],
-    "TRANSFORM_VALUES": ["mp, (k, v) -> v + i", "mp, (k, v) -> CONCAT(k, v)", "mp, (q, v) -> ARRAY(v, k)"],
-    "MAP_ZIP_WITH": ["mp, mq, (q, a, b) -> COALESCE(a, b)", "mp, MAP('a', s), (q, a, b) -> CONCAT(q, COALESCE(b, '-'))"],
-    "FROM_JSON": ["js, 'a INT, b STRING, c ARRAY<INT>'", "js, 'a DOUBLE, b DOUBLE'", "js, 'ARRAY<INT>'", "js, 'MAP<STRING, STRING>'",
-                  "js, 'a BIGINT, b BOOLEAN, c MAP<STRING, INT>'", "js, 'a DECIMAL(5,2), b STRUCT<x: ARRAY<INT>>, x STRUCT<y: STRUCT<a: INT>>'",
-                  "js, 'ARRAY<STRUCT<a: INT>>'", "js, 'MAP<STRING, INT>'", "js, 'STRUCT<a: STRING, b: STRING, c: STRING, x: STRING>'",
-                  "s, 'a STRUCT<b: ARRAY<STRING>>'"],
-    "TO_JSON": ["st", "STRUCT(i, s, d, x, f, b, day, ts, nt, z, l)", "su", "mp", "ai", "aa", "ax", "STRUCT(st AS inner, mp, su)", "MAP(s, x)"],
-    "JSON_OBJECT_KEYS": ["js", "s"], "GET_JSON_OBJECT": ["js, '$.a'", "js, '$.b.x'", "js, '$.c[0]'", "js, '$.c'", "js, '$'", "js, '$.b.x[1]'", "js, '$.b'", "js, '$[0].a'", "s, '$.a.b[0]'", "s, '$.a.b'", "s, '$[1]'"],
-    "JSON_ARRAY_LENGTH": ["js", "s"], "BIT_GET": ["i, k", "l, k", "i, j", "l, 40"],
-    "PARSE_URL": [f"url, '{part}'" for part in ("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERINFO", "x")] + ["url, 'QUERY', 'k'", "url, 'QUERY', t", "url, 'HOST', 'k'"],
-    "TRY_PARSE_URL": [f"url, '{part}'" for part in ("HOST", "PATH", "QUERY", "AUTHORITY")] + ["url, 'QUERY', 'k'"],
-    "FORMAT_STRING": ["'a%%b%n'", "'%s|%s|%s', s, i, x", "'%5d|%-5d|%05d|%,d|%+d', i, i, i, i, i", "'%x|%X', l, i", "'%.2f|%10.1f|%,.3f|%f', x, x, x, x", "'%.1f|%+.2f', f, x",
-                      "'%10s|%-10s|', s, t", "'%2$s %1$s', s, t", "'%s %s', b, f", "'%f', f", "'%08d', l"],
-    "TRY_MAKE_TIMESTAMP": ["2000 + j, k, j, j, k, e", "2024, k, 3, 4, 5, 60", "2024, k, i, 1, 1, 1, zone", "2024, k, 3, j, 5, 1, 'Europe/Berlin'"],
-    "TRY_MAKE_TIMESTAMP_NTZ": ["2000 + j, k, j, j, k, e", "2024, k, i, 1, 1, 60"],
-    "HASH": ["i", "l", "s", "d", "x", "f", "z", "b", "day", "ts", "nt", "i, s, x, NULL, z", "CONCAT(s, REPEAT(t, 40))", "js, url"],
-    "XXHASH64": ["i", "l", "s", "d", "x", "f", "z", "b", "day", "ts", "nt", "i, s, x, NULL, z", "CONCAT(s, REPEAT(t, 40))", "js, url"],
-    "TO_BINARY": ["s", "s, 'hex'", "s, 'utf-8'"], "TRY_TO_BINARY": ["s", "s, 'hex'", "t, 'utf-8'"], "FROM_BASE32": ["TO_BASE32(z)", "s", "url", "CONCAT(t, 'MZ XW6')"],
-    "JARO_WINKLER_SIMILARITY": ["s, t", "js, url", "url, REVERSE(url)", "'MARTHA', s"],
-    "SPLIT": ["s, ','", "s, '[0-9]+'", "s, 'b', 2", "s, ' ', -1", "s, ',', 1", "url, '/'", "js, '\\\\{'", "s, '[,.]'"],
-    "REGEXP_EXTRACT_ALL": [r"s, '([a-z])(\\d?)'", r"s, '([a-z])(b)?', 2", r"js, '\\d+', 0", r"url, '(k)=(.)', 1"],
-    "REGEXP_INSTR": [r"s, '\\d'", "s, 'b|c'", r"js, '[\\]}]$'", "s, '^a'", "s, 'x*y*'", "s, '(?i)B'"],
     "TIMESTAMP": _NUMBERS_AS_TIMES, "TRY_TO_TIMESTAMP": _NUMBERS_AS_TIMES, "OVERLAY": ["s, t, j", "s, t, j, k"],
     "CONV": ["s, 10, 16", "s, 16, 10", "s, 10, -2", "s, j, k"],
 }  # fmt: skip

@@ -136,9 +136,7 @@ def _of_bytes(compute: Callable[..., Any], *types: str) -> Kernel:
     """A kernel of bytes or text and what was made so far; a NULL leaves that as it is."""
 
     def kernel(values: Any, made: Any) -> pa.Array:
-        values, made = (
-            each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in (values, made)
-        )
+        values, made = (each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in (values, made))
         known = values.is_null().to_numpy(zero_copy_only=False)
         so_far = made.to_numpy(zero_copy_only=False)
         kind = pa.large_binary()

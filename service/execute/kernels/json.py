@@ -30,15 +30,15 @@ _ODD = {"NaN": "NaN", "Infinity": "Infinity", "+Infinity": "Infinity", "INF": "I
         "-Infinity": "-Infinity", "-INF": "-Infinity"}  # fmt: skip
 _WIDE = Context(prec=400)
 
-Part = tuple[str, Any, int, int]
+Parsed = tuple[str, Any, int, int]
 """What a value is (object, array, text, whole, number, word), what is in it, and from where to where it stands."""
 
 
-class _Malformed(Exception):
+class _MalformedError(Exception):
     """The text is no JSON."""
 
 
-def _parse(text: str, at: int, schema: bool) -> Part:
+def _parse(text: str, at: int, schema: bool) -> Parsed:
     at = _skip(text, at)
     letter = text[at : at + 1]
     if letter == "{":
@@ -52,7 +52,7 @@ def _parse(text: str, at: int, schema: bool) -> Part:
         return "number" if number[1] or number[2] else "whole", number[0], at, number.end()
     if word := (_WORD if schema else _PLAIN_WORD).match(text, at):
         return "word", word[0], at, word.end()
-    raise _Malformed
+    raise _MalformedError
 
 
 def _skip(text: str, at: int) -> int:
@@ -61,16 +61,16 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def _members(text: str, start: int, schema: bool) -> Part:
-    found: list[tuple[str, Part]] = []
+def _members(text: str, start: int, schema: bool) -> Parsed:
+    found: list[tuple[str, Parsed]] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}" or found:
         if text[at : at + 1] not in ('"', "'"):
-            raise _Malformed
+            raise _MalformedError
         name, at = _quoted(text, at, schema)
         at = _skip(text, at)
         if text[at : at + 1] != ":":
-            raise _Malformed
+            raise _MalformedError
         value = _parse(text, at + 1, schema)
         found.append((name, value))
         at = _skip(text, value[3])
@@ -80,8 +80,8 @@ def _members(text: str, start: int, schema: bool) -> Part:
     return "object", found, start, _closed(text, at, "}")
 
 
-def _items(text: str, start: int, schema: bool) -> Part:
-    found: list[Part] = []
+def _items(text: str, start: int, schema: bool) -> Parsed:
+    found: list[Parsed] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]" or found:
         found.append(_parse(text, at, schema))
@@ -94,7 +94,7 @@ def _items(text: str, start: int, schema: bool) -> Part:
 
 def _closed(text: str, at: int, bracket: str) -> int:
     if text[at : at + 1] != bracket:
-        raise _Malformed
+        raise _MalformedError
     return at + 1
 
 
@@ -109,7 +109,7 @@ def _quoted(text: str, start: int, schema: bool) -> tuple[str, int]:
         if letter == quote:
             return _joined("".join(found)), at + 1
         if letter != "\\":
-            raise _Malformed
+            raise _MalformedError
         escape = text[at + 1 : at + 2]
         if escape == "u" and re.match(r"[0-9A-Fa-f]{4}", text[at + 2 : at + 6]):
             found.append(chr(int(text[at + 2 : at + 6], 16)))
@@ -118,7 +118,7 @@ def _quoted(text: str, start: int, schema: bool) -> tuple[str, int]:
             found.append(_ESCAPES[escape])
             at += 2
         else:
-            raise _Malformed
+            raise _MalformedError
 
 
 def _joined(text: str) -> str:
@@ -128,40 +128,40 @@ def _joined(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "?", text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass"))
 
 
-class _Unfit(Exception):
+class _UnfitError(Exception):
     """A value does not fit the schema."""
 
 
-def _fit(part: Part, schema: Any, text: str) -> Any:
-    """A value for DuckDB's JSON; raises _Unfit where it is none of the schema's type."""
+def _fit(part: Parsed, schema: Any, text: str) -> Any:
+    """A value for DuckDB's JSON; raises _UnfitError where it is none of the schema's type."""
     kind, value, start, end = part
     if part[:2] == ("word", "null"):
         return None
     if isinstance(schema, dict):
         if kind != "object":
-            raise _Unfit
+            raise _UnfitError
         return _struct(value, schema, text)
     if isinstance(schema, list):
         if schema[0] == "map":
             if kind != "object":
-                raise _Unfit
+                raise _UnfitError
             return {name: _fit(inner, schema[1], text) for name, inner in value}
         if kind != "array":
-            raise _Unfit
+            raise _UnfitError
         return [_fit(inner, schema[1], text) for inner in value]
     if schema == "STRING":
         return value if kind == "text" else text[start:end]
     return _scalar(kind, value, schema)
 
 
-def _struct(members: list[tuple[str, Part]], schema: dict[str, Any], text: str) -> dict[str, Any]:
+def _struct(members: list[tuple[str, Parsed]], schema: dict[str, Any], text: str) -> dict[str, Any]:
     """All fields of a struct, NULL where one is missing or does not fit; of several of a name the last counts."""
     found: dict[str, Any] = dict.fromkeys(schema)
     for name, part in members:
         if name in schema:
             try:
                 found[name] = _fit(part, schema[name], text)
-            except _Unfit:
+            except _UnfitError:
                 found[name] = None
     return found
 
@@ -180,18 +180,18 @@ def _scalar(kind: str, value: str, schema: str) -> Any:
             return _ODD[value]
     if schema.startswith("DECIMAL"):
         return _decimal(kind, value, schema)
-    raise _Unfit
+    raise _UnfitError
 
 
 def _decimal(kind: str, value: str, schema: str) -> str | None:
     precision, scale = (int(digits) for digits in schema[8:-1].split(","))
     try:
         if kind not in ("whole", "number", "text"):
-            raise _Unfit
+            raise _UnfitError
         number = Decimal(value.replace(",", "") if kind == "text" else value)
         rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
     except InvalidOperation:
-        raise _Unfit from None
+        raise _UnfitError from None
     return format(rounded, "f") if abs(rounded) < Decimal(10) ** (precision - scale) else None
 
 
@@ -215,15 +215,15 @@ def _read(text: str, schema_text: str) -> str | None:
         elif isinstance(schema, list) and schema[0] == "array" and root[0] == "object" and isinstance(schema[1], dict):
             root = ("array", [root], root[2], root[3])
         found = _fit(root, schema, text)
-    except (_Malformed, _Unfit, RecursionError):
+    except (_MalformedError, _UnfitError, RecursionError):
         found = nothing
     return None if found is None else json.dumps(found)
 
 
-def _root(text: str) -> Part | None:
+def _root(text: str) -> Parsed | None:
     try:
         return _parse(text, 0, schema=False)
-    except (_Malformed, RecursionError):
+    except (_MalformedError, RecursionError):
         return None
 
 
@@ -246,7 +246,7 @@ def _found(text: str, path: str) -> str | None:
     return str(part[1]) if part[0] == "text" else _compact(part)
 
 
-def _at(part: Part, steps: list[str | int]) -> Part | None:
+def _at(part: Parsed, steps: list[str | int]) -> Parsed | None:
     """A null leads nowhere."""
     for step in steps[:1]:
         if isinstance(step, int):
@@ -258,7 +258,7 @@ def _at(part: Part, steps: list[str | int]) -> Part | None:
     return part
 
 
-def _compact(part: Part) -> str:
+def _compact(part: Parsed) -> str:
     match part[0]:
         case "object":
             return f"{{{','.join(f'{_escaped(name)}:{_compact(inner)}' for name, inner in part[1])}}}"
@@ -276,10 +276,17 @@ def _compact(part: Part) -> str:
 
 
 def _escaped(text: str) -> str:
-    return re.sub("[\x00-\x1f]", lambda found: _ESCAPED.get(found[0], f"\\u{ord(found[0]):04X}"),
-                  f'"{text.replace(_BACK, _BACK * 2).replace(_QUOTE, _BACK + _QUOTE)}"')  # fmt: skip
+    """What is beyond 16 bits is written as the two halves, as Jackson does where it hands JSON on."""
+    plain = text.replace(_BACK, _BACK * 2).replace(_QUOTE, _BACK + _QUOTE)
+    return f'"{_TO_ESCAPE.sub(_escape, plain)}"'
 
 
+def _escape(found: re.Match[str]) -> str:
+    halves = found[0].encode("utf-16-be").hex().upper()
+    return _ESCAPED.get(found[0]) or "".join(f"{_BACK}u{halves[at : at + 4]}" for at in range(0, len(halves), 4))
+
+
+_TO_ESCAPE = re.compile("[\x00-\x1f\U00010000-\U0010ffff]")
 _BACK, _QUOTE = "\\", '"'
 _ESCAPED = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 

@@ -204,14 +204,22 @@ def _of_url(url: str, part: str, strict: bool) -> str | None:
     found = _URL.fullmatch(url)
     scheme, authority, path = (found[1], found[3], found[4]) if found else (None, None, "")
     rest = url[len(scheme) + 1 :] if scheme else url
-    if found is None or _NO_URL.search(_IN_BRACKETS.sub("//", url, count=1)) or (scheme and not rest) or (found[2] and not authority and not path):
+    if (
+        found is None
+        or _NO_URL.search(_IN_BRACKETS.sub("//", url, count=1))
+        or (scheme and not rest)
+        or (found[2] and not authority and not path)
+    ):
         if strict:
             raise ValueError(f"{url!r} is no URL: TRY_PARSE_URL makes NULL of it")
         return None
     opaque = bool(scheme) and not rest.startswith("/")
     user, at, host = (authority or "").rpartition("@")
-    server = re.fullmatch(r"((?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.?"
-                          r"|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\])(?::\d*)?", host)
+    server = re.fullmatch(
+        r"((?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.?"
+        r"|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\])(?::\d*)?",
+        host,
+    )
     query = None if opaque else found[5]
     match part:
         case "HOST":

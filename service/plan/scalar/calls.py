@@ -30,7 +30,7 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
 
 
 def _with_names(parts: list[exp.Expr]) -> list[exp.Expr]:
-    """The fields of a STRUCT, each behind its name: an alias, a column's or a field's own, or col1, col2, …"""
+    """The fields of a STRUCT, each behind its name: an alias, a column's or a field's own, or col and a number."""
     named: list[exp.Expr] = []
     for number, part in enumerate(parts, 1):
         inner = part.unnest()

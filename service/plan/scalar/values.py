@@ -15,7 +15,7 @@ from rowkind.service.plan.scalar.compiler import Compiler, Rule
 from rowkind.service.plan.scalar.exact_decimals import compared
 from rowkind.service.plan.scalar.functions.types_as_functions import converted_to
 from rowkind.service.plan.scalar.typed import Typed, nullable, text_literal
-from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, NULL, STRING, family, with_null
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, NULL, STRING, with_null
 
 _NARROW = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT"}
 

@@ -79,6 +79,30 @@ def test_nested_columns_are_looked_into(text: str, expected: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("items.sku", [["a"], [], None]),
+        ("STRUCT(id, addr.city AS town, 1)", [{"id": 1, "town": "Ulm", "col3": 1}, {"id": 2, "town": None, "col3": 1},
+                                              {"id": 0, "town": None, "col3": 1}]),
+        ("TRANSFORM(items, x -> STRUCT(x.sku AS k, x.n + id AS m))", [[{"k": "a", "m": 2}], [], None]),
+        ("TRANSFORM(ARRAY(id, 7), (x, i) -> x * 10 + i)", [[10, 71], [20, 71], [0, 71]]),
+        ("TRANSFORM(ARRAY(ARRAY(id)), x -> TRANSFORM(x, y -> y + x[0]))", [[[2]], [[4]], [[0]]]),
+        ("AGGREGATE(items, '', (a, x) -> CONCAT(a, x.sku))", ["a", "", None]),
+        ("ARRAY_JOIN(TRANSFORM(addr.geo.tags, each_1 -> COALESCE(each_1, s)), s)", ["x1212", None, None]),
+        ("COALESCE(items, ARRAY(STRUCT('z' AS sku, 9 AS n)))", [[{"sku": "a", "n": 1}], [], [{"sku": "z", "n": 9}]]),
+        ("CAST(stock AS MAP<STRING, STRING>)['a']", ["1", None, None]),
+        ("CAST(items AS STRING)", ["[{a, 1}]", "[]", None]),
+        ("TO_JSON(addr)", ['{"city":"Ulm","geo":{"lat":1.5,"tags":["x",null]}}', None, "{}"]),
+        ("FROM_JSON(s, 'a INT').a", [None, None, None]),
+        ("SUBSTRING('abcd', CAST(id + 1 AS BIGINT))", ["bcd", "cd", "abcd"]),
+    ],
+)  # fmt: skip
+def test_nested_values_are_made(text: str, expected: list[Any]) -> None:
+    """Arrays, maps and structs are made, cast and folded; inside of a function with -> columns may be read."""
+    assert values(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("s RLIKE '^[0-9]+$' AND CAST(s AS INT) > 5", [True, False, None]),
         ("NOT (s RLIKE '^[0-9]+$') OR CAST(s AS INT) > 5", [True, True, None]),
         ("CASE WHEN id = 0 THEN NULL ELSE 6 DIV id END", [6, 3, None]),
@@ -119,7 +143,23 @@ def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str
         ("UUID()", "the function UUID is not supported: it would give another value when the row is taken back"),
         ("PROCTIME()", "it stands only behind ORDER BY of ROW_NUMBER"),
         ("FROBNICATE(id)", "the function FROBNICATE is not supported"),
-        ("SPLIT(s, ',')", "write SPLIT_PART(text, delimiter, number)"),
+        ("SPLIT(s, '[')", "'[' in the pattern '[' is not supported"),
+        ("SPLIT(s, '[,;]', 2)", "fits more than one text"),
+        ("MAP(1, 'a')", "the keys of a MAP are text, not INT: write CAST(… AS STRING)"),
+        ("ARRAY(NULL)", "an ARRAY of NULLs alone has no type"),
+        ("ARRAY(id, s)", "INT and STRING do not go together here"),
+        ("STRUCT(id, id)", "two fields have the same name: write AS for one of them"),
+        ("TRANSFORM(items, x -> y)", "o has no column y"),
+        ("TRANSFORM(items, (x, i, j) -> x)", "the function has 3 parameters where there are 2 values"),
+        ("FILTER(items, x -> x.n)", "the function gives INT, not a condition"),
+        ("AGGREGATE(items, 0, (a, x) -> a + 1.5)", "the start is INT, but the function gives DECIMAL(12,1)"),
+        ("ARRAY_SORT(items, (a, b) -> 1)", "ARRAY_SORT takes (array)"),
+        ("SORT_ARRAY(items)", "has no order"),
+        ("UPPER(x -> x)", "expected text"),
+        ("FROM_JSON(s, 'a DATE')", "FROM_JSON reads no DATE: read a STRING, and CAST it"),
+        ("FROM_JSON(s, s)", "expected a text written out"),
+        ("FORMAT_STRING('%e', x)", "%e of a DOUBLE is not supported"),
+        ("TO_CHAR(x, '99')", "its formats are Java's"),
         ("UPPER(id)", "expected text, but this is INT: write CAST(… AS STRING)"),
         ("LPAD(s)", "LPAD takes (text, int) or (text, int, text)"),
         ("HEX(ts)", "HEX takes (text) or (binary) or (bigint), but this is (TIMESTAMP)"),

@@ -10,7 +10,7 @@ from rowkind.service.plan.scalar import casts_of_nested, types
 from rowkind.service.plan.scalar.casts_of_nested import variables
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed, converted, unite
-from rowkind.service.plan.scalar.types import BOOLEAN, DATE, INT, array_of, common, failure, family
+from rowkind.service.plan.scalar.types import BOOLEAN, DATE, array_of, common, failure, family
 
 
 def listed(values: Sequence[Typed]) -> Typed:
@@ -240,12 +240,24 @@ def _days(arguments: Sequence[Typed]) -> str:
 
 FUNCTIONS = (
     ScalarFunction("ARRAY", "value...", "ARRAY of their common type", listed, keeps_null=False),
-    ScalarFunction("ARRAY_APPEND", "array, value", "the array, wide enough for the value", _added("list_append({0}, {1})")),
-    ScalarFunction("ARRAY_PREPEND", "array, value", "the array, wide enough for the value", _added("list_prepend({1}, {0})")),
-    ScalarFunction("ARRAY_INSERT", "array, int, value", "the array, wide enough for the value", _inserted, "Counts from 1, or from -1 at the end."),
+    ScalarFunction(
+        "ARRAY_APPEND", "array, value", "the array, wide enough for the value", _added("list_append({0}, {1})")
+    ),
+    ScalarFunction(
+        "ARRAY_PREPEND", "array, value", "the array, wide enough for the value", _added("list_prepend({1}, {0})")
+    ),
+    ScalarFunction(
+        "ARRAY_INSERT",
+        "array, int, value",
+        "the array, wide enough for the value",
+        _inserted,
+        "Counts from 1, or from -1 at the end.",
+    ),
     ScalarFunction("ARRAY_REMOVE", "array, value", "the type of the array", _removed),
     ScalarFunction("ARRAY_COMPACT", "array", _array, "list_filter({0}, lambda each_0: each_0 IS NOT NULL)"),
-    ScalarFunction("ARRAY_DISTINCT", "array", _array, lambda given: once(with_one_zero(given[0])), "Keeps the first of equal ones."),
+    ScalarFunction(
+        "ARRAY_DISTINCT", "array", _array, lambda given: once(with_one_zero(given[0])), "Keeps the first of equal ones."
+    ),
     ScalarFunction(
         "ARRAY_UNION", "array, array", "their common type", _sets(lambda left, right: once(f"({left} || {right})"))
     ),

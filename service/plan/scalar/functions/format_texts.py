@@ -90,6 +90,8 @@ def _padded(text: str, flags: str, width: str | None, letter: str) -> str:
     if "0" in flags and letter != "s":
         zeros = f"repeat('0', greatest({width} - length({text}), 0))"
         signed = f"({text})[1:1] || {zeros} || ({text})[2:]"
-        padded = f"CASE WHEN starts_with({text}, '-') OR starts_with({text}, '+') THEN {signed} ELSE {zeros} || {text} END"
+        padded = (
+            f"CASE WHEN starts_with({text}, '-') OR starts_with({text}, '+') THEN {signed} ELSE {zeros} || {text} END"
+        )
         return f"(CASE WHEN lower({text}) = 'null' THEN {spaces} || {text} ELSE {padded} END)"
     return f"({spaces} || {text})"

@@ -203,7 +203,14 @@ KINDS: Mapping[str, ParameterKind] = {
     "struct": ParameterKind("a struct", _opened("record")),
     **{
         spelled: ParameterKind("a function with ->", _function)
-        for spelled in ("x -> value", "x -> condition", "(x y) -> value", "(k v) -> value", "(k v w) -> value", "(k v) -> condition")
+        for spelled in (
+            "x -> value",
+            "x -> condition",
+            "(x y) -> value",
+            "(k v) -> value",
+            "(k v w) -> value",
+            "(k v) -> condition",
+        )
     },
 }
 """The kinds of parameters. What stands in quotes must be written out in the query."""

@@ -25,9 +25,11 @@ def _found(arguments: Sequence[Typed]) -> str:
         raise Refusal(f"{path!r} is not a path of the form $.name[0]['name']; * is not supported")
     steps = "".join(f'."{a or c}"' if a or c else f"[{b}]" for a, b, c in _STEP.findall(path))
     plain = f"json_extract_string({text}, {text_literal('$' + steps)})"
-    listed = text_literal(json.dumps([a or c if a or c else int(b) for a, b, c in _STEP.findall(path)]))
+    listed = text_literal(json.dumps([a or c or int(b) for a, b, c in _STEP.findall(path)]))
     # Of equal names in one object the first that leads somewhere counts, and not only the first.
-    twice = [f"len(string_split({text}, {text_literal(json.dumps(a or c))})) > 2" for a, b, c in _STEP.findall(path) if not b]
+    twice = [
+        f"len(string_split({text}, {text_literal(json.dumps(a or c))})) > 2" for a, b, c in _STEP.findall(path) if not b
+    ]
     if twice or not steps:
         again = f"CASE WHEN {' OR '.join(twice) or 'TRUE'} THEN spark_json_found({text}, {listed}) END"
         plain = f"COALESCE({plain}, {again})"
@@ -39,7 +41,10 @@ def _strict(text: str) -> str:
 
     DuckDB also reads NaN, infinity and commas at the end, and writes numbers with many digits otherwise.
     """
-    return rf"(json_valid({text}) AND NOT regexp_matches({text}, '(?i)nan|inf|-0|\de[-+]?\d|\d{{8}}|0\.000|,\s*[}}\]]'))"
+    return f"(json_valid({text}) AND NOT regexp_matches({text}, {text_literal(_ODD)}))"
+
+
+_ODD = r"(?i)nan|inf|-0|[\x{10000}-\x{10FFFF}]|\\ud|\de[-+]?\d|\d{8}|0\.000|,\s*[}\]]"
 
 
 def schema_of(text: str) -> Type:
@@ -114,7 +119,7 @@ def written(sql: str, type_: Type) -> str:
 _FIELDS = "Fields that are NULL are left out."
 _SCHEMA = (
     "As from_json with its default options: what does not fit is NULL, and the fields of a struct where the text is no "
-    "JSON. Names as they are written. No dates and times: read STRING, and CAST. One step per row."
+    "JSON. Names as they are written. No dates and times: read STRING, and CAST."
 )
 
 FUNCTIONS = (
@@ -134,9 +139,7 @@ FUNCTIONS = (
             f"THEN CAST(json_array_length({given[0].sql}) AS INTEGER) END ELSE spark_json_length({given[0].sql}) END)"
         ),
     ),
-    ScalarFunction(
-        "JSON_OBJECT_KEYS", "text", maybe(array_of(STRING)), "spark_json_keys({0})", "One step per row."
-    ),
+    ScalarFunction("JSON_OBJECT_KEYS", "text", maybe(array_of(STRING)), "spark_json_keys({0})"),
     ScalarFunction("FROM_JSON", "text, 'text'", "the type of the schema", _read, _SCHEMA),
     *(ScalarFunction("TO_JSON", kind, STRING, _written, _FIELDS) for kind in ("struct", "array", "map")),
 )

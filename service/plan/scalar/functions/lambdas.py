@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
@@ -33,6 +33,13 @@ def _known(body: Typed) -> Typed:
     return body
 
 
+def _let(values: Mapping[str, str], body: str) -> str:
+    """DuckDB SQL of a body in which names stand for values. DuckDB has no other word for it than a list of one."""
+    for name, value in reversed(values.items()):
+        body = f"list_transform([{value}], lambda {name}: {body})[1]"
+    return body
+
+
 def _transformed(arguments: Sequence[Typed]) -> Typed:
     array, function = arguments
     (each, *index), body = _applied(function, array.type.element, INT)
@@ -40,7 +47,7 @@ def _transformed(arguments: Sequence[Typed]) -> Typed:
     if index:
         # DuckDB counts from 1, in BIGINT.
         place = f"{index[0]}_1"
-        made = f"list_transform([CAST({place} - 1 AS INTEGER)], lambda {index[0]}: {made})[1]"
+        made = _let({index[0]: f"CAST({place} - 1 AS INTEGER)"}, made)
         each = f"{each}, {place}"
     sql = f"list_transform({array.sql}, lambda {each}: {made})"
     return Typed(sql, with_null(array_of(body.type), array.type.nullable))
@@ -52,7 +59,7 @@ def _filtered(arguments: Sequence[Typed]) -> Typed:
     passes = _condition(body)
     if index:
         place = f"{index[0]}_1"
-        passes = f"list_transform([CAST({place} - 1 AS INTEGER)], lambda {index[0]}: {passes})[1]"
+        passes = _let({index[0]: f"CAST({place} - 1 AS INTEGER)"}, passes)
         each = f"{each}, {place}"
     return Typed(f"list_filter({array.sql}, lambda {each}: COALESCE({passes}, FALSE))", array.type)
 
@@ -88,13 +95,13 @@ def _folded(arguments: Sequence[Typed]) -> Typed:
         f"[{{'made': CAST({start.sql} AS {name}), 'each': CAST(NULL AS {element})}}] || "
         f"list_transform({array.sql}, lambda {left}: {{'made': CAST(NULL AS {name}), 'each': {left}}})"
     )
-    step = f"list_transform([{left}.made], lambda {so_far}: list_transform([{right}.each], lambda {each}: {body.sql})[1])[1]"
+    step = _let({so_far: f"{left}.made", each: f"{right}.each"}, body.sql)
     both = f"{{'made': CAST({step} AS {name}), 'each': CAST(NULL AS {element})}}"
     folded = f"list_reduce({items}, lambda {left}, {right}: {both}).made"
     found = Typed(folded, maybe(type_))
     if finish:
         (last,), body = _applied(finish[0], type_)
-        found = Typed(f"list_transform([{folded}], lambda {last}: {_known(body).sql})[1]", maybe(body.type))
+        found = Typed(_let({last: folded}, _known(body).sql), maybe(body.type))
     return Typed(f"(CASE WHEN {array.sql} IS NOT NULL THEN {found.sql} END)", found.type)
 
 
@@ -105,7 +112,7 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
         raise Refusal("the function has two parameters: an element of each array")
     (pair,) = variables(left.sql, right.sql, body.sql)
     a, b = names
-    made = f"list_transform([{pair}[1]], lambda {a}: list_transform([{pair}[2]], lambda {b}: {_known(body).sql})[1])[1]"
+    made = _let({a: f"{pair}[1]", b: f"{pair}[2]"}, _known(body).sql)
     sql = f"list_transform(list_zip({left.sql}, {right.sql}), lambda {pair}: {made})"
     known = f"{left.sql} IS NOT NULL AND {right.sql} IS NOT NULL"
     nullable = left.type.nullable or right.type.nullable
@@ -119,7 +126,7 @@ def _of_entry(map_: Typed, function: Typed) -> tuple[str, str, Typed]:
         raise Refusal("the function has two parameters: a key and its value")
     (entry,) = variables(map_.sql, body.sql)
     key, value = names
-    made = f"list_transform([{entry}.key], lambda {key}: list_transform([{entry}.value], lambda {value}: {body.sql})[1])[1]"
+    made = _let({key: f"{entry}.key", value: f"{entry}.value"}, body.sql)
     return entry, made, body
 
 
@@ -161,11 +168,8 @@ def _zipped_maps(arguments: Sequence[Typed]) -> Typed:
     if len(names) < 3:
         raise Refusal("the function has three parameters: a key and its value in each map")
     (key,) = variables(left.sql, right.sql, body.sql)
-    made = _known(body).sql
-    for name, value in zip(
-        reversed(names), (f"map_extract({right.sql}, {key})[1]", f"map_extract({left.sql}, {key})[1]", key), strict=True
-    ):
-        made = f"list_transform([{value}], lambda {name}: {made})[1]"
+    inner = (key, f"map_extract({left.sql}, {key})[1]", f"map_extract({right.sql}, {key})[1]")
+    made = _let(dict(zip(names, inner, strict=True)), _known(body).sql)
     keys = once(f"(map_keys({left.sql}) || map_keys({right.sql}))")
     entries = f"list_transform({keys}, lambda {key}: {{'key': {key}, 'value': {made}}})"
     known = f"{left.sql} IS NOT NULL AND {right.sql} IS NOT NULL"
@@ -180,8 +184,18 @@ FUNCTIONS = (
     ScalarFunction("FILTER", "array, x -> condition", "the type of the array", _filtered, _INDEX),
     ScalarFunction("EXISTS", "array, x -> condition", maybe(BOOLEAN), lambda given: _decided(given, by=True)),
     ScalarFunction("FORALL", "array, x -> condition", maybe(BOOLEAN), lambda given: _decided(given, by=False)),
-    ScalarFunction("AGGREGATE REDUCE", "array, value, (x y) -> value", "the type of the start, or of what the last function gives", _folded),
-    ScalarFunction("AGGREGATE REDUCE", "array, value, (x y) -> value, x -> value", "the type of the start, or of what the last function gives", _folded),
+    ScalarFunction(
+        "AGGREGATE REDUCE",
+        "array, value, (x y) -> value",
+        "the type of the start, or of what the last function gives",
+        _folded,
+    ),
+    ScalarFunction(
+        "AGGREGATE REDUCE",
+        "array, value, (x y) -> value, x -> value",
+        "the type of the start, or of what the last function gives",
+        _folded,
+    ),
     ScalarFunction("ZIP_WITH", "array, array, (x y) -> value", "ARRAY of what the function gives", _zipped),
     ScalarFunction("MAP_FILTER", "map, (k v) -> condition", "the type of the map", _filtered_map),
     ScalarFunction("MAP_ZIP_WITH", "map, map, (k v w) -> value", "MAP of what the function gives", _zipped_maps),

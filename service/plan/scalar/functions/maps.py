@@ -49,12 +49,12 @@ def _of_entries(arguments: Sequence[Typed]) -> Typed:
 
 
 def _entries(arguments: Sequence[Typed]) -> Type:
-    """ARRAY of STRUCT<key, value>"""
+    """ARRAY of STRUCT<key, value>."""
     return array_of(struct_of((("key", STRING), ("value", arguments[0].type.element))))
 
 
 def _values(arguments: Sequence[Typed]) -> Type:
-    """ARRAY of the values"""
+    """ARRAY of the values."""
     return array_of(arguments[0].type.element)
 
 
@@ -104,10 +104,16 @@ _PLAIN = "Delimiters are plain text."
 
 FUNCTIONS = (
     ScalarFunction("NAMED_STRUCT", "value...", "STRUCT of the fields", _struct, keeps_null=False),
-    ScalarFunction("STRUCT", "value...", "STRUCT of the fields", _struct, "Names are aliases, or col1, …", keeps_null=False),
+    ScalarFunction(
+        "STRUCT", "value...", "STRUCT of the fields", _struct, "Names are aliases, or col1, …", keeps_null=False
+    ),
     ScalarFunction("MAP", "value...", "MAP of the values' common type", _map, "Equal keys fail.", keeps_null=False),
-    ScalarFunction("MAP_FROM_ARRAYS", "array, array", "MAP of the second array's elements", _of_arrays, "Equal keys fail."),
-    ScalarFunction("MAP_FROM_ENTRIES", "array of structs", "MAP of the entries' values", _of_entries, "Equal keys fail."),
+    ScalarFunction(
+        "MAP_FROM_ARRAYS", "array, array", "MAP of the second array's elements", _of_arrays, "Equal keys fail."
+    ),
+    ScalarFunction(
+        "MAP_FROM_ENTRIES", "array of structs", "MAP of the entries' values", _of_entries, "Equal keys fail."
+    ),
     ScalarFunction("MAP_KEYS", "map", array_of(STRING), "map_keys({0})"),
     ScalarFunction("MAP_VALUES", "map", _values, "map_values({0})"),
     ScalarFunction("MAP_ENTRIES", "map", _entries, "(CASE WHEN {0} IS NOT NULL THEN map_entries({0}) END)"),

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.casts_of_nested import variables
 from rowkind.service.plan.scalar.functions.function import ScalarFunction, maybe
 from rowkind.service.plan.scalar.typed import Typed, converted, unite
-from rowkind.service.plan.scalar.casts_of_nested import variables
 from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, INT, STRING, array_of, canonical, failure, family
 
 
@@ -56,13 +56,14 @@ def _joined(arguments: Sequence[Typed]) -> str:
     array, *rest = arguments
     texts = converted(array, array_of(STRING)).sql
     between, *instead = (argument.sql for argument in rest)
-    (each,) = variables(texts, between, *instead)
+    each, other = variables(texts, between, *instead, count=2)
     if instead:
         texts = f"list_transform({texts}, lambda {each}: COALESCE({each}, {instead[0]}))"
     else:
         texts = f"list_filter({texts}, lambda {each}: {each} IS NOT NULL)"
-    unknown = " OR ".join(f"{each} IS NULL" for each in (array.sql, between, *instead))
-    return f"(CASE WHEN {unknown} THEN NULL ELSE array_to_string({texts}, {between}) END)"
+    unknown = " OR ".join(f"{value} IS NULL" for value in (array.sql, between, *instead))
+    whole = f"list_reduce({texts}, lambda {each}, {other}: {each} || {between} || {other})"
+    return f"(CASE WHEN {unknown} THEN NULL WHEN len({texts}) = 0 THEN '' ELSE {whole} END)"
 
 
 def _at_or_fail(template: str, zero: int) -> Callable[[Sequence[Typed]], str]:

@@ -212,7 +212,10 @@ FUNCTIONS = (
         "BITMAP_BIT_POSITION", "bigint", BIGINT, "(CASE WHEN {0} > 0 THEN ({0} - 1) % 32768 ELSE -({0} % 32768) END)"
     ),
     ScalarFunction(
-        "BITMAP_BUCKET_NUMBER", "bigint", BIGINT, "(CASE WHEN {0} > 0 THEN 1 + ({0} - 1) // 32768 ELSE {0} // 32768 END)"
+        "BITMAP_BUCKET_NUMBER",
+        "bigint",
+        BIGINT,
+        "(CASE WHEN {0} > 0 THEN 1 + ({0} - 1) // 32768 ELSE {0} // 32768 END)",
     ),
     ScalarFunction("BITMAP_COUNT", "binary", BIGINT, "spark_bits({0})"),
     ScalarFunction("BIN", "bigint", STRING, "spark_bin({0})"),

@@ -157,7 +157,8 @@ def _place(arguments: Sequence[Typed]) -> str:
     found = translated(str(pattern.literal))
     before = text_literal(f"(?s)\\A(.*?)(?-s:{found})")
     place = f"length(regexp_extract({text.sql}, {before}, 1)) + 1"
-    return f"CAST(CASE WHEN {text.sql} IS NULL THEN NULL WHEN regexp_matches({text.sql}, {text_literal(found)}) THEN {place} ELSE 0 END AS INTEGER)"
+    fits = f"regexp_matches({text.sql}, {text_literal(found)})"
+    return f"CAST(CASE WHEN {fits} THEN {place} WHEN NOT {fits} THEN 0 END AS INTEGER)"
 
 
 def _split(arguments: Sequence[Typed]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.scalar.functions import FAMILIES, FUNCTIONS, REFUSED
+from rowkind.service.plan.scalar.functions.coverage import coverage
 from rowkind.service.plan.scalar.functions.function import ScalarFunction
 
 PAGE = Path(__file__).with_name("REFERENCE.md")
@@ -32,7 +33,9 @@ the condition is not true, and leaves those on which it fails to the condition i
 
 BOOLEAN, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s) of up to 38 digits, STRING, BINARY, DATE, TIMESTAMP (an instant),
 TIMESTAMP_NTZ; TIME can be compared. Fields of a STRUCT are read by `column.field`, elements of an ARRAY by
-`column[0]`, entries of a MAP by `column['key']`. No function gives a new ARRAY, MAP or STRUCT.
+`column[0]`, entries of a MAP by `column['key']`; `column.field` of an ARRAY of STRUCTs is an ARRAY of the
+field. ARRAYs, MAPs and STRUCTs are made, taken apart, CAST, united and selected, but not compared: compare their parts.
+The keys of a MAP are text. What is inside of a new one may be NULL.
 
 - Two types become one as in Spark, except that text is not read as a number behind the user's back: write a CAST. Text
   that is written out becomes a date or timestamp where it meets one.
@@ -72,12 +75,24 @@ TIMESTAMP_NTZ; TIME can be compared. Fields of a STRUCT are read by `column.fiel
 | `\\|\\|` | as `CONCAT` | STRING or BINARY |
 | `CAST(x AS t)` `x::t` `TRY_CAST(x AS t)` | a value | the type |
 | `CASE` `IF` `COALESCE` `NULLIF` | values of a common type | that type |
+| `x -> …` `(x, y) -> …` | the argument of functions of functions; it may read columns and outer parameters | |
 """
 
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, f"## Functions\n\n{len(FUNCTIONS)} names.\n", *_families(), *_refused()])
+    return "\n".join([_HEAD, f"## Functions\n\n{len(FUNCTIONS)} names. {_share()}\n", *_families(), *_refused()])
+
+
+def _share() -> str:
+    found = coverage()
+    total = len(found.supported) + len(found.senseless) + len(found.refused) + len(found.missing)
+    return (
+        f"Of the {total} scalar functions and operators that Spark 4.3 lists, {len(found.supported)} are here, "
+        f"{100 * found.share:.1f} % of those that make sense: {len(found.senseless)} do not in a result that is "
+        f"kept up to date or without the JVM, as they depend on chance, the clock or the session, or read formats of "
+        f"the JVM's libraries; {len(found.refused)} others are refused. Each is listed below with its reason."
+    )
 
 
 def _families() -> Iterator[str]:
@@ -88,8 +103,21 @@ def _families() -> Iterator[str]:
     yield (
         "What stands in quotes must be written out in the query. `...` is one or more. An *int* is an INT, a *bigint* "
         "any whole number, a *number* any number, a *double* any number taken as DOUBLE; a *moment* is a DATE, "
-        "TIMESTAMP or TIMESTAMP_NTZ, and a *unit* is one of MICROSECOND … YEAR, without quotes.\n"
+        "TIMESTAMP or TIMESTAMP_NTZ, and a *unit* is one of MICROSECOND … YEAR, without quotes. *any* is a value that "
+        "is no ARRAY, MAP or STRUCT, a *value* any value.\n\n"
+        f"Python computes row by row, and so more slowly than whole columns: {', '.join(_BY_ROW)}.\n"
     )
+
+
+_BY_ROW = (
+    "casts of odd timestamps, of DOUBLEs below 0.001 or from 10,000,000 and of BINARY to text", "products and quotients "
+    "of DECIMALs that lose digits", "ROUND and BROUND of a DOUBLE, RINT, BIN, CONV, WIDTH_BUCKET",
+    "UPPER and LOWER beyond ASCII, INITCAP, REVERSE, LEVENSHTEIN, SOUNDEX, SPLIT_PART, SUBSTRING_INDEX, FIND_IN_SET, "
+    "MASK, LUHN_CHECK, FORMAT_NUMBER, %f of FORMAT_STRING, JARO_WINKLER_SIMILARITY", "the functions of URLs",
+    "SHA2 of 224, 384 and 512 bits, CRC32, UNHEX, UNBASE64, TO_BASE32, FROM_BASE32, BITMAP_COUNT",
+    "MONTHS_BETWEEN and time zones", "FROM_JSON and JSON_OBJECT_KEYS, and GET_JSON_OBJECT of JSON that is not strict",
+)  # fmt: skip
+"""What kernels of single values compute."""
 
 
 def _line(function: ScalarFunction) -> str:

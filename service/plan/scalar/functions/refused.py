@@ -7,6 +7,42 @@ from collections.abc import Mapping
 _CLOCK = "it would give another value when the row is taken back: use a time that is a column of the row"
 _CHANCE = "it would give another value when the row is taken back: make it where the row is made"
 _ENVIRONMENT = "it tells about the session, not about the row"
+_SKETCH = "a sketch is bytes of a library of the JVM: write the exact aggregate, or APPROX_COUNT_DISTINCT"
+_FOREIGN = "a topic's schema names the form of its values: none is read out of a column"
+_XML = "XML is taken apart where the row is made: send the fields, or JSON"
+_VARIANT = "there is no VARIANT: read JSON by GET_JSON_OBJECT or FROM_JSON, write it by TO_JSON"
+_PLACE = "there are no types of geometry"
+_JVM = "there is no JVM where expressions run"
+_KEYS = "keys do not belong into SQL"
+_STOP = "a query does not stop by itself: write a WHERE, or check the data where it is made"
+_ROWS = "it makes several rows of one"
+_TIME = "Spark itself has its type TIME turned off: send a TIMESTAMP, or microseconds"
+_SCHEMA = (
+    "it tells about the plan, not about the row: `rowkind explain` shows types, FROM_JSON takes a schema written out"
+)
+_NANOS = "there are no nanoseconds: write UNIX_MICROS or TIMESTAMP_MICROS"
+_VECTOR = "its last digits depend on an order of adding FLOATs that is Spark's own: write AGGREGATE, or ZIP_WITH"
+
+SENSELESS = frozenset(
+    (
+        _CLOCK,
+        _CHANCE,
+        _ENVIRONMENT,
+        _SKETCH,
+        _FOREIGN,
+        _XML,
+        _VARIANT,
+        _PLACE,
+        _JVM,
+        _KEYS,
+        _STOP,
+        _ROWS,
+        _NANOS,
+        _TIME,
+        _SCHEMA,
+    )
+)
+"""Reasons for which a function has no meaning in a query whose result is kept up to date, or none without the JVM."""
 
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -18,26 +54,52 @@ REFUSED: Mapping[str, str] = {
                      "MONOTONICALLY_INCREASING_ID"), _CHANCE),
     **dict.fromkeys(
         ("CURRENT_USER", "USER", "SESSION_USER", "CURRENT_DATABASE", "CURRENT_SCHEMA", "CURRENT_CATALOG", "VERSION",
-         "CURRENT_TIMEZONE", "SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START",
+         "CURRENT_TIMEZONE", "CURRENT_PATH", "SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START",
          "INPUT_FILE_BLOCK_LENGTH"), _ENVIRONMENT),
     "SENTENCES": "where a sentence ends is a matter of Java's tables: write SPLIT",
     "FROM_CSV": "write SPLIT or SPLIT_PART, and CAST",
     "SHUFFLE": _CHANCE,
     **dict.fromkeys(("EXPLODE", "EXPLODE_OUTER", "POSEXPLODE", "POSEXPLODE_OUTER", "INLINE", "INLINE_OUTER", "STACK",
-                     "JSON_TUPLE", "UNNEST"), "it makes several rows of one"),
+                     "JSON_TUPLE", "UNNEST", "VARIANT_EXPLODE", "VARIANT_EXPLODE_OUTER"), _ROWS),
     "MURMUR_HASH": "write HASH",
     **dict.fromkeys(("TUMBLE", "HOP", "SESSION", "CUMULATE", "WINDOW", "SESSION_WINDOW", "WINDOW_TIME"),
                     "there are no windows of time: group by DATE_TRUNC(…) of a column"),
-    **dict.fromkeys(("MAKE_INTERVAL", "MAKE_DT_INTERVAL", "MAKE_YM_INTERVAL"),
+    **dict.fromkeys(("MAKE_INTERVAL", "MAKE_DT_INTERVAL", "MAKE_YM_INTERVAL", "TRY_MAKE_INTERVAL"),
                     "write the INTERVAL out, or TIMESTAMPADD(unit, number, time)"),
-    **dict.fromkeys(("SCHEMA_OF_JSON", "SCHEMA_OF_CSV"), "the schema is known when the query is planned: write it out"),
-    **dict.fromkeys(("AES_ENCRYPT", "AES_DECRYPT", "TRY_AES_DECRYPT"), "keys do not belong into SQL"),
-    **dict.fromkeys(("JAVA_METHOD", "REFLECT", "TRY_REFLECT"), "there is no JVM where expressions run"),
+    **dict.fromkeys(("SCHEMA_OF_JSON", "SCHEMA_OF_CSV", "TYPEOF"), _SCHEMA),
+    **dict.fromkeys(("AES_ENCRYPT", "AES_DECRYPT", "TRY_AES_DECRYPT", "HMAC"), _KEYS),
+    **dict.fromkeys(("JAVA_METHOD", "REFLECT", "TRY_REFLECT"), _JVM),
+    **dict.fromkeys(("FROM_AVRO", "TO_AVRO", "SCHEMA_OF_AVRO", "FROM_PROTOBUF", "TO_PROTOBUF"), _FOREIGN),
+    **dict.fromkeys(
+        ("FROM_XML", "TO_XML", "SCHEMA_OF_XML", "XPATH", *(f"XPATH_{kind}" for kind in (
+            "BOOLEAN", "DOUBLE", "FLOAT", "INT", "LONG", "NUMBER", "SHORT", "STRING"))), _XML),
+    **dict.fromkeys(
+        ("IS_VALID_VARIANT", "IS_VARIANT_NULL", "PARSE_JSON", "TRY_PARSE_JSON", "SCHEMA_OF_VARIANT",
+         "TO_VARIANT_OBJECT", "TRY_VARIANT_ARRAY_APPEND", "TRY_VARIANT_GET", "TRY_VARIANT_INSERT", "TRY_VARIANT_SET",
+         "VARIANT_ARRAY_APPEND", "VARIANT_DELETE", "VARIANT_GET", "VARIANT_INSERT", "VARIANT_SET",
+         "VARIANT_STRIP_NULLS"), _VARIANT),
+    **dict.fromkeys(("ST_ASBINARY", "ST_GEOGFROMWKB", "ST_GEOMFROMWKB", "ST_SETSRID", "ST_SRID"), _PLACE),
+    **dict.fromkeys(
+        ("APPROX_TOP_K_ESTIMATE", "HLL_SKETCH_ESTIMATE", "HLL_UNION", "THETA_DIFFERENCE", "THETA_INTERSECTION",
+         "THETA_SKETCH_ESTIMATE", "THETA_UNION", *(
+            f"KLL_SKETCH_{what}_{kind}" for kind in ("BIGINT", "DOUBLE", "FLOAT")
+            for what in ("GET_N", "GET_QUANTILE", "GET_RANK", "MERGE", "TO_STRING")), *(
+            f"TUPLE_{what}_{kind}" for kind in ("DOUBLE", "INTEGER")
+            for what in ("DIFFERENCE", "DIFFERENCE_THETA", "INTERSECTION", "INTERSECTION_THETA", "SKETCH_ESTIMATE",
+                         "SKETCH_SUMMARY", "SKETCH_THETA", "UNION", "UNION_THETA"))), _SKETCH),
+    **dict.fromkeys(("MAKE_TIME", "TIME", "TIME_DIFF", "TIME_FROM_MICROS", "TIME_FROM_MILLIS", "TIME_FROM_SECONDS",
+                     "TIME_TO_MICROS", "TIME_TO_MILLIS", "TIME_TO_SECONDS", "TIME_TRUNC", "TO_TIME", "TRY_TO_TIME"),
+                    _TIME),
+    **dict.fromkeys(("UNIX_NANOS", "TIMESTAMP_NANOS"), _NANOS),
+    **dict.fromkeys(("VECTOR_COSINE_SIMILARITY", "VECTOR_INNER_PRODUCT", "VECTOR_L2_DISTANCE", "VECTOR_NORM",
+                     "VECTOR_NORMALIZE"), _VECTOR),
+    "COLLATE": "text is compared by its bytes, in the collation UTF8_BINARY",
+    ">>>": "write SHIFTRIGHTUNSIGNED",
+    "TIME_BUCKET": "write DATE_TRUNC(unit, time), or TIMESTAMP_SECONDS(UNIX_SECONDS(time) DIV 900 * 900)",
     **dict.fromkeys(("TO_CHAR", "TO_VARCHAR", "TO_NUMBER", "TRY_TO_NUMBER"),
                     "its formats are Java's: write CAST, ROUND, FORMAT_NUMBER, FORMAT_STRING, DATE_FORMAT or HEX"),
     "TO_CSV": "write CONCAT_WS",
-    "ASSERT_TRUE": "write a WHERE, or check the data where it is made",
-    "RAISE_ERROR": "a query does not stop by itself: write a WHERE",
+    **dict.fromkeys(("ASSERT_TRUE", "RAISE_ERROR"), _STOP),
     # Flink's and other systems' names.
     "ROW": "write STRUCT(a, b AS name), or NAMED_STRUCT",
     "SPLIT_INDEX": "write SPLIT_PART(text, delimiter, number), which counts from 1",

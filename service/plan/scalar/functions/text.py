@@ -55,7 +55,7 @@ def _chosen(arguments: Sequence[Typed]) -> str:
     return f"(CASE WHEN {number} IS NULL THEN NULL ELSE CASE {number} {whens} ELSE {bad} END END)"
 
 
-_URLS = "As java.net.URI takes it apart. One step per row."
+_URLS = "As java.net.URI takes it apart."
 _BINARY_LENGTH = "CAST(octet_length({0}) AS INTEGER)"
 
 FUNCTIONS = (
@@ -134,9 +134,7 @@ FUNCTIONS = (
     ScalarFunction("SOUNDEX", "text", STRING, "spark_soundex({0})"),
     ScalarFunction("FIND_IN_SET", "text, text", INT, "spark_place({0}, {1})"),
     ScalarFunction("ELT", "int, text...", maybe(STRING), _chosen, keeps_null=False),
-    ScalarFunction(
-        "JARO_WINKLER_SIMILARITY", "text, text", DOUBLE, "spark_similar({0}, {1})", "One step per row.", close=True
-    ),
+    ScalarFunction("JARO_WINKLER_SIMILARITY", "text, text", DOUBLE, "spark_similar({0}, {1})", close=True),
     ScalarFunction("QUOTE", "text", STRING, "spark_quoted({0})"),
     ScalarFunction("IS_VALID_UTF8", "text", BOOLEAN, "({0} IS NOT NULL OR NULL)", "Text is always valid here."),
     ScalarFunction("VALIDATE_UTF8 TRY_VALIDATE_UTF8 MAKE_VALID_UTF8", "text", STRING, "{0}", "As above."),
@@ -155,6 +153,7 @@ FUNCTIONS = (
     ScalarFunction(
         "FORMAT_STRING PRINTF", "'text', any...", STRING, format_texts.write, format_texts.NOTE, keeps_null=False
     ),
+    ScalarFunction("COLLATION", "text", STRING, "'SYSTEM.BUILTIN.UTF8_BINARY'", "There is no other.", keeps_null=False),
     ScalarFunction("MASK", "text", STRING, "spark_mask({0})"),
     ScalarFunction("LUHN_CHECK", "text", BOOLEAN, "spark_luhn({0})"),
     ScalarFunction("URL_ENCODE", "text", STRING, "spark_url_encode({0})"),

@@ -1,0 +1,95 @@
+"""How many of Spark's functions there are here: for the reference, and for the test that none is forgotten.
+
+`spark_functions.tsv` has the name and the kind of each function that `SHOW FUNCTIONS` lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowkind.service.plan.scalar.functions import FUNCTIONS, REFUSED
+from rowkind.service.plan.scalar.functions.refused import SENSELESS
+
+LIST = Path(__file__).with_name("spark_functions.tsv")
+
+CONSTRUCTS = frozenset(
+    [
+        "!",
+        "!=",
+        "%",
+        "&",
+        "*",
+        "+",
+        "-",
+        "/",
+        "<",
+        "<<",
+        "<=",
+        "<=>",
+        "<>",
+        "=",
+        "==",
+        ">",
+        ">=",
+        ">>",
+        "^",
+        "and",
+        "between",
+        "case",
+        "cast",
+        "coalesce",
+        "div",
+        "if",
+        "ilike",
+        "in",
+        "like",
+        "not",
+        "nullif",
+        "or",
+        "smallint",
+        "tinyint",
+        "when",
+        "|",
+        "||",
+        "~",
+    ]
+)
+"""What Spark lists as functions and has a syntax of its own; each is in the table of operators."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Spark's scalar functions: those that there are, those without a meaning here, the other refused ones, the rest.
+
+    `missing` are neither there nor refused by name.
+    """
+
+    supported: tuple[str, ...]
+    senseless: tuple[str, ...]
+    refused: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """The share of those that there are among those with a meaning."""
+        return len(self.supported) / (len(self.supported) + len(self.refused) + len(self.missing))
+
+
+def spark_functions() -> dict[str, str]:
+    """The kind of each function of Spark."""
+    return dict(line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines())
+
+
+def coverage() -> Coverage:
+    """What there is of Spark's scalar functions."""
+    names = [name for name, kind in spark_functions().items() if kind == "scalar"]
+    supported = [name for name in names if name in CONSTRUCTS or name.upper() in FUNCTIONS]
+    left = [name for name in names if name not in supported]
+    refused = {name: REFUSED[name.upper()] for name in left if name.upper() in REFUSED}
+    return Coverage(
+        tuple(supported),
+        tuple(name for name, reason in refused.items() if reason in SENSELESS),
+        tuple(name for name, reason in refused.items() if reason not in SENSELESS),
+        tuple(name for name in left if name not in refused),
+    )
