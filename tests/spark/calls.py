@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -80,7 +81,7 @@ _COLUMNS: Mapping[str, tuple[str, list[Any]]] = {
     "url": ("STRING", URLS),
 }
 COLUMNS = Record.of({name: type_ for name, (type_, _) in _COLUMNS.items()})
-ROWS = 40
+ROWS = 48
 
 
 _GIVEN: Mapping[str, list[str]] = GIVEN | {
@@ -187,7 +188,7 @@ def calls(function: ScalarFunction) -> Iterator[str]:
     if kinds and kinds[-1].endswith("..."):
         kinds = [*kinds[:-1], *[kinds[-1].removesuffix("...")] * 2]
     if first in _GIVEN:
-        given = [each for each in _GIVEN[first] if function.takes_count(each.count(", ") + 1)]
+        given = [each for each in _GIVEN[first] if function.takes_count(_count(each))]
         yield from (f"{name}({each})" for name in (first, *others) for each in given)
         return
     written = _WRITTEN.get(first, [[]])
@@ -198,6 +199,14 @@ def calls(function: ScalarFunction) -> Iterator[str]:
         if turn == 0:
             for name in others:
                 yield f"{name}({', '.join(found)})"
+
+
+def _count(arguments: str) -> int:
+    """How many arguments there are; commas in quotes and brackets part none."""
+    outside = re.sub(r"'(?:[^'\\]|\\.)*'", "", arguments)
+    while (inner := re.sub(r"\([^()]*\)", "", outside)) != outside:
+        outside = inner
+    return outside.count(",") + 1
 
 
 def _call(kinds: list[str], choices: Mapping[str, list[list[str]]], written: Iterator[str], turn: int) -> Iterator[str]:

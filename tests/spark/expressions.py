@@ -29,6 +29,12 @@ COLUMNS = Record.of(
         "day": "DATE",
         "ts": "TIMESTAMP",
         "nt": "TIMESTAMP_NTZ",
+        "ai": "ARRAY<INT>",
+        "ax": "ARRAY<DOUBLE>",
+        "at": "ARRAY<STRING>",
+        "st": "STRUCT<a: INT, t: STRING, l: ARRAY<INT>>",
+        "su": "ARRAY<STRUCT<k: STRING, v: INT>>",
+        "mp": "MAP<STRING, INT>",
     }
 )
 _CHOICES: Mapping[str, Callable[[random.Random], Any]] = {
@@ -48,7 +54,19 @@ _CHOICES: Mapping[str, Callable[[random.Random], Any]] = {
     "day": lambda rng: date(2024, rng.randint(1, 3), rng.randint(1, 28)),
     "ts": lambda rng: _time(rng).replace(tzinfo=UTC),
     "nt": lambda rng: _time(rng),  # noqa: PLW0108 -- it stands further down
+    "ai": lambda rng: _some(rng, "j"),
+    "ax": lambda rng: _some(rng, "x"),
+    "at": lambda rng: _some(rng, "s"),
+    "st": lambda rng: {"a": random_value(rng, "j"), "t": random_value(rng, "t"), "l": random_value(rng, "ai")},
+    "su": lambda rng: [
+        rng.choice([None, {"k": random_value(rng, "t"), "v": random_value(rng, "i")}]) for _ in range(rng.randrange(3))
+    ],
+    "mp": lambda rng: {key: random_value(rng, "i") for key in rng.choice([(), ("a",), ("a", "b"), ("", "abc")])},
 }
+
+
+def _some(rng: random.Random, column: str) -> list[Any]:
+    return [random_value(rng, column) for _ in range(rng.randrange(4))]
 
 
 def _time(rng: random.Random) -> datetime:
@@ -63,7 +81,76 @@ def random_value(rng: random.Random, column: str) -> Any:
 
 def random_expression(rng: random.Random, depth: int) -> str:
     """A number, a text, a condition, or a date or timestamp."""
-    return rng.choice([_number, _number, _text, _condition, _moment])(rng, depth)
+    return rng.choice([_number, _text, _condition, _moment, _array, _nested])(rng, depth)
+
+
+def _element(rng: random.Random, depth: int, name: str) -> str:
+    """A number out of an element of an array of numbers."""
+    number = _number(rng, depth - 1)
+    return rng.choice([name, f"{name} + 1", f"COALESCE({name}, {number})", f"IF({name} > 1, {name}, NULL)"])
+
+
+def _array(rng: random.Random, depth: int) -> str:
+    """An array of whole numbers."""
+    if depth <= 0 or rng.random() < 0.25:
+        return rng.choice(["ai", "st.l", "ARRAY(i, j)", "ARRAY(1, NULL, j)", "CAST(NULL AS ARRAY<INT>)", "su.v"])
+    a, b = _array(rng, depth - 1), _array(rng, depth - 1)
+    name = rng.choice(["x", "e", "each_1", "i"])
+    match rng.randrange(12):
+        case 0:
+            return f"TRANSFORM({a}, {name} -> {_element(rng, depth, name).replace('CAST(', 'INT(')})"
+        case 1:
+            return f"TRANSFORM({a}, ({name}, n) -> {name} * 2 - n)"
+        case 2:
+            return f"FILTER({a}, {name} -> {rng.choice([f'{name} > 0', f'{name} IS NULL', f'{name} = j', 'c'])})"
+        case 3:
+            return f"{rng.choice(['ARRAY_UNION', 'ARRAY_EXCEPT', 'ARRAY_INTERSECT', 'CONCAT'])}({a}, {b})"
+        case 4:
+            return f"{rng.choice(['ARRAY_DISTINCT', 'REVERSE', 'SORT_ARRAY', 'ARRAY_SORT', 'ARRAY_COMPACT'])}({a})"
+        case 5:
+            return f"ZIP_WITH({a}, {b}, (p, q) -> COALESCE(p, 0) - q)"
+        case 6:
+            return (
+                f"{rng.choice(['ARRAY_APPEND', 'ARRAY_PREPEND', 'ARRAY_REMOVE'])}({a}, {rng.choice(['i', 'j', '2'])})"
+            )
+        case 7:
+            return f"SLICE({a}, {rng.choice(['1', '2', '-1', 'j'])}, {rng.choice(['0', '1', 'j'])})"
+        case 8:
+            return f"FLATTEN(ARRAY({a}, {b}))"
+        case 9:
+            return f"IF({_condition(rng, depth - 1)}, {a}, {b})"
+        case 10:
+            return f"TRANSFORM({a}, {name} -> SIZE(FILTER({b}, o -> o = {name} AND j > 0)))"
+        case _:
+            return f"MAP_VALUES(TRANSFORM_VALUES(mp, (k, v) -> COALESCE(v, LENGTH(k), i) + {rng.choice(['1', 'j'])}))"
+
+
+def _nested(rng: random.Random, depth: int) -> str:
+    """What is made of arrays, maps and structs."""
+    a, name = _array(rng, depth - 1), rng.choice(["x", "e"])
+    match rng.randrange(10):
+        case 0:
+            return f"AGGREGATE({a}, 0, (m, {name}) -> m + COALESCE({name}, j), m -> m * 2)"
+        case 1:
+            return f"{rng.choice(['EXISTS', 'FORALL'])}({a}, {name} -> {name} {rng.choice('<=>')} j)"
+        case 2:
+            # Behind STRUCT( Spark takes >> for the ends of two types.
+            number, text = (part(rng, depth - 1).replace(">>", "<<") for part in (_number, _text))
+            return f"TO_JSON(STRUCT({number} AS n, {a} AS a, {text} AS t, ts, mp, st AS s))"
+        case 3:
+            return f"CAST({rng.choice([a, 'st', 'su', 'mp', 'ax', 'at'])} AS STRING)"
+        case 4:
+            return f"ARRAY_JOIN({rng.choice([a, 'at'])}, {_text(rng, 0)}{rng.choice(['', ', s'])})"
+        case 5:
+            return f"NAMED_STRUCT('a', {a}, 'm', {_moment(rng, depth - 1)}, 's', st).a"
+        case 6:
+            return f"TRANSFORM(su, {name} -> NAMED_STRUCT('k', UPPER({name}.k), 'v', {name}.v + j))"
+        case 7:
+            return f"MAP_FILTER(mp, (k, v) -> k {rng.choice(['=', '<>'])} t OR v > j)"
+        case 8:
+            return f"{rng.choice(['ARRAY_MIN', 'ARRAY_MAX', 'SIZE'])}({rng.choice([a, 'ax'])})"
+        case _:
+            return f"{rng.choice(['ARRAY_CONTAINS', 'ARRAY_POSITION'])}({a}, {rng.choice(['i', 'j'])})"
 
 
 def _number(rng: random.Random, depth: int) -> str:

@@ -22,6 +22,7 @@ from rowkind.avro.schema import Record
 from rowkind.service.execute.expressions import ExpressionError, evaluate
 from rowkind.service.physical import Expression
 from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.fields import field_of, with_fields
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.types import BOOLEAN
 from rowkind.service.plan.sql.dialect import RowkindSql
@@ -68,11 +69,16 @@ def differences(
 def compiled(text: str, table: Record) -> Expression | None:
     """The expression over the columns of a table, None if it is refused."""
     tree = sqlglot.parse_one(f"SELECT {text}", read=RowkindSql).expressions[0].unalias()
-    tree = tree.transform(lambda node: resolved(node.name) if isinstance(node, exp.Column) else node)
+    tree = tree.transform(lambda node: _resolved(node) if isinstance(node, exp.Column) else node)
     try:
         return compile_scalar(tree, {field.name: (field.name, field.type) for field in table.fields})
     except Refusal:
         return None
+
+
+def _resolved(column: exp.Column) -> exp.Expr:
+    bare, fields = with_fields(column, lambda _: False)
+    return field_of(resolved(bare.name), fields)
 
 
 def evaluated(expression: Expression, table: Record, columns: Mapping[str, list[Any]]) -> tuple[list[Any], set[int]]:

@@ -1,8 +1,8 @@
 """Kernels of JSON: text as Spark's `from_json` reads it, with its own rules for what does not fit the schema.
 
 The parser takes what Jackson takes there: also text in single quotes, and either NaN and infinity, as `from_json` does,
-or control characters inside of text, as `get_json_object` and its kin do. It is one step per value, as no library tells
-where in the text a value stood.
+or control characters inside of text, as `get_json_object` and its kin do. It is one step per value: no library reads
+the same.
 """
 
 from __future__ import annotations
@@ -132,35 +132,35 @@ class _UnfitError(Exception):
     """A value does not fit the schema."""
 
 
-def _fit(part: Parsed, schema: Any, text: str) -> Any:
+def _fit(part: Parsed, schema: Any) -> Any:
     """A value for DuckDB's JSON; raises _UnfitError where it is none of the schema's type."""
-    kind, value, start, end = part
+    kind, value = part[:2]
     if part[:2] == ("word", "null"):
         return None
     if isinstance(schema, dict):
         if kind != "object":
             raise _UnfitError
-        return _struct(value, schema, text)
+        return _struct(value, schema)
     if isinstance(schema, list):
         if schema[0] == "map":
             if kind != "object":
                 raise _UnfitError
-            return {name: _fit(inner, schema[1], text) for name, inner in value}
+            return {name: _fit(inner, schema[1]) for name, inner in value}
         if kind != "array":
             raise _UnfitError
-        return [_fit(inner, schema[1], text) for inner in value]
+        return [_fit(inner, schema[1]) for inner in value]
     if schema == "STRING":
-        return value if kind == "text" else text[start:end]
+        return value if kind == "text" else _compact(part)
     return _scalar(kind, value, schema)
 
 
-def _struct(members: list[tuple[str, Parsed]], schema: dict[str, Any], text: str) -> dict[str, Any]:
+def _struct(members: list[tuple[str, Parsed]], schema: dict[str, Any]) -> dict[str, Any]:
     """All fields of a struct, NULL where one is missing or does not fit; of several of a name the last counts."""
     found: dict[str, Any] = dict.fromkeys(schema)
     for name, part in members:
         if name in schema:
             try:
-                found[name] = _fit(part, schema[name], text)
+                found[name] = _fit(part, schema[name])
             except _UnfitError:
                 found[name] = None
     return found
@@ -175,7 +175,7 @@ def _scalar(kind: str, value: str, schema: str) -> Any:
             return int(value)
     if schema in ("FLOAT", "DOUBLE"):
         if kind in ("whole", "number"):
-            return value
+            return str(int(value)) if kind == "whole" else value
         if kind in ("text", "word") and value in _ODD:
             return _ODD[value]
     if schema.startswith("DECIMAL"):
@@ -209,12 +209,10 @@ def _read(text: str, schema_text: str) -> str | None:
         if _skip(text, 0) == len(text):
             return None
         root = _parse(text, 0, schema=True)
-        if isinstance(schema, dict) and root[0] == "array":
-            # An array stands for the first of its structs.
-            root = root[1][0] if root[1] else root
-        elif isinstance(schema, list) and schema[0] == "array" and root[0] == "object" and isinstance(schema[1], dict):
+        if isinstance(schema, list) and schema[0] == "array" and root[0] == "object" and isinstance(schema[1], dict):
             root = ("array", [root], root[2], root[3])
-        found = _fit(root, schema, text)
+        found = _fit(root, schema)
+        found = nothing if found is None else found
     except (_MalformedError, _UnfitError, RecursionError):
         found = nothing
     return None if found is None else json.dumps(found)
@@ -268,6 +266,8 @@ def _compact(part: Parsed) -> str:
             return _escaped(part[1])
         case "whole":
             return str(int(part[1]))
+        case "word" if part[1] in _ODD:
+            return f'"{_ODD[part[1]]}"'
         case "number":
             value = float(part[1])
             odd = '"Infinity"' if value > 0 else '"-Infinity"'
@@ -293,6 +293,7 @@ _ESCAPED = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 KERNELS: Mapping[str, Kernel] = {
     "spark_from_json": each(_read, "VARCHAR", "VARCHAR", "VARCHAR"),
+    "spark_short_decimal": each(lambda text: str(Decimal(text)), "VARCHAR", "VARCHAR"),
     "spark_json_found": each(_found, "VARCHAR", "VARCHAR", "VARCHAR"),
     "spark_json_length": each(_length, "VARCHAR", "INTEGER"),
     "spark_json_keys": each(_keys, "VARCHAR", "VARCHAR[]"),

@@ -170,17 +170,18 @@ def _unbase32(text: str) -> bytes:
     return found + (bits >> (rest * 5 - 8 * size)).to_bytes(size, "big")
 
 
-def _similar(left: str, right: str) -> float:
-    """Jaro's similarity of two texts, raised by Winkler for up to four letters that both begin with."""
+def _similar(one: str, other: str) -> float:
+    """Jaro's similarity of two texts in 16 bits, raised by Winkler for up to four letters that both begin with."""
+    left, right = (memoryview(text.encode("utf-16-le")).cast("H").tolist() for text in (one, other))
     if not left and not right:
         return 1.0
     near = max(max(len(left), len(right)) // 2 - 1, 0)
     taken = [False] * len(right)
     mine = []
     for at, letter in enumerate(left):
-        for other in range(max(0, at - near), min(len(right), at + near + 1)):
-            if not taken[other] and right[other] == letter:
-                taken[other] = True
+        for place in range(max(0, at - near), min(len(right), at + near + 1)):
+            if not taken[place] and right[place] == letter:
+                taken[place] = True
                 mine.append(letter)
                 break
     if not mine:

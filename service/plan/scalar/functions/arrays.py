@@ -27,7 +27,7 @@ def _array(arguments: Sequence[Typed]) -> Type:
 
 
 def _inner(arguments: Sequence[Typed]) -> Type:
-    """The type of the inner arrays, or NULL."""
+    """The type of the elements, or NULL."""
     return maybe(arguments[0].type.element)
 
 
@@ -190,6 +190,20 @@ def _in_order(array: Typed, word: str, *, first: bool) -> str:
     return f"list_transform(list_sort({pairs}, '{word}'), lambda {each}: {each}.value)"
 
 
+def _extreme(word: str) -> Callable[[Sequence[Typed]], str]:
+    """The first of the least or greatest elements."""
+
+    def write(arguments: Sequence[Typed]) -> str:
+        (array,) = arguments
+        if family(array.type.element) == "float":
+            return f"({_in_order(array, 'ASC' if word == 'min' else 'DESC', first=False)})[1]"
+        if family(array.type.element) is None:
+            raise Refusal(f"{array.type.element.sql} cannot be compared")
+        return f"list_{word}({array.sql})"
+
+    return write
+
+
 def _reversed(arguments: Sequence[Typed]) -> str:
     return f"list_reverse({arguments[0].sql})"
 
@@ -270,6 +284,8 @@ FUNCTIONS = (
         "ARRAYS_ZIP", "value...", "ARRAY of STRUCT", _zipped, "Arrays that are columns, whose names the fields have."
     ),
     ScalarFunction("SLICE", "array, int, int", _array, _slice, "Counts from 1, or from -1 at the end."),
+    ScalarFunction("ARRAY_MIN", "array", _inner, _extreme("min")),
+    ScalarFunction("ARRAY_MAX", "array", _inner, _extreme("max")),
     ScalarFunction("SORT_ARRAY", "array", _array, _sorted, "NULLs come first."),
     ScalarFunction("SORT_ARRAY", "array, boolean", _array, _sorted, "NULLs come last where the order is descending."),
     ScalarFunction(

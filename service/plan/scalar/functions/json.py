@@ -74,6 +74,10 @@ def _read(arguments: Sequence[Typed]) -> Typed:
     return Typed(f"CAST(CAST(spark_from_json({text.sql}, {outline}) AS JSON) AS {types.duckdb(type_)})", type_)
 
 
+_PLAIN_SCALE = 6
+"""Of more digits behind the point Java writes an exponent where the first six are zeros."""
+
+
 def _written(arguments: Sequence[Typed]) -> str:
     return written(arguments[0].sql, arguments[0].type)
 
@@ -111,6 +115,9 @@ def written(sql: str, type_: Type) -> str:
         case "float":
             text = casts.cast(sql, type_, STRING)
             return f"(CASE WHEN isfinite({sql}) THEN {text} ELSE '\"' || {text} || '\"' END)"
+        case "decimal" if type_.scale > _PLAIN_SCALE:
+            plain = casts.cast(sql, type_, STRING)
+            return f"(CASE WHEN abs({sql}) >= 0.000001 THEN {plain} ELSE spark_short_decimal({plain}) END)"
         case "time" | None:
             raise Refusal(f"TO_JSON writes no {type_.sql}: CAST it to STRING first")
     return str(casts.cast(sql, type_, STRING))

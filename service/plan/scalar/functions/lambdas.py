@@ -35,7 +35,7 @@ def _known(body: Typed) -> Typed:
 
 def _let(values: Mapping[str, str], body: str) -> str:
     """DuckDB SQL of a body in which names stand for values. DuckDB has no other word for it than a list of one."""
-    for name, value in reversed(values.items()):
+    for name, value in reversed(list(values.items())):
         body = f"list_transform([{value}], lambda {name}: {body})[1]"
     return body
 
@@ -88,7 +88,7 @@ def _folded(arguments: Sequence[Typed]) -> Typed:
     if body.type.required != type_:
         raise Refusal(f"the start is {type_.sql}, but the function gives {body.type.sql}: write a CAST on the start")
     so_far, each = names
-    left, right = variables(array.sql, start.sql, body.sql, count=2)
+    left, right = variables(array.sql, start.sql, body.sql, *names, count=2)
     name, element = types.duckdb(type_), types.duckdb(array.type.element)
     # DuckDB reduces a list to a value of its own type only.
     items = (
@@ -110,7 +110,7 @@ def _zipped(arguments: Sequence[Typed]) -> Typed:
     names, body = _applied(function, left.type.element, right.type.element)
     if len(names) < 2:
         raise Refusal("the function has two parameters: an element of each array")
-    (pair,) = variables(left.sql, right.sql, body.sql)
+    (pair,) = variables(left.sql, right.sql, body.sql, *names)
     a, b = names
     made = _let({a: f"{pair}[1]", b: f"{pair}[2]"}, _known(body).sql)
     sql = f"list_transform(list_zip({left.sql}, {right.sql}), lambda {pair}: {made})"
@@ -124,7 +124,7 @@ def _of_entry(map_: Typed, function: Typed) -> tuple[str, str, Typed]:
     names, body = _applied(function, STRING, map_.type.element)
     if len(names) < 2:
         raise Refusal("the function has two parameters: a key and its value")
-    (entry,) = variables(map_.sql, body.sql)
+    (entry,) = variables(map_.sql, body.sql, *names)
     key, value = names
     made = _let({key: f"{entry}.key", value: f"{entry}.value"}, body.sql)
     return entry, made, body
@@ -167,7 +167,7 @@ def _zipped_maps(arguments: Sequence[Typed]) -> Typed:
     names, body = _applied(function, STRING, left.type.element, right.type.element)
     if len(names) < 3:
         raise Refusal("the function has three parameters: a key and its value in each map")
-    (key,) = variables(left.sql, right.sql, body.sql)
+    (key,) = variables(left.sql, right.sql, body.sql, *names)
     inner = (key, f"map_extract({left.sql}, {key})[1]", f"map_extract({right.sql}, {key})[1]")
     made = _let(dict(zip(names, inner, strict=True)), _known(body).sql)
     keys = once(f"(map_keys({left.sql}) || map_keys({right.sql}))")

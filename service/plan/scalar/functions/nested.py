@@ -43,15 +43,6 @@ def _position(arguments: Sequence[Typed]) -> str:
     return f"(CASE WHEN {array} IS NULL OR {wanted} IS NULL THEN NULL ELSE CAST({found} AS BIGINT) END)"
 
 
-def _extreme(word: str) -> Callable[[Sequence[Typed]], str]:
-    def write(arguments: Sequence[Typed]) -> str:
-        if family(arguments[0].type.element) is None:
-            raise Refusal(f"{arguments[0].type.element.sql} cannot be compared")
-        return f"list_{word}({arguments[0].sql})"
-
-    return write
-
-
 def _joined(arguments: Sequence[Typed]) -> str:
     array, *rest = arguments
     texts = converted(array, array_of(STRING)).sql
@@ -94,8 +85,6 @@ FUNCTIONS = (
     ScalarFunction("SIZE CARDINALITY", "any map", INT, "CAST(cardinality({0}) AS INTEGER)", "NULL for NULL."),
     ScalarFunction("ARRAY_CONTAINS", "any array, any", maybe(BOOLEAN), _contains),
     ScalarFunction("ARRAY_POSITION", "any array, any", maybe(BIGINT), _position, "0 where there is none."),
-    ScalarFunction("ARRAY_MIN", "array", _element, _extreme("min")),
-    ScalarFunction("ARRAY_MAX", "array", _element, _extreme("max")),
     ScalarFunction("ARRAY_JOIN", "array, text", STRING, _joined, "Leaves out NULLs."),
     ScalarFunction("ARRAY_JOIN", "array, text, text", STRING, _joined, "The last one stands for NULLs."),
     ScalarFunction("GET", "any array, int", _element, _GET, "The first element is 0; NULL where there is none."),

@@ -110,13 +110,15 @@ def _families() -> Iterator[str]:
 
 
 _BY_ROW = (
-    "casts of odd timestamps, of DOUBLEs below 0.001 or from 10,000,000 and of BINARY to text", "products and quotients "
-    "of DECIMALs that lose digits", "ROUND and BROUND of a DOUBLE, RINT, BIN, CONV, WIDTH_BUCKET",
-    "UPPER and LOWER beyond ASCII, INITCAP, REVERSE, LEVENSHTEIN, SOUNDEX, SPLIT_PART, SUBSTRING_INDEX, FIND_IN_SET, "
-    "MASK, LUHN_CHECK, FORMAT_NUMBER, %f of FORMAT_STRING, JARO_WINKLER_SIMILARITY", "the functions of URLs",
+    "casts of odd timestamps, of DOUBLEs below 0.001 or from 10,000,000 and of BINARY to text",
+    "products and quotients of DECIMALs that lose digits",
+    "ROUND and BROUND of a DOUBLE, RINT, BIN, CONV, WIDTH_BUCKET",
+    "UPPER and LOWER beyond ASCII, INITCAP, REVERSE, LEVENSHTEIN, JARO_WINKLER_SIMILARITY, SOUNDEX, SPLIT_PART",
+    "SUBSTRING_INDEX, FIND_IN_SET, MASK, LUHN_CHECK, FORMAT_NUMBER, %f of FORMAT_STRING, the functions of URLs",
     "SHA2 of 224, 384 and 512 bits, CRC32, UNHEX, UNBASE64, TO_BASE32, FROM_BASE32, BITMAP_COUNT",
-    "MONTHS_BETWEEN and time zones", "FROM_JSON and JSON_OBJECT_KEYS, and GET_JSON_OBJECT of JSON that is not strict",
-)  # fmt: skip
+    "MONTHS_BETWEEN and time zones",
+    "FROM_JSON and JSON_OBJECT_KEYS, and GET_JSON_OBJECT of JSON that is not strict",
+)
 """What kernels of single values compute."""
 
 
