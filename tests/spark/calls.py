@@ -24,7 +24,8 @@ _TEXTS = [
 _DOUBLES = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 0.1, 1.005, 2.675, 123456.789, 1e7, 1.5e-5, 1e20, -1e300,
             math.nan, math.inf, -math.inf]  # fmt: skip
 _DAYS = [date(2024, 2, 29), date(2024, 1, 31), date(2023, 12, 31), date(1970, 1, 1), date(1969, 12, 31),
-         date(1900, 3, 1), date(2024, 12, 30), date(2021, 1, 3)]  # fmt: skip
+         date(1900, 3, 1), date(2024, 12, 30), date(2021, 1, 3), date(1582, 10, 4), date(1500, 2, 28),
+         date(9900, 12, 31)]  # fmt: skip
 _INSTANTS = [
     datetime(2024, 2, 29, 12, 34, 56, 789012, tzinfo=UTC),
     datetime(2024, 1, 31, 23, 59, 59, 999999, tzinfo=UTC),
@@ -34,6 +35,14 @@ _INSTANTS = [
     datetime(2024, 6, 30, 0, 0, 0, 5000, tzinfo=UTC),
     datetime(2021, 1, 3, 15, 0, tzinfo=UTC),
     datetime(2023, 3, 31, 6, 7, 8, tzinfo=UTC),
+    # Where clocks are put forward and back, and where Julian dates end.
+    datetime(2024, 3, 31, 1, 30, tzinfo=UTC),
+    datetime(2024, 3, 31, 2, 30, tzinfo=UTC),
+    datetime(2024, 10, 27, 0, 30, tzinfo=UTC),
+    datetime(2024, 10, 27, 2, 30, tzinfo=UTC),
+    datetime(2024, 3, 10, 2, 30, tzinfo=UTC),
+    datetime(1582, 10, 4, 12, 0, 1, tzinfo=UTC),
+    datetime(9900, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
 ]
 _TIMES = [instant.replace(tzinfo=None) for instant in _INSTANTS]
 _NUMBERS_AS_TIMES = ["s", "m", "j", "d", "CAST(d AS DOUBLE)", "day", "nt", "b", "z"]

@@ -79,6 +79,26 @@ URLS = [
 ]
 
 GIVEN: Mapping[str, list[str]] = {
+    "TIMESTAMPADD": [
+        f"{unit}, {count}, {moment}"
+        for unit in ("MICROSECOND", "SECOND", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+        for count, moment in (("j", "ts"), ("k", "nt"), ("-j", "day"))
+    ],
+    "TO_CHAR": [
+        *(
+            f"{value}, '{form}'"
+            for value in ("i", "d", "e", "CAST(m AS DECIMAL(12,4)) / 7")
+            for form in ("999", "0000", "9,999.99", "0,000.0", "9999999999.90", "0.99", "99,999,999,999.00")
+        ),
+        *(f"z, '{form}'" for form in ("hex", "base64")),
+        *(f"{value}, 'yyyy-MM-dd HH:mm'" for value in ("ts", "nt", "day")),
+    ],
+    "TO_NUMBER": ["'12.5', '99.99'", "CONCAT(' ', k), 'S99'"],
+    "TRY_TO_NUMBER": [
+        f"{value}, '{form}'"
+        for value in ("s", "CONCAT(' ', j)", "CAST(d AS STRING)", "CONCAT('+', k, ' ')", "CONCAT(j, ' .', k)")
+        for form in ("999", "00", "99.99", "S999.9", "S00.000", "990.0")
+    ],
     "SIZE": ["ai", "mp", "aa", "su"],
     "MAP_CONTAINS_KEY": ["mp, t"],
     "ARRAY_SIZE": ["at"],

@@ -72,6 +72,38 @@ def _bucket(value: float, low: float, high: float, count: int) -> int | None:
     return count + 1 if value <= lower else int(count * (upper - value) / (upper - lower)) + 1
 
 
+def _formatted(text: str, form: str) -> str:
+    """Without its sign, as Spark writes it where the format has none; where it does not fit, by # for each digit."""
+    whole, _, fraction = text.lstrip("-").partition(".")
+    whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
+    before, point, behind = form.partition(".")
+    room = len(before.replace(",", ""))
+    if len(whole) > room or len(fraction) > len(behind):
+        return before.replace(",", " ").replace("9", "#").replace("0", "#") + point + "#" * len(behind)
+    if before[0] == "0":
+        whole = whole.rjust(room, "0")
+    elif point:
+        whole = whole or "0"
+    found, left = "", list(whole)
+    for letter in reversed(before):
+        found = (" " if not left else "," if letter == "," else left.pop()) + found
+    return found + point + fraction.ljust(len(behind), "0")
+
+
+def _number(text: str, form: str, strict: bool) -> str | None:
+    """Spaces stand anywhere but before a sign; a format that begins with 0 wants all digits before the point."""
+    before, _, behind = form.removeprefix("S").partition(".")
+    sign = text[:1] if form[0] == "S" and text[:1] in ("+", "-") else ""
+    digits = "".join(letter for letter in text[len(sign) :] if not letter.isspace())
+    whole, _, fraction = digits.partition(".")
+    fits = len(whole) == len(before) if before[0] == "0" else len(whole) <= len(before)
+    if not fits or len(fraction) > len(behind) or not (whole + fraction).isdecimal():
+        if strict:
+            raise ValueError(f"{text!r} is not of the format: TRY_TO_NUMBER makes NULL of it")
+        return None
+    return f"{sign}{int(whole or '0')}.{''.join(str(int(digit)) for digit in fraction) or '0'}"
+
+
 _DOUBLES = ("sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "exp", "expm1", "log1p", "cbrt",
             "arcsinh", "arccosh", "arctanh")  # fmt: skip
 _SHIFTS = {
@@ -89,6 +121,8 @@ KERNELS: Mapping[str, Kernel] = {
     "spark_hypot": whole(np.hypot, "DOUBLE", "DOUBLE", "DOUBLE"),
     "spark_arctan2": whole(np.arctan2, "DOUBLE", "DOUBLE", "DOUBLE"),
     "spark_bin": each(lambda value: format(value & (2**64 - 1), "b"), "BIGINT", "VARCHAR"),
+    "spark_formatted": each(_formatted, "VARCHAR", "VARCHAR", "VARCHAR"),
+    "spark_number": each(_number, "VARCHAR", "VARCHAR", "BOOLEAN", "VARCHAR"),
     "spark_width_bucket": each(_bucket, "DOUBLE", "DOUBLE", "DOUBLE", "BIGINT", "BIGINT"),
     **{f"spark_{name}": whole(getattr(np, name), "DOUBLE", "DOUBLE") for name in _DOUBLES},
     **{f"{name}_int": whole(shift, "INTEGER", "INTEGER", "INTEGER") for name, shift in _SHIFTS.items()},

@@ -172,7 +172,7 @@ def _unbase32(text: str) -> bytes:
 
 def _similar(one: str, other: str) -> float:
     """Jaro's similarity of two texts in 16 bits, raised by Winkler for up to four letters that both begin with."""
-    left, right = (memoryview(text.encode("utf-16-le")).cast("H").tolist() for text in (one, other))
+    left, right = sorted((memoryview(text.encode("utf-16-le")).cast("H").tolist() for text in (one, other)), key=len)
     if not left and not right:
         return 1.0
     near = max(max(len(left), len(right)) // 2 - 1, 0)
@@ -187,7 +187,7 @@ def _similar(one: str, other: str) -> float:
     if not mine:
         return 0.0
     theirs = [letter for letter, used in zip(right, taken, strict=True) if used]
-    swapped = sum(a != b for a, b in zip(mine, theirs, strict=True)) // 2
+    swapped = sum(a != b for a, b in zip(mine, theirs, strict=True)) / 2
     count = len(mine)
     jaro = (count / len(left) + count / len(right) + (count - swapped) / count) / 3
     shared = next((at for at, (a, b) in enumerate(zip(left[:4], right[:4], strict=False)) if a != b), None)

@@ -96,8 +96,6 @@ REFUSED: Mapping[str, str] = {
     "COLLATE": "text is compared by its bytes, in the collation UTF8_BINARY",
     ">>>": "write SHIFTRIGHTUNSIGNED",
     "TIME_BUCKET": "write DATE_TRUNC(unit, time), or TIMESTAMP_SECONDS(UNIX_SECONDS(time) DIV 900 * 900)",
-    **dict.fromkeys(("TO_CHAR", "TO_VARCHAR", "TO_NUMBER", "TRY_TO_NUMBER"),
-                    "its formats are Java's: write CAST, ROUND, FORMAT_NUMBER, FORMAT_STRING, DATE_FORMAT or HEX"),
     "TO_CSV": "write CONCAT_WS",
     **dict.fromkeys(("ASSERT_TRUE", "RAISE_ERROR"), _STOP),
     # Flink's and other systems' names.

@@ -135,7 +135,8 @@ def _parsed(name: str, *, strict: bool = True, after: str = "{}") -> Callable[[S
 
 def _made_in(arguments: Sequence[Typed]) -> str:
     *parts, zone = (argument.sql for argument in arguments)
-    return _instant(f"spark_zoned(spark_made({', '.join(parts)}), {zone}, 'UTC')")
+    made = _instant(f"spark_zoned(spark_made({', '.join(parts)}), {zone}, 'UTC')")
+    return f"(CASE WHEN {zone} IS NOT NULL THEN {made} END)"
 
 
 _MICROS = "epoch_us(CAST({0} AS TIMESTAMP))"
