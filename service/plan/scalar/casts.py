@@ -98,7 +98,7 @@ def _of_time(sql: str, source: Type, to: Type, word: str) -> str | None:
         case ("timestamp", "float"):
             return f"CAST({micros} / 1000000.0::DOUBLE AS {name})"
         case ("timestamp", "decimal"):
-            return f"{word}(CAST({micros} / 1000000.0::DOUBLE AS VARCHAR) AS {name})"
+            return f"{word}(CAST({micros} AS DECIMAL(20,0)) * CAST(0.000001 AS DECIMAL(7,6)) AS {name})"
         case ("integer", "timestamp"):
             return f"CAST(make_timestamp(CAST({sql} AS BIGINT) * 1000000) AS TIMESTAMPTZ)"
         case (("decimal" | "float"), "timestamp"):

@@ -78,7 +78,7 @@ ELEMENT = ScalarFunction("[]", "any array, int", _element, _at_or_fail(_FROM_ZER
 ENTRY = ScalarFunction("[]", "any map, text", _element, "list_extract(map_extract({0}, {1}), 1)")
 _GET = "(CASE WHEN {1} < 0 THEN NULL ELSE list_extract({0}, {1} + 1) END)"
 _NO_ZERO = failure("'elements count from 1, or from -1 at the end'", "BIGINT")
-_TRY = f"list_extract({{0}}, CASE WHEN {{1}} = 0 THEN {_NO_ZERO} ELSE {{1}} END)"
+_TRY = f"list_extract({{0}}, CASE WHEN {{1}} = 0 AND {{0}} IS NOT NULL THEN {_NO_ZERO} ELSE {{1}} END)"
 
 FUNCTIONS = (
     ScalarFunction("SIZE CARDINALITY ARRAY_SIZE", "any array", INT, "CAST(len({0}) AS INTEGER)", "NULL for NULL."),
