@@ -18,6 +18,8 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
     name = word(node)
     parts = list(node.expressions) if isinstance(node, exp.Anonymous) else []
     known = FUNCTIONS.get(name)
+    if name in ("TINYINT", "SMALLINT") and len(parts) == 1:
+        return compiler.compile(exp.Cast(this=parts[0], to=exp.DataType.build(name)))
     if name == "STRUCT":
         name, parts = "NAMED_STRUCT", _with_names(parts)
         known = FUNCTIONS[name]

@@ -95,6 +95,8 @@ def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
         to = Type.of(f"{spelled} NOT NULL")
     except SchemaError:
         raise Refusal(f"CAST to {spelled} is not supported", node) from None
+    if types.is_nested(to) and any(narrow in spelled for narrow in _NARROW):
+        raise Refusal(f"CAST to {spelled} is not supported: there are no integers narrower than INT inside of it", node)
     if not types.computable(to):
         raise Refusal(f"CAST to {to.sql} is not supported", node)
     to = types.canonical(to) if types.is_nested(to) else to

@@ -58,6 +58,14 @@ class RowkindParser(SparkParser):
         name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _SYNTAX
     }
 
+    def _replace_lambda(self, node: exp.Expr | None, expressions: list[exp.Expr]) -> exp.Expr | None:
+        """Names that are parameters of a function with -> are no columns, in whatever case they are written."""
+        spelled = {parameter.name.lower(): parameter.name for parameter in expressions}
+        for column in node.find_all(exp.Column) if node else ():
+            first = column.parts[0]
+            first.set("this", spelled.get(first.name.lower(), first.name))
+        return super()._replace_lambda(node, expressions)
+
 
 class RowkindSql(Spark):
     """Spark's dialect with functions as they were written."""

@@ -92,6 +92,8 @@ def test_nested_columns_are_looked_into(text: str, expected: list[Any]) -> None:
         ("CAST(items AS STRING)", ["[{a, 1}]", "[]", None]),
         ("TO_JSON(addr)", ['{"city":"Ulm","geo":{"lat":1.5,"tags":["x",null]}}', None, "{}"]),
         ("FROM_JSON(s, 'a INT').a", [None, None, None]),
+        ("TRANSFORM(ARRAY(id), S -> s + 1)", [[2], [3], [1]]),
+        ("SMALLINT(id)", [1, 2, 0]),
         ("SUBSTRING('abcd', CAST(id + 1 AS BIGINT))", ["bcd", "cd", "abcd"]),
     ],
 )  # fmt: skip
@@ -162,6 +164,7 @@ def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str
         ("TO_CHAR(x, '99')", "TO_CHAR takes a decimal: write CAST(… AS DECIMAL(p,s))"),
         ("TO_CHAR(id, 'S99')", "the format 'S99' is not supported: there is 9 and 0 with commas and a point"),
         ("TO_CSV(addr)", "write CONCAT_WS"),
+        ("CAST(ARRAY(id) AS ARRAY<SMALLINT>)", "there are no integers narrower than INT inside of it"),
         ("UPPER(id)", "expected text, but this is INT: write CAST(… AS STRING)"),
         ("LPAD(s)", "LPAD takes (text, int) or (text, int, text)"),
         ("HEX(ts)", "HEX takes (text) or (binary) or (bigint), but this is (TIMESTAMP)"),
