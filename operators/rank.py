@@ -49,7 +49,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.arrangement.arrangement import Arrangement, Layout
-from rowkind.operators.arrangement.entries import Entries, consolidate
+from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, replace_among, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Indices, Int8s, Int64s, Mask, Rows
@@ -135,7 +135,13 @@ class Rank:
         spec = self.spec
         layout: Layout = "last write" if spec.is_of_first_rows else "ordered"
         arrangement = Arrangement(
-            stores["rows"], "rows", layout, spec.ttl_ms, now, latest_first=spec.ranking.ties == "latest first"
+            stores["rows"],
+            "rows",
+            layout,
+            spec.ttl_ms,
+            now,
+            latest_first=spec.ranking.ties == "latest first",
+            by_number=spec.ranking.function != "row_number",
         )
         resolved, stored = self._resolve(arrangement, changes)
         taken = resolved.refreshed.weight < 0
@@ -151,7 +157,7 @@ class Rank:
             if stored is None:
                 hashes = distinct(np.concatenate([gone.hash, come.hash]))
                 stored = arrangement.lookup(hashes)
-            stayed = consolidate(Entries.concat([stored, -gone])) if len(gone) else stored
+            stayed = arrangement.without(stored, -gone) if len(gone) else stored
             touched = Touched.of(gone, come, stayed.units)
             rows = self._apply(arrangement, gone, self._number(touched, self._order(touched)), Entries.empty())
         counts = spec.counts_unmatched and spec.strategy != "improving"

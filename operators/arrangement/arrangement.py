@@ -13,11 +13,15 @@ Layouts, as the plan chooses them by what it knows of unique keys:
 
     one row per key   the key contains a unique key                        place = hash, 0
     unique key        the sub-key is a unique key                          place = hash, hash64(sub-key)
-    multiset          nothing is unique; equal rows are kept severally     place = hash, hash64(payload)
+    multiset          nothing is unique                                    place = hash, hash64(payload)
     ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
     last write        one row per key, and no key is NULL                  place = hash, number of the batch
 
 Layout *last write* is for operators that look up every key before they write it; see `last_write`.
+
+Equal rows are *counted* (`entries.counted`) where only their number matters: merges make one entry of them with their
+weight. That is so in layout *multiset*, and in layout *ordered* if the operator says so, but never with a TTL, which
+runs for each row by itself. Nobody who reads may take one entry for one row; and of a weight, a part may be taken back.
 
 (The arrangement of differential dataflow and the trace of DBSP, with the blob store in the part of the allocator.)
 """
@@ -33,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.operators.arrangement import compaction, last_write
-from rowkind.operators.arrangement.entries import UPPER, Entries, consolidate
+from rowkind.operators.arrangement.entries import UPPER, Entries, consolidate, counted
 from rowkind.operators.arrangement.manifest import Manifest, SegmentInfo
 from rowkind.operators.arrangement.prefix_scan import Reach, reach_of_first, read
 from rowkind.operators.arrangement.segment import Segment
@@ -87,8 +91,9 @@ class Arrangement:
 
     Lookups see the state before the batch; `append` takes what the batch adds; `finish` writes it and merges. A row is
     invisible from written_at + `ttl_ms` on. Where `latest_first`, the rows of a place are kept latest first, so that
-    they can be read in that order; not so in layout *last write*. Raises `StateLost` where an unexpired segment is
-    missing from the store.
+    they can be read in that order; not so in layout *last write*. In layout *ordered* equal rows are counted where
+    `by_number`: only how many of them there are matters, and not when they came. Raises `StateLost` where an unexpired
+    segment is missing from the store.
     """
 
     def __init__(
@@ -100,8 +105,10 @@ class Arrangement:
         now: int,
         *,
         latest_first: bool = False,
+        by_number: bool = False,
     ) -> None:
         self.layout = layout
+        self._summed = counted if ttl_ms is None and (layout == "multiset" or by_number) else consolidate
         self._replaces = layout == "last write"
         self._latest_first = latest_first and not self._replaces
         self.now = now
@@ -125,9 +132,15 @@ class Arrangement:
         """
         first = self.firsts(hashes)
         found = self._gather(first, first | ~self._of_key)
-        if less is not None:
-            found = Entries.concat([found, less.filter(is_in(less.place & self._of_key, first))])
-        return self._live(found)
+        if less is None:
+            return self._live(found)
+        return self.without(found, less.filter(is_in(less.place & self._of_key, first)))
+
+    def without(self, stored: Entries, less: Entries) -> Entries:
+        """The live ones of these entries after others that are to be appended; rows that come stay by themselves."""
+        goes = less.weight < 0
+        left = self._live(Entries.concat([stored, less.filter(goes)]))
+        return left if goes.all() else Entries.concat([left, less.filter(~goes)])
 
     def finds(self, entries: Entries, hashes: Uint64s) -> Mask:
         """Which of these entries a lookup by these hashes would give, if they were there."""
@@ -206,7 +219,7 @@ class Arrangement:
     def finish(self) -> Finished:
         """Write what was appended, do the batch's share of compaction and let go of what nobody needs."""
         manifest = self._manifest
-        added = consolidate(self._turned(Entries.concat(self._appended)))
+        added = self._summed(self._turned(Entries.concat(self._appended)))
         self._appended = []
         if not self._replaces:
             manifest.weight += int(added.weight.sum())
@@ -223,6 +236,7 @@ class Arrangement:
                 self._expired_until,
                 self._read_in_vain,
                 replaces=self._replaces,
+                summed=self._summed,
             )
         segments = list(manifest.segments)
         self._segment_store.settle(self._segments_before, segments)
@@ -291,7 +305,7 @@ class Arrangement:
     def _live(self, entries: Entries) -> Entries:
         if self._expired_until is not None:
             entries = entries.filter(entries.written_at > self._expired_until)
-        return consolidate(entries) if (entries.weight < 0).any() else entries
+        return self._summed(entries) if (entries.weight < 0).any() else entries
 
 
 def _taken(values: pa.BinaryArray, rows: Indices) -> pa.BinaryArray:

@@ -52,18 +52,19 @@ def advance(
     read_in_vain: int = 0,
     *,
     replaces: bool = False,
+    summed: Callable[[Entries], Entries] = consolidate,
 ) -> int:
     """Do the merge work of a batch of `appended` entries; returns how many rows it read.
 
     Rows written at `expired_until` or before have expired and are left out; None where there is no TTL. `read_in_vain`
     is how many rows the batch met, beyond the usual, that had cancelled out or expired. `replaces` says that entries
-    replace earlier ones of their key.
+    replace earlier ones of their key. `summed` adds up entries, in order of (place, seq).
     """
     work = 0
     _start(manifest, read_in_vain)
     while manifest.merges and (work == 0 or work < FUEL * appended):
         merge = min(manifest.merges, key=lambda merge: sum(run.rows for run in _inputs(manifest, merge)))
-        work += _merge_portion(manifest, merge, segment_store, expired_until, replaces=replaces)
+        work += _merge_portion(manifest, merge, segment_store, expired_until, replaces=replaces, summed=summed)
     return work
 
 
@@ -96,7 +97,13 @@ def _inputs(manifest: Manifest, merge: Merge) -> list[Run]:
 
 
 def _merge_portion(
-    manifest: Manifest, merge: Merge, segment_store: SegmentStore, expired_until: int | None, *, replaces: bool
+    manifest: Manifest,
+    merge: Merge,
+    segment_store: SegmentStore,
+    expired_until: int | None,
+    *,
+    replaces: bool,
+    summed: Callable[[Entries], Entries],
 ) -> int:
     """Take the merge forward by one portion, and complete it if that was the last; returns how many rows it read."""
     inputs = _inputs(manifest, merge)
@@ -104,7 +111,7 @@ def _merge_portion(
     limit = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES * rows // max(1, size)))
     windows, end = _windows(inputs, merge.cursor, segment_store, limit)
     read = [window.up_to(end) for window in windows]
-    entries = consolidate(Entries.concat(list(itertools.chain.from_iterable(read))))
+    entries = summed(Entries.concat(list(itertools.chain.from_iterable(read))))
     if replaces:
         entries = last_write.latest(entries)
         if merge.whole:

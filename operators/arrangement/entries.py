@@ -2,6 +2,9 @@
 
 An entry says that a row was there `weight` times, or with a negative weight that it went. What is live is the sum:
 entries that agree in everything but the weight are the same entry, and an entry whose weights sum to zero is none.
+
+Where it does not matter when which of equal rows came, they are *counted*: entries that agree in all but weight,
+written_at and seq are the same entry, and what is live is the sum over these.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Uint64s, binary, concat_binary
 from rowkind.operators.columns.consolidation import summed
 from rowkind.operators.columns.grouping import group
-from rowkind.operators.columns.hashing import mix
+from rowkind.operators.columns.hashing import hash64, mix
 
 UPPER = np.uint64(0xFFFFFFFF00000000)
 """The half of a place that is of the hash."""
@@ -121,7 +124,7 @@ class Entries:
 
     @property
     def units(self) -> Self:
-        """Each of these rows as often as it is there, with weight 1; all weights must be positive."""
+        """Each of these rows as often as it is there, with weight 1; no weight may be negative."""
         if (self.weight == 1).all():
             return self
         rows = self.take(np.repeat(np.arange(len(self)), self.weight))
@@ -147,6 +150,34 @@ def consolidate(entries: Entries) -> Entries:
         return entries.take(order).filter(entries.weight[order] != 0)
     weight, keep = _sum_equal(entries, order, follows)
     return entries.take(order[keep]).relabel(weight=weight[keep])
+
+
+def counted(entries: Entries) -> Entries:
+    """The same entries in order of (place, seq), each row once with a mark: the sums of equal rows.
+
+    What cancels exactly is left out first. Of the rest of equal rows the earliest seq of those that come is kept, and
+    the latest written_at.
+    """
+    entries = consolidate(entries)
+    follows = entries.place[1:] == entries.place[:-1]
+    if not follows.any():
+        return entries
+    tied = np.flatnonzero(np.append(follows, False) | np.insert(follows, 0, False))
+    rows = entries.take(tied)
+    codes = mix(mix(rows.place, rows.mark.astype(np.uint64)), hash64(rows.payload))
+    groups = group(codes, (rows.mark, rows.place, rows.key, rows.sub_key, rows.payload))
+    if groups.count == len(rows):
+        return entries
+    # The first of each group in this order stands for all of it, and it keeps its place in the other.
+    order = np.lexsort((np.arange(len(rows)), rows.weight < 0, groups.ids))
+    first = order[np.append(True, np.diff(groups.ids[order]) != 0)]
+    total, latest = np.zeros(groups.count, np.int64), rows.written_at[first]
+    np.add.at(total, groups.ids, rows.weight)
+    np.maximum.at(latest, groups.ids, rows.written_at)
+    weight, written_at = entries.weight.copy(), entries.written_at.copy()
+    weight[tied] = 0
+    weight[tied[first]], written_at[tied[first]] = total, latest
+    return replace(entries, weight=weight, written_at=written_at).filter(weight != 0)
 
 
 def _is_in_order(place: Uint64s, seq: Int64s) -> bool:

@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement, places
-from rowkind.operators.arrangement.entries import Entries, consolidate
+from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, lengths
 from rowkind.operators.columns.grouping import Groups, distinct, equal_bytes, group, is_in, members, to_mask
@@ -143,7 +143,7 @@ def replace_among(
 
 def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: Resolved) -> Resolved:
     """The same, and refreshes beside it; `stored` has all rows that they may be of, as they are before the batch."""
-    there = consolidate(Entries.concat([stored, -resolved.removed, resolved.refreshed]))
+    there = arrangement.without(stored, Entries.concat([-resolved.removed, resolved.refreshed]))
     there = there.filter(there.weight > 0).units
     columns = [
         concat_binary([getattr(part, name) for part in (again, there)]) for name in ("key", "sub_key", "payload")
@@ -183,11 +183,13 @@ def _resolve_multiset(arrangement: Arrangement, changes: Changes, *, by_seq: boo
     unmatched[order] = _below_zero(of_change[order], np.where(retraction, -1, 1)[order], there)
     taken = np.bincount(of_change[retraction & ~unmatched], minlength=groups.count)
 
-    # The queue of each group, oldest first, one element per row: the retractions take from its head.
+    # The queue of each group, oldest first, one element per row: the retractions take from its head. Of equal rows that
+    # are one entry, no more are spelled out than could be taken.
     new = _new_entries(arrangement, changes, place).filter(~retraction)
-    units = Entries.concat([stored.units, new])
+    most = np.minimum(stored.weight, taken[of_stored])
+    units = Entries.concat([stored.relabel(weight=most).units, new])
     is_new = np.repeat([False, True], [len(units) - len(new), len(new)])
-    owner = np.concatenate([np.repeat(of_stored, stored.weight), of_change[~retraction]])
+    owner = np.concatenate([np.repeat(of_stored, most), of_change[~retraction]])
     queue = np.lexsort((units.seq, units.written_at, owner))
     units, is_new, owner = units.take(queue), is_new[queue], owner[queue]
     head = members(np.bincount(owner, minlength=groups.count))[1] < taken[owner]

@@ -2,7 +2,8 @@
 
 After every batch all live rows, the blobs in the store and the merge work are compared. These tests see rows lost or
 doubled in a merge, in particular one that rests between batches; blobs deleted too early or never; work beyond the
-fuel; and rows that stay visible after their time.
+fuel; rows that stay visible after their time; and equal rows miscounted where they are counted, after the batches of a
+version that kept them severally too.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from rowkind.operators.arrangement import compaction, prefix_scan, segment
 from rowkind.operators.arrangement.arrangement import Arrangement, Finished, Layout, places
-from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.entries import Entries, consolidate
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.columns.changes import Uint64s, binary
@@ -31,6 +33,40 @@ TOPS: tuple[Top, ...] = tuple(itertools.product((1, 3, 1000), (None, Entries.emp
 
 Entry = tuple[bytes | None, bytes, bytes, int, int, int]
 """Key, sub-key, payload, written_at, seq, mark."""
+
+
+@dataclass
+class Kind:
+    """How an arrangement is opened; `severally` as before equal rows were counted."""
+
+    layout: Layout
+    ttl_ms: int | None
+    by_number: bool
+    severally: bool
+
+    @property
+    def counts(self) -> bool:
+        """Whether equal rows are told apart by nothing but their marks."""
+        return self.ttl_ms is None and (self.layout == "multiset" or self.by_number)
+
+    def open(self, store: MemoryStore, now: int) -> Arrangement:
+        """With one of the TTLs the rows of a place are kept latest first."""
+        latest_first = self.ttl_ms == 40
+        arrangement = Arrangement(
+            store, "test", self.layout, self.ttl_ms, now, latest_first=latest_first, by_number=self.by_number
+        )
+        if self.severally:
+            arrangement._summed = consolidate
+        return arrangement
+
+    def alike(self, rows: Counter[Entry]) -> Counter[Entry]:
+        """The rows without what may be that of another one which is equal."""
+        if not self.counts:
+            return rows
+        found: Counter[Entry] = Counter()
+        for (key, sub_key, payload, _, _, mark), count in rows.items():
+            found[key, sub_key, payload, 0, 0, mark] += count
+        return found
 
 
 @pytest.mark.parametrize("ttl_ms", [None, 3, 40])
@@ -49,10 +85,13 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
     seed = f"{layout}, {segment_rows}, {ttl_ms}, {number}"
     print(f"seed '{seed}'")
     generator = random.Random(seed)
+    by_number, old_batches = layout == "ordered" and generator.random() < 0.5, generator.choice([0, BATCHES // 3])
+    kind = Kind(layout, ttl_ms, by_number, severally=False)
     keys: list[bytes | None] = [None, *(b"key %d" % number for number in range(generator.choice([1, 4, 40])))]
     store, live, now, seq, rested = MemoryStore(), Counter[Entry](), 0, 0, 0
     for batch in range(BATCHES):
         now += generator.choice([0, 1, 1, 2])
+        kind.severally = batch < old_batches
         live = Counter({entry: count for entry, count in live.items() if ttl_ms is None or entry[3] + ttl_ms > now})
         before, live_before = store.copy(), live.copy()
         lost = generator.random() < 0.1
@@ -68,12 +107,12 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
                     entry = _random_entry(generator, keys, now, generator.choice([seq, max(1, seq - 2)]))
                     step[entry] += 1
                 live = Counter({one: count for one, count in (live_before + step).items() if count})
-            finished = _finish(store, layout, ttl_ms, now, step)
+            finished = _finish(store, kind, now, step)
             appended = sum(1 for count in step.values() if count)
             # Rows of one place and seq are merged in one go; here there are up to four.
             most = compaction.FUEL * appended + max(segment_rows, 4)
             assert finished.merged_rows <= most, "merged beyond the fuel"
-            _assert_state(_open(store, layout, ttl_ms, now), store, live, TOPS[batch % len(TOPS)])
+            _assert_state(kind, store, now, live, TOPS[batch % len(TOPS)])
             rested += bool(_manifest(store).merges)
             if not lost:
                 break
@@ -81,43 +120,41 @@ def test_an_arrangement_holds_what_a_dict_of_multisets_holds(
             store, live, lost = before.copy(), live_before.copy(), False
     assert rested or ttl_ms == 3 or segment_rows > 4, "no merge rested between batches"
     everything = Counter({entry: -count for entry, count in live.items()})
-    _finish(store, layout, ttl_ms, now, everything)
+    _finish(store, kind, now, everything)
     if ttl_ms is None:
         assert list(store) == [], "blobs are left although all rows were retracted"
-    _finish(store, layout, ttl_ms, now + (ttl_ms or 0), Counter())
+    _finish(store, kind, now + (ttl_ms or 0), Counter())
     assert list(store) == [], "blobs are left although all rows have expired"
 
 
-def _assert_state(arrangement: Arrangement, store: MemoryStore, live: Counter[Entry], top: Top) -> None:
+def _assert_state(kind: Kind, store: MemoryStore, now: int, live: Counter[Entry], top: Top) -> None:
+    arrangement = kind.open(store, now)
     named = {info.name for info in _manifest(store).segments}
     assert set(store) - {MANIFEST} == named, "the store does not hold just what the manifest names"
     hashes = _hashes([key for key, *_ in live], [entry[2] for entry in live])
-    assert _read(arrangement.lookup(hashes)) == live
+    assert kind.alike(_read(arrangement.lookup(hashes))) == kind.alike(live)
     some = Counter({entry: count for entry, count in live.items() if entry[2].endswith((b"0", b"1"))})
-    at_places = _read(arrangement.at(_entries(some, arrangement.layout).place))
-    assert all(at_places[entry] == count for entry, count in some.items())
-    _assert_top(arrangement, hashes, live, top)
+    at_places = kind.alike(_read(arrangement.at(_entries(some, kind.layout).place)))
+    assert all(at_places[entry] == count for entry, count in kind.alike(some).items())
+    _assert_top(kind, arrangement, hashes, live, top)
 
 
-def _assert_top(arrangement: Arrangement, hashes: Uint64s, live: Counter[Entry], top: Top) -> None:
+def _assert_top(kind: Kind, arrangement: Arrangement, hashes: Uint64s, live: Counter[Entry], top: Top) -> None:
     """What is read from the top is all there is up to some place, and in the end everything."""
-    firsts, everything = arrangement.firsts(hashes), _entries(live, arrangement.layout)
+    firsts, everything = arrangement.firsts(hashes), _entries(live, kind.layout)
     for enough, come in (top, TOPS[-1]):
-        found, reach = arrangement.scan_prefix(firsts, enough, Entries.empty(), come)
-        assert _read(found) == _read(everything.filter(reach.holds(everything)))
-        assert come is not None or len(reach.divided) == 0
+        # Where rows are counted, those of an order key are read together.
+        divides = come is not None and not kind.counts
+        found, reach = arrangement.scan_prefix(firsts, enough, Entries.empty(), come if divides else None)
+        assert kind.alike(_read(found)) == kind.alike(_read(everything.filter(reach.holds(everything))))
+        assert divides or len(reach.divided) == 0
     assert reach.is_whole.all()
 
 
-def _finish(store: MemoryStore, layout: Layout, ttl_ms: int | None, now: int, step: Counter[Entry]) -> Finished:
-    arrangement = _open(store, layout, ttl_ms, now)
-    arrangement.append(_entries(step, layout))
+def _finish(store: MemoryStore, kind: Kind, now: int, step: Counter[Entry]) -> Finished:
+    arrangement = kind.open(store, now)
+    arrangement.append(_entries(step, kind.layout))
     return arrangement.finish()
-
-
-def _open(store: MemoryStore, layout: Layout, ttl_ms: int | None, now: int) -> Arrangement:
-    """With one of the TTLs the rows of a place are kept latest first."""
-    return Arrangement(store, "test", layout, ttl_ms, now, latest_first=ttl_ms == 40)
 
 
 def _manifest(store: MemoryStore) -> Manifest:

@@ -81,7 +81,12 @@ def _layout(below: PhysicalNode, chosen: PhysicalInput) -> tuple[str, str | None
         case "unique key":
             return f"rows by join key and unique key ({', '.join(_sub_key(below))})", None
         case "multiset":
-            return "rows by join key, equal ones counted", "no unique key is known"
+            return f"rows by join key, equal ones {_equal_ones(chosen)}", "no unique key is known"
+
+
+def _equal_ones(chosen: PhysicalInput) -> str:
+    """What becomes of equal rows without a key: with a ttl, each expires by its own age."""
+    return "counted" if chosen.ttl_ms is None else "kept one by one"
 
 
 def _sub_key(below: PhysicalNode) -> list[str]:
@@ -120,6 +125,8 @@ def _rank(node: PhysicalRank) -> StepState:
     kind = "every row" if node.strategy == "retract" else "one row per key" if node.ranking.takes_one else "top rows"
     if node.strategy == "retract":
         layout = "every row, in the order of its partition" if node.partition else "every row, in order"
+        if node.state.ttl_ms is None and node.ranking.function != "row_number" and not node.input.traits.unique_keys:
+            layout += ", equal ones counted"
     elif node.ranking.takes_one:
         layout = "one row per partition" if node.partition else "one row"
     else:
@@ -132,7 +139,7 @@ def _normalize(node: PhysicalNormalize) -> StepState:
     if node.state.layout == "one row per key":
         layout = f"the last row of each ({', '.join(part.text for part in node.input.calc.key.parts)})"
     else:
-        layout = "all rows, equal ones counted"
+        layout = f"all rows, equal ones {_equal_ones(node.state)}"
     ttl, of, values = node.state.ttl_ms, called(node.input), _values(node.input, node.state.layout)
     reason = "that is where old rows are found"
     return StepState("rows", of, layout, reason, ttl, _for_long(ttl), _order(node.state), ttl is None, values)

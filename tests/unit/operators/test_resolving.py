@@ -20,15 +20,21 @@ class State:
     """An arrangement over several batches, one a millisecond."""
 
     def __init__(
-        self, layout: Layout, *, by_seq: bool = True, exact: bool = False, hashed: changelogs.Hash = strong_hash
+        self,
+        layout: Layout,
+        *,
+        by_seq: bool = True,
+        exact: bool = False,
+        hashed: changelogs.Hash = strong_hash,
+        ttl_ms: int | None = None,
     ) -> None:
-        self.layout, self.by_seq, self.exact, self.hashed = layout, by_seq, exact, hashed
+        self.layout, self.by_seq, self.exact, self.hashed, self.ttl_ms = layout, by_seq, exact, hashed, ttl_ms
         self.store, self.now = MemoryStore(), 0
 
     def batch(self, *batch: tuple[RowKind, Row, int]) -> Resolved:
         """Resolve the changes (kind, row, seq) and append what comes of them."""
         self.now += 1
-        arrangement = Arrangement(self.store, "rows", self.layout, None, self.now)
+        arrangement = Arrangement(self.store, "rows", self.layout, self.ttl_ms, self.now)
         changes = [Change(0, kind, row, seq) for kind, row, seq in batch]
         packed = changelogs.changes(changes, [TABLES[self.layout]], self.hashed)
         resolved = resolve(arrangement, packed, by_seq=self.by_seq, exact=self.exact)
@@ -46,8 +52,8 @@ def read(entries: Entries) -> list[tuple[Row, int, int]]:
 
 
 def test_of_equal_rows_a_retraction_takes_the_oldest() -> None:
-    """The oldest is the first by (written_at, seq), and its times are what the entry carries."""
-    state = State("multiset")
+    """With a TTL, the oldest is the first by (written_at, seq), and its times are what the entry carries."""
+    state = State("multiset", ttl_ms=100)
     state.batch((INSERT, (1, 1, 1), 9), (INSERT, (1, 1, 1), 8))
     state.batch((INSERT, (1, 1, 1), 3))
     assert read(state.batch((DELETE, (1, 1, 1), 20)).removed) == [((1, 1, 1), 1, 8)]
@@ -80,7 +86,7 @@ def test_in_an_ordered_multiset_a_retraction_cannot_take_a_later_row() -> None:
 
 def test_of_too_many_retractions_the_last_are_unmatched() -> None:
     """Two rows are there, four retractions come: the two with the highest seq find nothing."""
-    state = State("multiset", by_seq=False)
+    state = State("multiset", by_seq=False, ttl_ms=100)
     state.batch((INSERT, (1, 1, 1), 1), (INSERT, (1, 1, 1), 2))
     resolved = state.batch(*((DELETE, (1, 1, 1), seq) for seq in (13, 11, 12, 10)))
     assert resolved.unmatched.tolist() == [0, 2]
