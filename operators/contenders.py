@@ -31,7 +31,7 @@ _MOST_PARTITIONS = 1 << (64 - BITS)
 def contenders(
     ranking: Ranking, changes: Changes, identity: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
 ) -> Changes:
-    """Those changes that may make a difference to a rank of strategy `append`; with an identity, `improving`.
+    """Those changes that may make a difference to a bounded rank of strategy `append`; with an identity, `improving`.
 
     `identity` gives the unique key's bytes of payloads, as `RankSpec` has it. What is not an insertion stays with the
     insertions of its identity, or where there is none, as it is.
@@ -39,6 +39,7 @@ def contenders(
     come = np.flatnonzero(changes.weight > 0)
     hashes = changes.hash[come]
     partitions = len(distinct(hashes))
+    assert ranking.last is not None, "without a bound every row may reach the range"
     if partitions * ranking.last > WORTH * len(come) or len(come) >= _MOST_PARTITIONS:
         return changes
     if identity is None:
@@ -63,6 +64,7 @@ def _newest(rows: Groups, seq: Int64s, come: Indices) -> Indices:
 
 def _may_reach(ranking: Ranking, changes: Changes, rows: Indices) -> Mask:
     """Which of these rows stand, among them, in front of or level with the last one of the range."""
+    assert ranking.last is not None, "only what is bounded has contenders"
     of = group(changes.hash[rows], [changes.key.take(pa.array(rows))])
     partition = of.ids.astype(np.uint64) << np.uint64(BITS)
     place = partition | _place(ranking, changes, rows)

@@ -1,14 +1,20 @@
-"""Rank: the rows of each partition whose ROW_NUMBER, RANK or DENSE_RANK lies in a range, with the number or without.
+"""Rank: the rows of each partition whose ROW_NUMBER, RANK or DENSE_RANK lies in a range, with numbers or without.
 
 Maintains, of the multiset of its input's rows, those with first <= number <= last, counted per partition in the order
-of the order key. Equal order keys: ROW_NUMBER puts the earlier arrival first (by seq, then by payload) or, told so by
-`ties`, the later one; the other two give equal numbers. One arrangement, "rows", in layout *ordered*: rows by partition
-and order key. A deduplication is ROW_NUMBER 1: the first or the last row by a time, or by arrival where all are ties.
+of the order key; of these, where there is a further condition on a row and its numbers, those of which that is true.
+Numbers by all three functions in one order come from one state. Equal order keys: ROW_NUMBER puts the earlier arrival
+first (by seq, then by payload) or, told so by `ties`, the later one; the other two give equal numbers. One arrangement,
+"rows", in layout *ordered*: rows by partition and order key. A deduplication is ROW_NUMBER 1: the first or the last row
+by a time, or by arrival where all are ties.
 
 The walk. Changes are resolved to rows that come and go; what else of the touched partitions matters is looked up; the
 rows are put in order once and numbered twice, without those that come and without those that go; the difference is
-emit. Without the number in the output a row has changed where it entered or left the range; with it, where its
-number did.
+emit. Without a number in the output a row has changed where it entered or left the result; with one, where a number
+of it did.
+
+Without a `last` every row may be in the result, and a change may give every row behind it another number. Then either
+no number is told from the others beyond some point: all these are `settled` + 1, and the partition is read up to there;
+what lies beyond has that number before and after. Or the whole partition is read for every change of it.
 
 Strategies, as the plan picks them by what it knows of the input:
 
@@ -41,7 +47,7 @@ has a TTL, a refresh.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,7 +58,7 @@ from rowkind.operators.arrangement.arrangement import Arrangement, Layout
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, replace_among, resolve
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Indices, Int8s, Int64s, Mask, Rows
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows
 from rowkind.operators.columns.grouping import distinct, is_in
 from rowkind.operators.first_row import replace_first
 from rowkind.operators.netting import net_rows
@@ -65,7 +71,13 @@ Strategy = Literal["append", "improving", "retract"]
 MARGIN = 8
 """Rows read of a partition beyond the range, so that a few that are gone make no second reading necessary."""
 
+Numbers = Mapping[RankFunction, Int64s]
+"""By function the number of each row, 0 where it is not there."""
+
 _LARGEST_MARK = 127
+
+_ALL = 1 << 48
+"""More rows than there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +97,27 @@ class RankSpec:
 
     Of this spec:
 
-    - `numbered` makes output rows of payloads and their numbers; None where the query does not use the number.
+    - `numbered` makes output rows of payloads and their `numbers`, the ranking's own where no others are named; None
+      where the query does not use them.
+    - `admits` says of payloads and their numbers by the functions in `asked`, all rows of the range, which are in the
+      result. Bounded or not, what it says of a row may depend on nothing else.
+    - `settled`: without a `last`, nobody tells numbers above this one apart; it is `first` - 1 at least.
     - `identity` gives the unique key's bytes of payloads; for `improving` only. The partition must not change while the
       unique key stays.
     - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
       of signed rows (an operator).
     - `counts_unmatched`: retractions that find no row come back as unmatched.
-    - `ttl_ms`: with it and with `numbered`, `last` is 127 at most.
+    - `ttl_ms`: with it and with `numbered` there is one number, and that is 127 at most.
     - `refreshes`: whether somebody further down has a TTL.
     """
 
     ranking: Ranking
     strategy: Strategy
-    numbered: Callable[[pa.BinaryArray, Int64s], pa.BinaryArray] | None = None
+    numbered: Callable[[pa.BinaryArray, Sequence[Int64s]], pa.BinaryArray] | None = None
+    numbers: tuple[RankFunction, ...] = ()
+    admits: Callable[[pa.BinaryArray, Numbers], Mask] | None = None
+    asked: tuple[RankFunction, ...] = ()
+    settled: int | None = None
     identity: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
     ttl_ms: int | None = None
     by_seq: bool = False
@@ -109,14 +129,49 @@ class RankSpec:
         assert self.ranking.function != "dense_rank" or self.strategy != "improving", (
             "dense ranks shrink when rows improve"
         )
-        assert self.ttl_ms is None or self.numbered is None or self.ranking.last <= _LARGEST_MARK, (
-            "a mark holds numbers to 127"
-        )
+        unbounded = self.ranking.last is None
+        assert not unbounded or self.strategy == "retract", "without a bound every row is kept"
+        assert self.settled is None or (unbounded and self.settled >= self.ranking.first - 1), "numbers up to the range"
+        if self.ttl_ms is not None and self.numbered is not None:
+            assert len(self.emitted) == 1, "a mark holds one number"
+            assert self.depth is not None, "a mark holds numbers to 127"
+            assert self.depth + unbounded <= _LARGEST_MARK, "a mark holds numbers to 127"
 
     @property
     def is_of_first_rows(self) -> bool:
         """Whether nothing but the first row of each partition matters, and will ever matter."""
-        return self.ranking.takes_one and self.strategy == "append"
+        return self.ranking.takes_one and self.strategy == "append" and self.admits is None
+
+    @property
+    def emitted(self) -> tuple[RankFunction, ...]:
+        """The functions whose numbers are in the output."""
+        return () if self.numbered is None else self.numbers or (self.ranking.function,)
+
+    @property
+    def functions(self) -> tuple[RankFunction, ...]:
+        """All functions whose numbers somebody asks for, each once."""
+        return tuple(dict.fromkeys((self.ranking.function, *self.emitted, *self.asked)))
+
+    @property
+    def depth(self) -> int | None:
+        """The number up to which rows have to be told apart; None where all have to be."""
+        return self.settled if self.ranking.last is None else self.ranking.last
+
+    @property
+    def measure(self) -> RankFunction:
+        """By which numbers it is certain that all rows up to `depth` have been read, by every function that matters.
+
+        RANK is certain after as many rows as ROW_NUMBER, because ties are read together.
+        """
+        matter = self.functions if self.ranking.last is None else (self.ranking.function,)
+        return "dense_rank" if "dense_rank" in matter else "row_number"
+
+    @property
+    def divides_ties(self) -> bool:
+        """Whether rows with one order key may be read in part: what is beyond has no number that matters."""
+        if self.ranking.last is None:
+            return self.functions == ("row_number",)
+        return self.ranking.function == "row_number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +196,7 @@ class Rank:
             spec.ttl_ms,
             now,
             latest_first=spec.ranking.ties == "latest first",
-            by_number=spec.ranking.function != "row_number",
+            by_number="row_number" not in spec.functions,
         )
         resolved, stored = self._resolve(arrangement, changes)
         taken = resolved.refreshed.weight < 0
@@ -152,14 +207,14 @@ class Rank:
         elif spec.is_of_first_rows:
             rows = self._replace_first(arrangement, gone, come)
         elif spec.strategy == "retract":
-            rows = self._apply(arrangement, gone, *self._read_from_the_top(arrangement, gone, come))
+            rows = self._apply(arrangement, gone, self._read_from_the_top(arrangement, gone, come))
         else:
             if stored is None:
                 hashes = distinct(np.concatenate([gone.hash, come.hash]))
                 stored = arrangement.lookup(hashes)
             stayed = arrangement.without(stored, -gone) if len(gone) else stored
             touched = Touched.of(gone, come, stayed.units)
-            rows = self._apply(arrangement, gone, self._number(touched, self._order(touched)), Entries.empty())
+            rows = self._apply(arrangement, gone, self._number(touched, self._order(touched)))
         counts = spec.counts_unmatched and spec.strategy != "improving"
         unmatched = changes.take(resolved.unmatched) if counts else Changes.empty()
         finished = arrangement.finish()
@@ -169,7 +224,7 @@ class Rank:
         """Keep the first row of each partition, and emit which one goes and which one comes."""
         payload, seq, weight = replace_first(arrangement, gone, come, self.spec.ranking.ties)
         if self.spec.numbered is not None:
-            payload = self.spec.numbered(payload, np.ones(len(payload), np.int64))
+            payload = self.spec.numbered(payload, [np.ones(len(payload), np.int64)] * len(self.spec.emitted))
         return net_rows(payload, seq, weight, self._again)
 
     def _resolve(self, arrangement: Arrangement, changes: Changes) -> tuple[Resolved, Entries | None]:
@@ -181,86 +236,114 @@ class Rank:
         identities = identity(changes.payload), identity(stored.payload)
         return replace_among(arrangement, changes, stored, identities, by_seq=by_seq), stored
 
-    def _read_from_the_top(self, arrangement: Arrangement, gone: Entries, come: Entries) -> tuple[Candidates, Entries]:
-        """The candidates of the touched partitions, and the rows that come so far down that they are none.
+    def _read_from_the_top(self, arrangement: Arrangement, gone: Entries, come: Entries) -> Candidates:
+        """The candidates of the touched partitions; what goes or comes is among them however far down it is.
 
         Partitions that turn out not to be certain are read again, four times as far; the loop is over these readings,
         of all such partitions at once, and not over partitions.
         """
+        depth = self.spec.depth
         firsts = arrangement.firsts(np.concatenate([gone.hash, come.hash]))
-        enough, parts, below = self.spec.ranking.last + MARGIN, [], []
+        enough, parts = _ALL if depth is None else depth + MARGIN, []
         while len(firsts):
             whole = arrangement.whole(firsts)
             goes, comes = (part.filter(whole.holds(part)) for part in (gone, come))
-            divides = self.spec.ranking.function == "row_number"
-            stayed, reach = arrangement.scan_prefix(firsts, enough, -goes, comes if divides else None)
+            stayed, reach = arrangement.scan_prefix(firsts, enough, -goes, comes if self.spec.divides_ties else None)
             touched = Touched.of(goes, comes, stayed.units)
-            read = touched.filter(reach.holds(touched.entries))
+            within = reach.holds(touched.entries)
+            read = touched.filter(within)
             order = self._order(read)
-            candidates, uncertain = self._number(read, order), self._uncertain(read, order)
+            found = [self._number(read, order), self._beyond(touched.filter(~within))]
             # The partitions that begin at one place are certain together, or where all their rows have been read.
-            of_uncertain = arrangement.firsts(touched.entries.hash[uncertain[touched.keys]])
+            of_uncertain = arrangement.firsts(touched.entries.hash[self._uncertain(read, order)[touched.keys]])
             again = is_in(firsts, of_uncertain) & ~reach.is_whole
             done = whole.filter(~again)
-            parts.append(candidates.filter(done.holds(candidates.entries)))
-            below.append(comes.filter(done.holds(comes) & ~reach.holds(comes)))
+            parts += [part.filter(done.holds(part.entries)) for part in found]
             firsts, enough = firsts[again], 4 * enough
-        return Candidates.concat(parts), Entries.concat(below)
+        return Candidates.concat(parts)
 
     def _order(self, touched: Touched) -> RankOrder:
         return RankOrder.of(touched.keys, touched.count, touched.entries, self.spec.ranking.ties)
 
     def _number(self, touched: Touched, order: RankOrder) -> Candidates:
         """The rows with their numbers before and after."""
-        spec, entries = self.spec, touched.entries
-        after = order.numbers(spec.ranking.function, touched.now)
+        spec = self.spec
+        functions = (*spec.functions, "rank") if spec.strategy == "improving" else spec.functions
+        after = {function: order.numbers(function, touched.now) for function in functions}
         kept = touched.now
         if spec.strategy != "retract":
-            limit = order.numbers("rank", touched.now) if spec.strategy == "improving" else after
-            kept = touched.now & (limit <= spec.ranking.last)
+            assert spec.ranking.last is not None, "only what is bounded drops rows"
+            limit = after["rank" if spec.strategy == "improving" else spec.ranking.function]
+            kept = kept & (limit <= spec.ranking.last)
+        before: Numbers = {}
         if spec.ttl_ms is None:
-            old = _in_range(order.numbers(spec.ranking.function, touched.was), spec.ranking)
+            before = {function: order.numbers(function, touched.was) for function in spec.functions}
+        return self._in_result(touched, before, after, kept)
+
+    def _beyond(self, touched: Touched) -> Candidates:
+        """Rows that go or come beyond all that have to be told apart."""
+        assert self.spec.depth is not None or len(touched.entries) == 0, "where all numbers matter all rows are read"
+        far = np.full(len(touched.entries), (self.spec.depth or 0) + 1)
+        before, after = (
+            dict.fromkeys(self.spec.functions, np.where(there, far, 0)) for there in (touched.was, touched.now)
+        )
+        return self._in_result(touched, before, after, touched.now)
+
+    def _in_result(self, touched: Touched, before: Numbers, after: Numbers, kept: Mask) -> Candidates:
+        """The rows with those of their numbers under which they are in the result."""
+        if self.spec.ttl_ms is None:
+            old = self._result(touched.entries, before)
         else:
-            old = np.where(touched.was, entries.mark, 0).astype(np.int64)
-        return Candidates(entries, touched.was, touched.now, old, _in_range(after, spec.ranking), kept)
+            old = np.where(touched.was, touched.entries.mark, 0).astype(np.int64).reshape(-1, 1)
+        new = self._result(touched.entries, after)
+        return Candidates(touched.entries, touched.was, touched.now, old, new, kept)
+
+    def _result(self, entries: Entries, numbers: Numbers) -> Int64s:
+        """The numbers in the output of rows that have these numbers, 0 where they are not in the result."""
+        spec = self.spec
+        if spec.settled is not None:
+            numbers = {function: np.minimum(each, spec.settled + 1) for function, each in numbers.items()}
+        own = numbers[spec.ranking.function]
+        there = own >= spec.ranking.first
+        if spec.ranking.last is not None:
+            there &= own <= spec.ranking.last
+        if spec.admits is not None:
+            rows = np.flatnonzero(there)
+            payload = entries.payload.take(pa.array(rows))
+            there[rows] = spec.admits(payload, {function: numbers[function][rows] for function in spec.asked})
+        return np.column_stack([np.where(there, numbers[each], 0) for each in spec.emitted] or [there.astype(np.int64)])
 
     def _uncertain(self, touched: Touched, order: RankOrder) -> Mask:
-        """Which partitions have too few rows, before or after, to be sure that no other row matters.
+        """Which partitions have too few rows, before or after, to be sure that no other row matters."""
+        if self.spec.depth is None:
+            return np.zeros(touched.count, np.bool_)
+        measure = self.spec.measure
+        most = (order.most(measure, there, touched.keys, touched.count) for there in (touched.was, touched.now))
+        return np.minimum(*most) < self.spec.depth
 
-        With RANK as with ROW_NUMBER, `last` rows are enough, because ties have been read together.
-        """
-        function: RankFunction = "dense_rank" if self.spec.ranking.function == "dense_rank" else "row_number"
-        most = (order.most(function, there, touched.keys, touched.count) for there in (touched.was, touched.now))
-        return np.minimum(*most) < self.spec.ranking.last
-
-    def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates, below: Entries) -> Rows:
-        """Append what the batch does to the rows, and emit how the range changes."""
+    def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates) -> Rows:
+        """Append what the batch does to the rows, and emit how the result changes."""
         entries, was, kept = candidates.entries, candidates.was, candidates.kept
-        marks = self._marks(candidates)
+        marks = np.zeros(len(entries), np.int8)
+        if self.spec.ttl_ms is not None:
+            marks = candidates.new[:, 0].astype(np.int8)
         stays = was & candidates.now
         rewritten = stays & (~kept | (marks != entries.mark))
         arrangement.append(-gone)
         arrangement.append(-entries.filter(rewritten))
         comes = kept & (rewritten | ~was)
         arrangement.append(entries.relabel(mark=marks).filter(comes))
-        arrangement.append(below)
         return self._emit(candidates)
-
-    def _marks(self, candidates: Candidates) -> Int8s:
-        if self.spec.ttl_ms is None:
-            return np.zeros(len(candidates.entries), np.int8)
-        return (candidates.new if self.spec.numbered is not None else candidates.new > 0).astype(np.int8)
 
     def _emit(self, candidates: Candidates) -> Rows:
         numbered, entries = self.spec.numbered, candidates.entries
         old, new = candidates.old, candidates.new
-        if numbered is None:
-            old, new = (old > 0).astype(np.int64), (new > 0).astype(np.int64)
-        leaves, enters = (np.flatnonzero((numbers > 0) & (old != new)) for numbers in (old, new))
+        changed = (old != new).any(axis=1)
+        leaves, enters = (np.flatnonzero(changed & (numbers[:, 0] > 0)) for numbers in (old, new))
         rows = np.concatenate([leaves, enters])
         payload = entries.payload.take(pa.array(rows))
         if numbered is not None:
-            payload = numbered(payload, np.concatenate([old[leaves], new[enters]]))
+            payload = numbered(payload, [*np.concatenate([old[leaves], new[enters]]).T])
         weight = np.repeat(np.array([-1, 1]), [len(leaves), len(enters)])
         return net_rows(payload, entries.seq[rows], weight, self._again)
 
@@ -268,8 +351,3 @@ class Rank:
     def _again(self) -> Indices | None:
         """No refreshes but for what goes and comes as it is, or not even for that."""
         return np.empty(0, np.int64) if self.spec.refreshes else None
-
-
-def _in_range(numbers: Int64s, ranking: Ranking) -> Int64s:
-    """The numbers, 0 where they are not in the range of the ranking."""
-    return np.where((numbers >= ranking.first) & (numbers <= ranking.last), numbers, 0)

@@ -25,7 +25,8 @@ class Candidates:
     """Rows that may be in the range of their partition before or after the batch, each with weight 1.
 
     - `was` and `now`: whether the row is there before and after; it stays where it is both.
-    - `old` and `new`: its number before and after where that is in the range, else 0.
+    - `old` and `new`: its numbers before and after where it is in the result, else 0: a row of as many columns as
+      there are numbers in the output, or of a single 1 where there are none.
     - `kept`: whether the state keeps the row; never where it is not there after the batch.
     """
 

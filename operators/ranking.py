@@ -11,7 +11,7 @@ Ties = Literal["earliest first", "latest first"]
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The rows whose number within their partition is from `first` to `last`, 1 being the first.
+    """The rows whose number within their partition is from `first` to `last`, 1 being the first; or from `first` on.
 
     `function` gives the numbers; `ties` says which of equal rows ROW_NUMBER puts first, by arrival. The other two
     functions give equal rows equal numbers.
@@ -19,11 +19,12 @@ class Ranking:
 
     function: RankFunction
     first: int
-    last: int
+    last: int | None
     ties: Ties = "earliest first"
 
     def __post_init__(self) -> None:
-        assert 1 <= self.first <= self.last, "a range of numbers begins at 1 or later and does not end before"
+        assert self.first >= 1, "a range of numbers begins at 1 or later"
+        assert self.last is None or self.first <= self.last, "a range of numbers does not end before it begins"
 
     @property
     def takes_one(self) -> bool:

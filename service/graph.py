@@ -319,10 +319,24 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
             return f"aggregate {_aggregation(node.aggregation, ttl=ttl)}"
         case PhysicalRank():
             identity = [_numbered(node.input.calc.output)[name] for name in node.identity]
-            numbered = "numbered" if node.number is not None else ""
-            return f"rank {node.ranking} {numbered} {node.strategy} {identity} {_input(node.state, ttl)}"
+            functions = [*node.numbers.values()]
+            numbered = "numbered" if functions else ""
+            if functions not in ([], [node.ranking.function]):
+                numbered += f" {functions}"
+            return (
+                f"rank {node.ranking} {numbered} {node.strategy} {identity} {_input(node.state, ttl)}{_admitted(node)}"
+            )
         case PhysicalNormalize():
             return f"normalize {_input(node.state, ttl)}"
+
+
+def _admitted(rank: PhysicalRank) -> str:
+    """What a rank says of its rows besides their range."""
+    if rank.condition is None:
+        return "" if rank.settled is None else f" settled {rank.settled}"
+    names = _numbered(rank.input.calc.output.concat(rank.condition.numbers))
+    condition = _expression(rank.condition.expression, names)
+    return f" if {condition} by {rank.condition.functions} settled {rank.settled}"
 
 
 def _input(chosen: PhysicalInput, ttl: bool) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.operators.changelog import ChangelogMode
-from rowkind.operators.ranking import Ranking
+from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
 
@@ -275,19 +275,34 @@ class PhysicalAggregate:
 
 
 @dataclass(frozen=True)
+class RankCondition:
+    """What rows in the range of a rank must fulfil besides: a condition on them and on some of their numbers.
+
+    `numbers` is the record of these, and `functions` say what each is. `on_error` says what becomes of a row on which
+    the condition fails: unless the query does, it is not in the result.
+    """
+
+    expression: Expression
+    numbers: Record
+    functions: tuple[RankFunction, ...]
+    on_error: OnError = "fail"
+
+
+@dataclass(frozen=True)
 class PhysicalRank:
     """The rows of a ranking.
 
     The key of the changes that come in is the partition, their sub-key the order. `schema` is the record of the rows
-    that come out: `input.calc.output`, with the column `number` behind it if that is not None. `identity` are columns
-    of the input's record. `partition` and `order` are what the user wrote; `reason` says why the strategy was chosen.
+    that come out: `input.calc.output`, with the columns `numbers` behind it, which are by these functions. `identity`
+    are columns of the input's record. Without an upper bound, nobody tells numbers above `settled` apart. `partition`
+    and `order` are what the user wrote; `reason` says why the strategy was chosen.
     """
 
     node: str
     input: PhysicalNode
     state: PhysicalInput
     ranking: Ranking
-    number: str | None
+    numbers: Mapping[str, RankFunction]
     strategy: RankStrategy
     reason: str
     identity: tuple[str, ...]
@@ -295,6 +310,8 @@ class PhysicalRank:
     order: tuple[str, ...]
     schema: Record
     calc: Calc
+    condition: RankCondition | None = None
+    settled: int | None = None
     traits: Traits = Traits()
     fused: bool = False
 

@@ -18,7 +18,7 @@ from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
-from rowkind.service.execute.ranked_rows import Identity, Numbered
+from rowkind.service.execute.ranked_rows import Admits, Identity, Numbered
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
 from rowkind.service.source_table import SourceTable
 
@@ -67,12 +67,20 @@ def _answers(row: Record) -> tuple[bytes, bytes, bytes]:
 
 
 def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
-    row = node.input.calc.output
+    row, admits = node.input.calc.output, None
+    if node.condition is not None:
+        numbers, functions = node.condition.numbers, node.condition.functions
+        holds = condition(node.condition.expression, row, numbers, node.condition.on_error)
+        admits = Admits(holds, numbers, functions)
     return Rank(
         RankSpec(
             ranking=node.ranking,
             strategy=node.strategy,
-            numbered=Numbered(node.schema.select([node.number])) if node.number is not None else None,
+            numbered=Numbered(node.schema.select([*node.numbers])) if node.numbers else None,
+            numbers=tuple(node.numbers.values()),
+            admits=admits,
+            asked=admits.functions if admits is not None else (),
+            settled=node.settled,
             identity=Identity(row, node.identity) if node.strategy == "improving" else None,
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,

@@ -1,7 +1,8 @@
-"""What a rank needs to know of packed rows: how a number is put behind one, and which row one is."""
+"""What a rank needs to know of packed rows: their numbers behind them, which are admitted, and which one is which."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -9,18 +10,35 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Record
-from rowkind.operators.columns.changes import Int64s
+from rowkind.operators.columns.changes import Int64s, Mask
+from rowkind.operators.ranking import RankFunction
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """Puts the number of each row behind it; `number` is the record of that one column."""
+    """Puts numbers of each row behind it; `numbers` is the record of these columns."""
 
-    number: Record
+    numbers: Record
 
-    def __call__(self, payloads: pa.BinaryArray, numbers: Int64s) -> pa.BinaryArray:
+    def __call__(self, payloads: pa.BinaryArray, numbers: Sequence[Int64s]) -> pa.BinaryArray:
         """The rows with their numbers."""
-        return codec.concat_rows(payloads, codec.encode(self.number, {self.number.names[0]: pa.array(numbers)}))
+        columns = zip(self.numbers.names, map(pa.array, numbers), strict=True)
+        return codec.concat_rows(payloads, codec.encode(self.numbers, dict(columns)))
+
+
+@dataclass(frozen=True)
+class Admits:
+    """The condition on a row and its numbers, which are by these functions and come under the record `numbers`."""
+
+    condition: Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
+    numbers: Record
+    functions: tuple[RankFunction, ...]
+
+    def __call__(self, payloads: pa.BinaryArray, numbers: Mapping[RankFunction, Int64s]) -> Mask:
+        """For which rows it is true. Raises ExpressionError if the query is to fail."""
+        columns = zip(self.numbers.names, self.functions, strict=True)
+        given = codec.encode(self.numbers, {name: pa.array(numbers[function]) for name, function in columns})
+        return self.condition(payloads, given)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
         case LogicalWindow():
             return columns(node.input) | {node.number: INT}
         case LogicalRank():
-            return kept(node.input) | ({node.number: INT} if node.number is not None else {})
+            below = _without_null(kept(node.input), node.condition)
+            return below | dict.fromkeys(node.numbers, INT)
         case LogicalNormalize():
             return kept(node.input)
         case LogicalUnion():

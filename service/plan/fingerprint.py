@@ -91,9 +91,15 @@ def _own(
         case PhysicalRank():
             return {
                 "rows": ", ".join(f"{name} {value}" for name, value in asdict(node.ranking).items()),
-                "number": node.number or "none",
+                "number": ", ".join(
+                    name if function == node.ranking.function else f"{name} {function}"
+                    for name, function in node.numbers.items()
+                )
+                or "none",
                 "state": f"{node.strategy}, {_input(node.state)}",
                 "identity": _columns(node.identity),
+                **({"condition": node.condition.expression.text} if node.condition is not None else {}),
+                **({"settled": str(node.settled)} if node.settled is not None else {}),
             }
         case PhysicalNormalize():
             return {"state": _input(node.state)}

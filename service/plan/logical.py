@@ -8,7 +8,7 @@ columns by these names (`scalars.resolved`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -202,6 +202,7 @@ class LogicalWindow:
     """The input's rows, each with its number within its partition, INT NOT NULL, as one more column `number`.
 
     Only what the SQL says: `rewrite_ranks` makes a Rank of it and of the condition on the number, or refuses.
+    `unbounded` is the hint UNBOUNDED_RANK: all numbers may be asked for.
     """
 
     input: LogicalNode
@@ -210,25 +211,30 @@ class LogicalWindow:
     order: tuple[OrderColumn, ...]
     number: str
     at: exp.Expr
+    unbounded: bool = False
 
 
 @dataclass(frozen=True)
 class LogicalRank:
-    """The input's rows of a ranking.
+    """The input's rows of a ranking, of these the ones for which `condition` is true.
 
-    `number` is the column with the number, None where nobody reads it. `identity` is the unique key by which rows are
-    replaced, for the strategy "improving".
+    `numbers` are the columns with numbers that somebody reads, and by which function each is; `asked` are those that
+    only the condition reads. Without an upper bound, nobody tells numbers above `settled` apart; None where somebody
+    may. `identity` is the unique key by which rows are replaced, for the strategy "improving".
     """
 
     input: LogicalInput
     ranking: Ranking
     partition: tuple[str, ...]
     order: tuple[OrderColumn, ...]
-    number: str | None
+    numbers: Mapping[str, RankFunction]
     at: exp.Expr
     strategy: RankStrategy = "retract"
     reason: str = ""
     identity: tuple[str, ...] = ()
+    condition: tuple[exp.Expr, ...] = ()
+    asked: Mapping[str, RankFunction] = field(default_factory=dict)
+    settled: int | None = None
 
 
 @dataclass(frozen=True)

@@ -253,8 +253,7 @@ class _Translator:
         node = self._input(side, given)
         if _holds_contests(rank):
             node = _with_first_step(node, physical.Contest(rank.ranking, rank.identity))
-        number = {} if rank.number is None else {rank.number: INT}
-        schema = node.calc.output.concat(record_of("Row", number))
+        schema = node.calc.output.concat(record_of("Row", dict.fromkeys(rank.numbers, INT)))
         scan = base(side.input)
         return physical.PhysicalRank(
             node=self._name("deduplicate" if rank.ranking.takes_one else "rank", rank),
@@ -263,7 +262,7 @@ class _Translator:
                 "multiset", side.ttl_ms, isinstance(scan, LogicalScan) and scan.source.mode == "retract"
             ),
             ranking=rank.ranking,
-            number=rank.number,
+            numbers=rank.numbers,
             strategy=rank.strategy,
             reason=rank.reason,
             identity=rank.identity,
@@ -271,8 +270,17 @@ class _Translator:
             order=tuple(map(_ordered, rank.order)),
             schema=schema,
             calc=self._calc(top, edge, schema, _named(schema), record),
+            condition=self._rank_condition(rank, node.calc.output),
+            settled=rank.settled,
             traits=_traits(top, (*_shown(map(resolved, rank.partition)), *_salts(rank)), edge.needs_before),
         )
+
+    def _rank_condition(self, rank: LogicalRank, row: Record) -> physical.RankCondition | None:
+        numbers = record_of("Row", dict.fromkeys(rank.asked, INT))
+        condition = compile_condition(rank.condition, _named(row.concat(numbers)))
+        if condition is None:
+            return None
+        return physical.RankCondition(condition, numbers, tuple(rank.asked.values()), self.on_error)
 
     def _normalize(
         self, normalize: LogicalNormalize, top: LogicalNode, edge: Edge, record: str

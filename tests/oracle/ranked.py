@@ -7,7 +7,7 @@ definition, `numbers`, recounts all rows of all partitions; `NaiveRank` applies 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Int64s, binary
+from rowkind.operators.columns.changes import Changes, Int64s, Mask, binary
 from rowkind.operators.rank import RankSpec
 from rowkind.operators.ranking import RankFunction, Ranking, Ties
 from tests import changelogs
@@ -61,10 +61,33 @@ class RankInput(Input):
         return b"\1" + (bytes(255 - octet for octet in key) if self.descending else key)
 
 
-def numbered(payloads: pa.BinaryArray, numbers: Int64s) -> pa.BinaryArray:
-    """The rows with their numbers as a last column."""
-    pairs = zip(payloads.to_pylist(), numbers.tolist(), strict=True)
-    return binary(payload + pack((number,)) for payload, number in pairs)
+def numbered(payloads: pa.BinaryArray, numbers: Sequence[Int64s]) -> pa.BinaryArray:
+    """The rows with their numbers as last columns."""
+    rows = zip(payloads.to_pylist(), *(each.tolist() for each in numbers), strict=True)
+    return binary(payload + pack(tuple(of_row)) for payload, *of_row in rows)
+
+
+@dataclass(frozen=True)
+class Admits:
+    """A condition on a row and its number by a function, as the operator asks it; `sql` says it of `v` and `n`."""
+
+    function: RankFunction
+    sql: str
+    holds: Callable[[int | None, int], bool]
+
+    def __call__(self, payloads: pa.BinaryArray, numbers: Mapping[RankFunction, Int64s]) -> Mask:
+        """For which rows it is true."""
+        rows = zip(payloads.to_pylist(), numbers[self.function].tolist(), strict=True)
+        return np.array([self.holds(unpack(payload)[2], number) for payload, number in rows], np.bool_)
+
+
+CONDITIONS = (
+    ("n <= v", lambda value, number: value is not None and number <= value),
+    ("n IN (1, 3)", lambda _, number: number in (1, 3)),
+    ("n % 2 = 0", lambda _, number: number % 2 == 0),
+    ("n = 1 OR v > 3", lambda value, number: number == 1 or (value is not None and value > 3)),
+)
+"""Conditions, the last one of which tells no numbers above 1 apart."""
 
 
 def identity(payloads: pa.BinaryArray) -> pa.BinaryArray:

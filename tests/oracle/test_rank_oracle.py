@@ -32,10 +32,11 @@ from tests.changelogs import Row, fold, net, show
 from tests.oracle.findings import finding, operating, views_differ
 from tests.oracle.inputs import Batches, shrink
 from tests.oracle.naive_join import NaiveSide
-from tests.oracle.ranked import RankInput, changelog, deduplication, identity, numbered
+from tests.oracle.ranked import CONDITIONS, Admits, RankInput, changelog, deduplication, identity, numbered
 from tests.seeds import seeds
 
 CASES_EACH = seeds(15)
+CONDITIONS_EACH = seeds(25)
 DEDUPLICATIONS_EACH = seeds(25)
 FUNCTIONS: tuple[tuple[RankFunction, Strategy], ...] = (
     ("row_number", "append"),
@@ -48,6 +49,7 @@ FUNCTIONS: tuple[tuple[RankFunction, Strategy], ...] = (
     ("dense_rank", "retract"),
 )
 RANGES = ((1, 1), (1, 2), (2, 2), (3, 5), (2, 3))
+NUMBERS: tuple[RankFunction, ...] = ("row_number", "rank", "dense_rank")
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,27 @@ class Case:
     @property
     def sql(self) -> str:
         """The rows in the range, by batch."""
-        spec, of = self.rank, self.of
-        order = ["v DESC NULLS LAST" if of.descending else "v ASC NULLS FIRST"] if of.ordered else []
-        if spec.ranking.function == "row_number":
-            order.append("seq" if spec.ranking.ties == "earliest first" else "seq DESC")
-        number = f"{spec.ranking.function}() OVER (PARTITION BY batch, k ORDER BY {', '.join(order)})"
+        spec, own = self.rank, self._number(self.rank.ranking.function)
+        numbers = "".join(f", {self._number(each)}" for each in spec.emitted)
+        last = "" if spec.ranking.last is None else f"AND {own} <= {spec.ranking.last}"
+        admits = spec.admits
+        condition = f"AND ({admits.sql.replace('n', self._number(admits.function), 1)})" if admits else ""
+        functions = ", ".join(f"{self._windowed(each)} {each}" for each in NUMBERS)
         return (
-            f"SELECT batch, id, k, v {', n' if spec.numbered else ''} FROM (SELECT *, {number} n FROM t) "
-            f"WHERE n BETWEEN {spec.ranking.first} AND {spec.ranking.last}"
+            f"SELECT batch, id, k, v {numbers} FROM (SELECT *, {functions} FROM t) "
+            f"WHERE {own} >= {spec.ranking.first} {last} {condition}"
         )
+
+    def _number(self, function: RankFunction) -> str:
+        settled = self.rank.settled
+        return function if settled is None else f"least({function}, {settled + 1})"
+
+    def _windowed(self, function: RankFunction) -> str:
+        order = ["v DESC NULLS LAST" if self.of.descending else "v ASC NULLS FIRST"] if self.of.ordered else []
+        if function == "row_number":
+            order.append("seq" if self.rank.ranking.ties == "earliest first" else "seq DESC")
+        by = f"ORDER BY {', '.join(order)}" if order else "ORDER BY 1"
+        return f"{function}() OVER (PARTITION BY batch, k {by})"
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +122,39 @@ def test_the_rank_is_what_sql_says_after_every_batch(
         return Case(Rank(spec), of, spec, generator.choice([0, 1, 3]))
 
     _run(database, monkeypatch, f"{function}, {strategy}", CASES_EACH, case)
+
+
+@pytest.mark.parametrize(("function", "strategy"), FUNCTIONS)
+def test_conditions_and_further_numbers_are_what_sql_says_after_every_batch(
+    function: RankFunction,
+    strategy: Strategy,
+    database: duckdb.DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With conditions on numbers and rows, numbers by several functions, without an upper bound or with one."""
+
+    def case(generator: random.Random) -> Case:
+        of = _random_input(generator, strategy)
+        first, last = generator.choice(RANGES)
+        bounded = strategy != "retract" or generator.random() < 0.4
+        sql, holds = generator.choice(CONDITIONS)
+        asked = generator.choice(NUMBERS)
+        admits = generator.choice([None, Admits(asked, sql, holds)])
+        settles = not bounded and (admits is None or sql == CONDITIONS[-1][0]) and generator.random() < 0.7
+        spec = RankSpec(
+            Ranking(function, first, last if bounded else None),
+            strategy,
+            numbered=generator.choice([None, numbered]),
+            numbers=tuple(generator.sample(NUMBERS, generator.randint(1, 3))),
+            identity=identity if strategy == "improving" else None,
+            by_seq=of.by_seq,
+            admits=admits,
+            asked=(asked,) if admits else (),
+            settled=max(first - 1, 1) if settles else None,
+        )
+        return Case(Rank(spec), of, spec, generator.choice([0, 1, 3]))
+
+    _run(database, monkeypatch, f"conditions, {function}, {strategy}", CONDITIONS_EACH, case)
 
 
 @pytest.mark.parametrize("strategy", ["append", "retract"])

@@ -86,9 +86,17 @@ def _on_rank(rank: PhysicalRank) -> Iterator[Advice]:
         yield Advice(
             rank.node,
             "every row kept",
-            f"{rank.node} keeps every row of {called(rank.input)}, because {rank.reason}. Over a table that only "
-            f"inserts it would keep those that can still reach the range.",
+            f"{rank.node} keeps every row of {called(rank.input)}, because {rank.reason}. {_with_less(rank)}",
         )
+
+
+def _with_less(rank: PhysicalRank) -> str:
+    """When a rank that keeps every row would keep fewer, or read fewer."""
+    if rank.ranking.last is not None:
+        return "Over a table that only inserts it would keep those that can still reach the range."
+    if rank.settled is not None:
+        return f"A change reads a partition up to its number {rank.settled} only."
+    return "A change reads its whole partition: with an upper bound, n <= 10, it would read that many rows."
 
 
 def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:

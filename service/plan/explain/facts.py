@@ -223,6 +223,10 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
             yield from _hot_keys(_spreadable(node), "the rows of a key meet in one shard")
         case PhysicalRank():
+            if node.condition is not None:
+                yield Fact("and", node.condition.expression.text, {"condition": node.condition.expression.text})
+            if node.settled is not None:
+                yield Fact("numbers", f"those above {node.settled} are not told apart", {"settled": node.settled})
             yield Fact("strategy", node.strategy, {"strategy": node.strategy, "reason": node.reason})
             if node.ranking.ties == "latest first":
                 yield Fact("ties", "the later arrival counts")

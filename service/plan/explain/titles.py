@@ -64,7 +64,7 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
         case PhysicalRank():
             return {
                 **asdict(node.ranking),
-                "number": node.number,
+                **_number_values(node),
                 "partition_by": list(node.partition),
                 "order_by": list(node.order),
             }
@@ -107,10 +107,23 @@ def _written(call: AggregateCall) -> str:
 def _rank(node: PhysicalRank) -> str:
     ranking = node.ranking
     numbers = str(ranking.first) if ranking.first == ranking.last else f"{ranking.first} to {ranking.last}"
+    if ranking.last is None:
+        numbers = "of every row" if ranking.first == 1 else f"from {ranking.first} on"
     partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
     order = f" ORDER BY {', '.join(node.order)}" if node.order else ""
-    number = f" AS {show(resolved(node.number))}" if node.number is not None else ""
-    return f"{ranking.function.upper()} {numbers}{partition}{order}{number}"
+    names = (
+        f"{'' if function == ranking.function else f'{function.upper()} '}AS {show(resolved(name))}"
+        for name, function in node.numbers.items()
+    )
+    columns = f" {', '.join(names)}" if node.numbers else ""
+    return f"{ranking.function.upper()} {numbers}{partition}{order}{columns}"
+
+
+def _number_values(node: PhysicalRank) -> dict[str, Any]:
+    """The columns with numbers, for programs: that of the rank's own function, and all where there are others."""
+    own = next((name for name, function in node.numbers.items() if function == node.ranking.function), None)
+    numbers = [{"name": name, "function": function} for name, function in node.numbers.items()]
+    return {"number": own} | ({"numbers": numbers} if len(numbers) != (own is not None) else {})
 
 
 def _deduplicate(node: PhysicalRank) -> str:

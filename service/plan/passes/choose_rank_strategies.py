@@ -2,7 +2,8 @@
 
 append       its input only inserts: rows that have fallen out of the range never come back
 improving    its input replaces rows by a unique key, none is deleted, and none ever moves to the back of its partition
-retract      anything else: every row is kept, because a deletion may bring any of them into the range
+retract      anything else: every row is kept, because a deletion may bring any of them into the range, or because
+             there is no upper bound
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ def choose_rank_strategies(query: Query) -> Query:
 def _visit(node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalRank):
         return node
+    if node.ranking.last is None:
+        return replace(node, strategy="retract", reason="without an upper bound any row may be in the result")
     below = node.input.input
     if produced(below) == "append":
         return replace(node, strategy="append", reason="its input only inserts, so what falls out never comes back")

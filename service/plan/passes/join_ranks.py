@@ -1,4 +1,4 @@
-"""Several bounded ranks over the same rows: each is kept by itself, and a row is in the result if it is in all of them.
+"""Several ranks over the same rows by different orders: each is kept by itself, and the result has what is in all.
 
     ROW_NUMBER() OVER (ORDER BY a) AS n, RANK() OVER (ORDER BY b) AS m … WHERE n <= 2 AND m <= 3
                                             rank by a JOIN rank by b, on what identifies a row
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.operators.ranking import Ranking
+from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -59,7 +59,7 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
     rows = ranks[0].input.input
     keys = in_order(unique_keys(rows), rows)
     identity = keys[0] if keys else tuple(columns(rows))
-    numbered = [] if keys else [rank for rank in ranks if rank.ranking.function == "row_number"]
+    numbered = [] if keys else [rank for rank in ranks if "row_number" in rank.numbers.values()]
     main = numbered[0] if numbered else ranks[0]
     if not keys:
         _check(ranks, numbered, identity)
@@ -70,7 +70,7 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
             continue
         names = {name: _beside(name, rank) for name in identity}
         outputs: dict[str, exp.Expr] = {names[name]: resolved(name) for name in identity}
-        outputs[_number(rank)] = resolved(_number(rank))
+        outputs |= {name: resolved(name) for name in rank.numbers}
         pairs = [exp.NullSafeEQ(this=resolved(name), expression=resolved(names[name])) for name in identity]
         side: LogicalNode = rank
         if copies and rank in numbered:
@@ -86,19 +86,20 @@ def join_ranks(ranks: Sequence[LogicalRank]) -> LogicalNode:
 
 def _with_copies(rank: LogicalRank, identity: tuple[str, ...]) -> LogicalNode:
     """The rank's rows, with the place of each among equal ones, which have to be known from the first on."""
-    whole = replace(rank, ranking=replace(rank.ranking, first=1))
-    number = _number(rank)
+    whole = replace(rank, ranking=replace(rank.ranking, first=1), condition=(), asked={})
     counted = LogicalRank(
         LogicalInput(whole),
-        Ranking("row_number", 1, rank.ranking.last),
+        Ranking("row_number", 1, rank.ranking.last if rank.ranking.function == "row_number" else None),
         identity,
-        (OrderColumn(number),),
-        _copy(rank),
+        (OrderColumn(_number(rank, "row_number")),),
+        {_copy(rank): "row_number"},
         rank.at,
     )
-    if rank.ranking.first == 1:
-        return counted
-    return LogicalFilter(counted, (exp.GTE(this=resolved(number), expression=exp.Literal.number(rank.ranking.first)),))
+    conditions = rank.condition
+    if rank.ranking.first > 1:
+        own = resolved(_number(rank, rank.ranking.function))
+        conditions = (exp.GTE(this=own, expression=exp.Literal.number(rank.ranking.first)), *conditions)
+    return LogicalFilter(counted, conditions) if conditions else counted
 
 
 def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identity: tuple[str, ...]) -> None:
@@ -120,16 +121,16 @@ def _check(ranks: Sequence[LogicalRank], numbered: Sequence[LogicalRank], identi
         )
 
 
-def _number(rank: LogicalRank) -> str:
-    assert rank.number is not None, "numbers are pruned later"
-    return rank.number
+def _number(rank: LogicalRank, function: RankFunction) -> str:
+    """The column with the number by a function of the rank."""
+    return next(name for name, each in rank.numbers.items() if each == function)
 
 
 def _copy(rank: LogicalRank) -> str:
-    return f"{_number(rank)}_copy"
+    return f"{_number(rank, 'row_number')}_copy"
 
 
 def _beside(name: str, rank: LogicalRank) -> str:
     """A column of the rows where it stands beside itself, under the same path."""
     path, _, column = name.rpartition(".")
-    return ".".join(part for part in (path, _number(rank).rpartition(".")[2], column) if part)
+    return ".".join(part for part in (path, next(iter(rank.numbers)).rpartition(".")[2], column) if part)

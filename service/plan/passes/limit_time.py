@@ -60,15 +60,14 @@ def _limited(side: LogicalInput, query: Query) -> LogicalInput:
 def check_numbers(query: Query) -> Query:
     """The query unchanged. Raises Refusal for a rank whose rows expire and whose numbers are too large to be kept."""
     for node in walk(query.root):
-        if (
-            isinstance(node, LogicalRank)
-            and node.number is not None
-            and node.input.ttl_ms
-            and node.ranking.last > _LARGEST_NUMBER
-        ):
+        if not (isinstance(node, LogicalRank) and node.numbers and node.input.ttl_ms):
+            continue
+        last = node.ranking.last if node.settled is None else node.settled + 1
+        if last is None or last > _LARGEST_NUMBER:
             raise Refusal(
-                f"with a ttl, numbers are kept up to {_LARGEST_NUMBER} only, and this one goes to "
-                f"{node.ranking.last}: leave the number out of the result, or take the ttl away by STATE_TTL",
+                f"with a ttl, numbers are kept up to {_LARGEST_NUMBER} only, and this one goes "
+                f"{'on without end' if last is None else f'to {last}'}: leave the number out of the result, or take "
+                f"the ttl away by STATE_TTL",
                 node.at,
             )
     return query

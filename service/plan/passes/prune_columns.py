@@ -46,10 +46,10 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
         case LogicalAggregate():
             return _aggregate(node, wanted)
         case LogicalRank():
-            number = node.number if node.number in wanted else None
+            numbers = {name: function for name, function in node.numbers.items() if name in wanted}
             ordered = {order.column for order in node.order if order.column is not None}
-            side = _side(node.input, wanted | set(node.identity), [{*node.partition, *ordered}])
-            return replace(node, number=number, input=side)
+            needed = wanted.union(node.identity, *map(reads, node.condition))
+            return replace(node, numbers=numbers, input=_side(node.input, needed, [{*node.partition, *ordered}]))
         case LogicalNormalize():
             return replace(node, input=_side(node.input, wanted, [set(node.key)]))
         case LogicalUnion():

@@ -26,7 +26,7 @@ def resolve_conflicts(query: Query) -> Query:
         ranking=Ranking("row_number", 1, 1, "latest first" if last else "earliest first"),
         partition=sink.key,
         order=(OrderColumn(None, descending=last),),
-        number=None,
+        numbers={},
         at=query.select,
     )
     return replace(query, root=LogicalProject(rank, {name: resolved(name) for name in query.outputs}))

@@ -1,18 +1,24 @@
-"""Ranks: a window's number and the condition on it become one operator.
+"""Ranks: a window's number and the conditions on it become one operator.
 
     ROW_NUMBER() OVER (PARTITION BY k ORDER BY t) AS n … WHERE n <= 3     rank from 1 to 3 by t
     … WHERE n BETWEEN 3 AND 5, n = 2, n > 1 AND n < 4                     rank in that range
+    … WHERE n IN (1, 3), n <= 9 AND n <> 2                                rank from 1 to 3, or 9, with a condition
+    … WHERE n <> 1, or CASE WHEN n = 1 THEN … in the SELECT list          rank of all rows, numbers above 1 being alike
+    … WHERE n <= c                                                        rank of all rows, with a condition on the row
     ROW_NUMBER() OVER (PARTITION BY k ORDER BY t DESC) = 1                deduplicate, where t is a time: the last row
     … ORDER BY PROCTIME() DESC                                            the same by arrival
-    two of them over the same rows, each with its bounds                  a join of two ranks (join_ranks)
+    several over the same rows in the same order                          one rank with several numbers
+    several over the same rows in different orders                        a join of ranks (join_ranks)
 
-Without an upper bound each change could renumber the whole partition, so that is refused.
+Where the number itself is asked for without an upper bound, each change may renumber a whole partition. That is refused
+unless a partition has few rows, by a unique key or a rank below, or the hint UNBOUNDED_RANK says that it is meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -20,82 +26,208 @@ from rowkind.operators.ranking import Ranking, Ties
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
+    LogicalAggregate,
     LogicalFilter,
     LogicalInput,
+    LogicalJoin,
     LogicalNode,
+    LogicalProject,
     LogicalRank,
+    LogicalScan,
+    LogicalUnion,
     LogicalWindow,
     OrderColumn,
     Query,
     reads,
+    walk,
     with_inputs,
 )
 from rowkind.service.plan.passes.join_ranks import join_ranks, over_same_rows
 from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.traits.admitted_numbers import (
+    EVERY,
+    Ranges,
+    admitted,
+    intersection,
+    is_bounded_by_row,
+    told_apart,
+)
+from rowkind.service.plan.traits.partition_sizes import has_few_rows
+from rowkind.service.plan.traits.unique_keys import unique_keys
 
-_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.EQ: exp.EQ,
-}
-_ADVICE = "bound it from above by numbers, as in WHERE n <= 10, n = 1 or n BETWEEN 3 AND 5"
+_ADVICE = (
+    "bound it from above, as in WHERE n <= 10, n BETWEEN 3 AND 5 or n <= column, or if partitions are small say "
+    "/*+ UNBOUNDED_RANK */ behind SELECT"
+)
+
+Uses = Mapping[str, float]
+"""What is read of columns, those that nobody reads left out: if one is the number of a row, the largest number that
+somebody tells from greater ones; infinity for all of it."""
 
 
 def rewrite_ranks(query: Query) -> Query:
     """Windows with the conditions right above them as ranks. Raises Refusal for a window without an upper bound."""
-    return replace(query, root=_visit(query.root))
+    expires = query.job.ttl is not None or bool(query.ttl_hints) or any(map(_expires, walk(query.root)))
+    root = _Rewriting(may_expire=expires).visit(query.root, dict.fromkeys(query.outputs, math.inf))
+    return replace(query, root=root)
 
 
-def _visit(node: LogicalNode) -> LogicalNode:
-    match node:
-        case LogicalFilter(input=LogicalWindow() as window):
-            windows, _ = over_same_rows(window)
-            ranks = [_bounded(each, node.conjuncts) for each in windows]
-            numbers = {each.number for each in windows}
-            rest = tuple(each for each in node.conjuncts if not _is_bound(each, numbers))
-            top = ranks[0] if len(ranks) == 1 else join_ranks(ranks)
-            return LogicalFilter(top, rest) if rest else top
-        case LogicalWindow():
-            return _rank(node, [])
-    return with_inputs(node, _visit)
+def _expires(node: LogicalNode) -> bool:
+    return isinstance(node, LogicalScan) and node.source.ttl_ms is not None
 
 
-def _is_bound(condition: exp.Expr, numbers: set[str]) -> bool:
-    return reads(condition) <= numbers and len(reads(condition)) == 1 and _bounds(condition) is not None
+@dataclass(frozen=True)
+class _Rewriting:
+    """`may_expire`: whether a rank may have a TTL, so that it could remember one number of a row, and not several."""
+
+    may_expire: bool
+
+    def visit(self, node: LogicalNode, uses: Uses) -> LogicalNode:
+        """The node without windows, given what is read of its columns."""
+        match node:
+            case LogicalFilter(input=LogicalWindow() as window):
+                return self._ranks(window, node.conjuncts, uses)
+            case LogicalWindow():
+                return self._ranks(node, (), uses)
+        below = _uses_below(node, uses)
+        return with_inputs(node, lambda each: self.visit(each, below))
+
+    def _ranks(self, top: LogicalWindow, conditions: tuple[exp.Expr, ...], uses: Uses) -> LogicalNode:
+        windows, rows = over_same_rows(top)
+        read = _with_uses(uses, conditions)
+        unread = [each for each in windows if not read.get(each.number)]
+        if unread and all(each.input is rows for each in windows):
+            return self._without(unread, windows, rows, conditions, uses)
+        groups: list[list[LogicalWindow]] = []
+        for window in windows:
+            found = next((group for group in groups if self._goes_with(window, group, uses)), None)
+            if found is None:
+                groups.append([window])
+            else:
+                found.append(window)
+        if len(groups) == 1:
+            return self._rank(groups[0], conditions, uses)
+        return self._joined(groups, conditions, uses)
+
+    def _without(
+        self,
+        unread: Sequence[LogicalWindow],
+        windows: Sequence[LogicalWindow],
+        rows: LogicalNode,
+        conditions: tuple[exp.Expr, ...],
+        uses: Uses,
+    ) -> LogicalNode:
+        """Windows over the same rows without those whose numbers nobody reads."""
+        top = rows
+        for each in windows:
+            top = top if each in unread else replace(each, input=top)
+        below = self.visit(LogicalFilter(top, conditions) if conditions else top, uses)
+        outputs: dict[str, exp.Expr] = {name: resolved(name) for name in columns(below)}
+        outputs |= {each.number: exp.Literal.number(1) for each in unread}
+        return LogicalProject(below, outputs)
+
+    def _joined(
+        self, groups: Sequence[Sequence[LogicalWindow]], conditions: tuple[exp.Expr, ...], uses: Uses
+    ) -> LogicalNode:
+        """A rank for each group, joined; conditions that are about the numbers of one group are asked there."""
+        rows, rest, of_group = groups[0][0].input, [*conditions], []
+        for group in groups:
+            known = columns(rows).keys() | {each.number for each in group}
+            # What may fail could be guarded by a condition that is asked further up.
+            numbers = {each.number for each in group}
+            own = [each for each in rest if reads(each) & numbers and reads(each) <= known and not may_fail(each)]
+            rest = [each for each in rest if each not in own]
+            of_group.append(own)
+        # The join reads all columns, and equal rows without a key are brought together by ROW_NUMBER.
+        read = _with_uses({**uses, **dict.fromkeys(columns(rows), math.inf)}, rest)
+        if not unique_keys(rows):
+            windows = [each for group in groups for each in group]
+            read |= {each.number: math.inf for each in windows if each.function == "row_number"}
+        ranks = [self._rank(group, tuple(own), read) for group, own in zip(groups, of_group, strict=True)]
+        joined = join_ranks([rank for rank in ranks if isinstance(rank, LogicalRank)])
+        return LogicalFilter(joined, tuple(rest)) if rest else joined
+
+    def _goes_with(self, window: LogicalWindow, group: Sequence[LogicalWindow], uses: Uses) -> bool:
+        """Whether one state can give this window's numbers and those of the group."""
+        first = group[0]
+        same = (window.input, window.partition, window.order) == (first.input, first.partition, first.order)
+        read = [each for each in (*group, window) if uses.get(each.number)]
+        return same and not (self.may_expire and len(read) > 1)
+
+    def _rank(self, windows: Sequence[LogicalWindow], conditions: tuple[exp.Expr, ...], uses: Uses) -> LogicalNode:
+        """The windows, which have one order, as one rank of the rows for which the conditions are true."""
+        ranges = {each.number: _ranges(each, conditions) for each in windows}
+        main = min(windows, key=lambda each: ranges[each.number][-1][1])
+        (first, _), (_, last) = ranges[main.number][0], ranges[main.number][-1]
+        rest = tuple(each for each in conditions if len(admitted(each, main.number) or ()) != 1)
+        about = set(ranges)
+        # Conditions guard each other in their order, so that they stay together.
+        condition, above = (rest, ()) if any(reads(each) & about for each in rest) else ((), rest)
+        order = _order(main)
+        below = self.visit(main.input, _of_window(main, _with_uses(uses, rest)))
+        settled = None
+        if last == math.inf:
+            read = _with_uses(uses, rest)
+            most = max([first - 1, *(read.get(name, 0) for name in about)])
+            by_row = any(is_bounded_by_row(each, about) for each in condition)
+            if most < math.inf:
+                settled = int(most)
+            elif not by_row and not any(each.unbounded for each in windows):
+                _check_size(main, below, [each for each in conditions if reads(each) & about])
+        ranking = Ranking(main.function, first, None if last == math.inf else int(last))
+        ranking = replace(ranking, ties=_ties(ranking, order, below))
+        functions = {each.number: each.function for each in windows}
+        read_here = set[str]().union(*map(reads, condition))
+        rank = LogicalRank(
+            LogicalInput(below),
+            ranking,
+            main.partition,
+            order,
+            functions,
+            main.at,
+            condition=condition,
+            asked={name: function for name, function in functions.items() if name in read_here},
+            settled=settled,
+        )
+        return LogicalFilter(rank, above) if above else rank
 
 
-def _bounded(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> LogicalRank:
-    """The window as a rank, by the conditions above that read its number and nothing else."""
-    about = [each for each in conditions if reads(each) == {window.number}]
-    bounds = [found for each in about if (found := _bounds(each)) is not None]
-    odd = [each for each in about if _bounds(each) is None]
-    if odd and all(last is None for _, last in bounds):
-        raise Refusal(f"this condition on the number of a row is not understood: {_ADVICE}", odd[0])
-    return _rank(window, bounds)
+def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
+    """The numbers that all conditions admit, as far as they are about this number and nothing else."""
+    ranges = EVERY
+    for each in conditions:
+        own = admitted(each, window.number) if reads(each) == {window.number} else None
+        if own == ():
+            raise Refusal("no row has such a number: the first one has 1", each)
+        ranges = ranges if own is None else intersection(ranges, own)
+    if not ranges:
+        raise Refusal("no row has a number for which all of these conditions are true", window.at)
+    return ranges
 
 
-def _rank(window: LogicalWindow, bounds: Iterable[tuple[int, int | None]]) -> LogicalRank:
-    first, last = 1, None
-    for low, high in bounds:
-        first = max(first, low)
-        last = high if last is None else last if high is None else min(last, high)
-    name = window.function.upper()
-    if last is None:
-        raise Refusal(f"{name} numbers every row of a partition anew with each change: {_ADVICE}", window.at)
-    if last < first:
-        raise Refusal(f"no row has a number from {first} to {last}", window.at)
+def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Expr]) -> None:
+    """Refuse all numbers of partitions of which nothing says that they are small."""
+    if has_few_rows(rows, set(window.partition)):
+        return
+    odd = [each for each in about if admitted(each, window.number) is None]
+    if odd:
+        raise Refusal(f"this condition does not say up to which number rows are asked for: {_ADVICE}", odd[0])
+    raise Refusal(
+        f"{window.function.upper()} numbers every row of a partition anew with each change: {_ADVICE}", window.at
+    )
+
+
+def _order(window: LogicalWindow) -> tuple[OrderColumn, ...]:
+    """The order without what comes behind arrival, in which there are no ties. Raises Refusal."""
     arrival = [number for number, order in enumerate(window.order) if order.column is None]
-    order = window.order[: arrival[0] + 1] if arrival else window.order
     if arrival and window.function != "row_number":
         raise Refusal(
-            f"{name} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that", window.at
+            f"{window.function.upper()} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that",
+            window.at,
         )
-    below = _visit(window.input)
-    ranking = Ranking(window.function, first, last)
-    ranking = replace(ranking, ties=_ties(ranking, order, below))
-    return LogicalRank(LogicalInput(below), ranking, window.partition, order, window.number, window.at)
+    return window.order[: arrival[0] + 1] if arrival else window.order
 
 
 def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) -> Ties:
@@ -110,38 +242,50 @@ def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) ->
     return "latest first" if keeps_one and is_time else "earliest first"
 
 
-def _bounds(condition: exp.Expr) -> tuple[int, int | None] | None:
-    """The first and the last number that a condition admits, None for one that is no range of numbers."""
-    node = condition.unnest()
-    if isinstance(node, exp.Between):
-        low, high = _integer(node.args["low"]), _integer(node.args["high"])
-        if isinstance(node.this.unnest(), exp.Column) and low is not None and high is not None:
-            return low, high
-    if isinstance(node, exp.In) and isinstance(node.this.unnest(), exp.Column):
-        numbers = sorted({number for each in node.expressions if (number := _integer(each)) is not None})
-        if len(numbers) == len(node.expressions) and numbers == list(range(numbers[0], numbers[-1] + 1)):
-            return numbers[0], numbers[-1]
-    if isinstance(node, exp.Binary) and type(node) in _FLIPPED:
-        kind: type[exp.Expr] = type(node)
-        column, number = node.left, _integer(node.right)
-        if number is None:
-            kind, column, number = _FLIPPED[kind], node.right, _integer(node.left)
-        if number is not None and isinstance(column.unnest(), exp.Column):
-            return _range(kind, number)
-    return None
+def _with_uses(uses: Uses, expressions: Iterable[exp.Expr]) -> dict[str, float]:
+    """The same uses, and those by expressions."""
+    found = dict(uses)
+    for each in expressions:
+        for name in reads(each):
+            found[name] = max(found.get(name, 0), told_apart(each, name))
+    return found
 
 
-def _range(kind: type[exp.Expr], number: int) -> tuple[int, int | None]:
-    if kind is exp.EQ:
-        return number, number
-    if kind in (exp.LT, exp.LTE):
-        return 1, number if kind is exp.LTE else number - 1
-    return (number if kind is exp.GTE else number + 1), None
+def _of_window(window: LogicalWindow, uses: Uses) -> Uses:
+    own = {*window.partition, *(each.column for each in window.order if each.column is not None)}
+    return {**uses, **dict.fromkeys(own, math.inf)}
 
 
-def _integer(node: exp.Expr) -> int | None:
-    node = node.unnest()
-    if isinstance(node, exp.Neg):
-        number = _integer(node.this)
-        return None if number is None else -number
-    return int(node.this) if isinstance(node, exp.Literal) and node.is_int else None
+def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
+    """What is read of the columns of a node's inputs, given what is read of its own."""
+    match node:
+        case LogicalFilter():
+            return _with_uses(uses, node.conjuncts)
+        case LogicalProject():
+            return _of_project(node, uses)
+        case LogicalJoin():
+            assert not node.keys, "equal keys are still conditions"
+            return {**uses, **dict.fromkeys(set[str]().union(*map(reads, node.condition)), math.inf)}
+        case LogicalUnion():
+            return uses
+        case LogicalAggregate():
+            calls = node.calls.values()
+            arguments = {name for call in calls for name in (*call.arguments, call.filter) if name is not None}
+            return dict.fromkeys({*node.group, *arguments}, math.inf)
+    return dict.fromkeys(uses, math.inf)
+
+
+def _of_project(node: LogicalProject, uses: Uses) -> Uses:
+    # Of a view that several queries read, each of them plans the same.
+    shared = node.view.wanted if node.view is not None and node.stands else set()
+    wanted = dict.fromkeys(uses.keys() | shared, math.inf) if node.stands else uses
+    found: dict[str, float] = {}
+    for name, output in node.outputs.items():
+        bare = output.unnest()
+        if name not in wanted:
+            continue
+        if isinstance(bare, exp.Column):
+            found[bare.name] = max(found.get(bare.name, 0), wanted[name])
+        else:
+            found = _with_uses(found, [output])
+    return found

@@ -93,10 +93,18 @@ def _check(join: LogicalJoin, side: LogicalInput, hint: SkewHint, *, may: bool) 
 def _ranked_twice(rank: LogicalRank, hint: SkewHint) -> LogicalRank:
     if rank.strategy != "retract":
         raise Refusal("SKEW is not needed here: each task sends on no more rows than may reach the range", hint.at)
+    if rank.ranking.last is None:
+        raise Refusal(
+            "SKEW ranks a part of the rows in each shard and then the first of all of them, for which the number needs "
+            "an upper bound: write one, as in WHERE n <= 10, or leave it out",
+            hint.at,
+        )
     first = replace(
         rank,
         input=replace(rank.input, spread=hint.shards),
         ranking=replace(rank.ranking, first=1),
-        number=None,
+        numbers={},
+        condition=(),
+        asked={},
     )
     return replace(rank, input=LogicalInput(first))

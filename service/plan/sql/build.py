@@ -67,7 +67,7 @@ class Builder:
             hints = read_hints(tree)
             self._times |= {f"{context.path}{alias}".lower(): hint for alias, hint in hints.times.items()}
             self._skews |= {f"{context.path}{alias}".lower(): hint for alias, hint in hints.skews.items()}
-            return OneSelect(tree, context, hints.split, self).built()
+            return OneSelect(tree, context, hints, self).built()
         if isinstance(tree, exp.SetOperation):
             return top_of_result(set_operation(tree, context, self), tree, Names(context.path))
         return top_of_result(self.select(tree.this, context), tree, Names(context.path))

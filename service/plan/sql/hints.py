@@ -1,4 +1,4 @@
-"""Hints: `/*+ STATE_TTL('orders' = '7d'), SKEW('orders'), SPLIT_DISTINCT */` behind SELECT."""
+"""Hints: `/*+ STATE_TTL('orders' = '7d'), SKEW('orders'), SPLIT_DISTINCT, UNBOUNDED_RANK */` behind SELECT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowkind.service.physical import MOST_SALTS
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import SkewHint, TtlHint
 
-_KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias') and SPLIT_DISTINCT are"
+_KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias'), SPLIT_DISTINCT and UNBOUNDED_RANK are"
 _SHARDS_OF_A_HOT_KEY = 8
 
 _Hint = TypeVar("_Hint")
@@ -21,11 +21,12 @@ _Hint = TypeVar("_Hint")
 
 @dataclass(frozen=True)
 class Hints:
-    """The hints of a SELECT: STATE_TTL and SKEW by alias in lower case, and its SPLIT_DISTINCT."""
+    """The hints of a SELECT: STATE_TTL and SKEW by alias in lower case, its SPLIT_DISTINCT and UNBOUNDED_RANK."""
 
     times: Mapping[str, TtlHint]
     skews: Mapping[str, SkewHint]
     split: exp.Expr | None
+    unbounded: exp.Expr | None
 
 
 def read_hints(tree: exp.Select) -> Hints:
@@ -33,6 +34,7 @@ def read_hints(tree: exp.Select) -> Hints:
     times: dict[str, TtlHint] = {}
     skews: dict[str, SkewHint] = {}
     split: exp.Expr | None = None
+    unbounded: exp.Expr | None = None
     hints = tree.args.get("hint")
     for each in hints.expressions if hints is not None else []:
         name = each.name.upper() if isinstance(each, exp.Var | exp.Anonymous) else ""
@@ -44,11 +46,15 @@ def read_hints(tree: exp.Select) -> Hints:
             if each.expressions:
                 raise Refusal("the hint SPLIT_DISTINCT is written without arguments", each)
             split = each
+        elif name == "UNBOUNDED_RANK":
+            if each.expressions:
+                raise Refusal("the hint UNBOUNDED_RANK is written without arguments", each)
+            unbounded = each
         elif not isinstance(each, exp.Expr):
             raise Refusal(f"the hint {each!s} is not understood; {_KNOWN}", hints)
         else:
             raise Refusal(f"the hint {each.sql('spark')} is not supported; {_KNOWN}", each)
-    return Hints(times, skews, split)
+    return Hints(times, skews, split, unbounded)
 
 
 def no_split(split: exp.Expr | None) -> None:

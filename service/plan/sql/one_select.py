@@ -25,7 +25,7 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
 from rowkind.service.plan.sql.from_clause import from_clause
 from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
-from rowkind.service.plan.sql.hints import no_split
+from rowkind.service.plan.sql.hints import Hints, no_split
 from rowkind.service.plan.sql.links import beyond, equal_links, linked_columns
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
 from rowkind.service.plan.sql.subqueries import Subqueries, where
@@ -77,10 +77,10 @@ class GroupExpression:
 class OneSelect:
     """One SELECT on its way: the rows so far, and what its clauses compute from them."""
 
-    def __init__(self, tree: exp.Select, context: Context, split: exp.Expr | None, queries: Queries) -> None:
+    def __init__(self, tree: exp.Select, context: Context, hints: Hints, queries: Queries) -> None:
         self._tree = tree
         self._context = context
-        self._split = split
+        self._hints = hints
         self._names = Names(context.path)
         self._node, self._scope, self._links = from_clause(tree, context, queries)
         if (condition := tree.args.get("where")) is not None:
@@ -104,7 +104,7 @@ class OneSelect:
             clauses, calls_ = self._grouped(clauses, groups)
             counts = calls_ if self._tree.args.get("group") is None else None
         elif distinct is None:
-            no_split(self._split)
+            no_split(self._hints.split)
         self._node, with_values = self._subqueries.join(self._node, clauses)
         clauses = clauses.changed(lambda node, _: with_values(node))
         if clauses.having is not None:
@@ -197,7 +197,7 @@ class OneSelect:
         named = self._context.named
         clauses = clauses.changed(lambda node, name: grouping.over(node, name if named else ""))
         is_global = self._tree.args.get("group") is None and not self._links
-        self._node = grouping.aggregate(is_global=is_global, at=at, split=self._split)
+        self._node = grouping.aggregate(is_global=is_global, at=at, split=self._hints.split)
         return clauses, grouping.counts
 
     def _having_of_one_row(self, counts: frozenset[str] | None) -> None:
@@ -210,19 +210,22 @@ class OneSelect:
 
     def _numbered(self, clauses: Clauses) -> Clauses:
         """Number the rows for window functions, and filter by QUALIFY."""
+        hint = self._hints.unbounded
         if any(each.find(exp.Window) for each in clauses):
             self._node, partition, self._links = linked_columns(self._links, self._node, self._names)
             clauses = clauses.changed(lambda node, _: within(node, partition))
+        elif hint is not None:
+            raise Refusal("UNBOUNDED_RANK is for window functions, of which there is none here", hint)
         named: dict[str, exp.Expr] = {item.name: item.expression for item in clauses.items.items}
         others = exp.Tuple(expressions=[each for each in (clauses.qualify, clauses.order) if each is not None])
-        self._node, numbers = number_rows(self._node, {**named, "": others}, self._names)
+        self._node, numbers = number_rows(self._node, {**named, "": others}, self._names, unbounded=hint is not None)
         clauses = clauses.changed(lambda node, _: replaced(node, numbers)) if numbers else clauses
         if clauses.qualify is not None:
             self._node = LogicalFilter(self._node, conjuncts(clauses.qualify))
         return clauses
 
     def _distinct(self, items: SelectList, *, limited: bool) -> Selected:
-        no_split(self._split)
+        no_split(self._hints.split)
         below, linked, links = linked_columns(self._links, self._node, self._names)
         names: Mapping[str, str] = {item.name: self._names.claim(item.name) for item in items.items}
         outputs = {names[item.name]: item.expression for item in items.items}

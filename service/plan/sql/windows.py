@@ -129,11 +129,12 @@ def _advice(function: exp.Func, name: str) -> str:
 
 
 def number_rows(
-    node: LogicalNode, expressions: Mapping[str, exp.Expr], names: Names
+    node: LogicalNode, expressions: Mapping[str, exp.Expr], names: Names, *, unbounded: bool = False
 ) -> tuple[LogicalNode, dict[exp.Expr, exp.Column]]:
     """The rows with the number of each window in `expressions`, and the column of each window.
 
     Expressions are over the node's columns, by what they are called or "" for those that are no column of the result.
+    `unbounded` is the hint UNBOUNDED_RANK.
     """
     found: dict[exp.Expr, str] = {}
     for name, expression in expressions.items():
@@ -157,7 +158,7 @@ def number_rows(
         function = _FUNCTIONS[type(call.this)]
         own = found[call]
         number = names.claim(own) if own else names.fresh(function)
-        node = LogicalWindow(node, function, partition, order, number, call)
+        node = LogicalWindow(node, function, partition, order, number, call, unbounded)
         numbers[call] = resolved(number, like=call)
     return node, numbers
 

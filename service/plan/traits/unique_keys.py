@@ -126,8 +126,9 @@ def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     if node.ranking.function == "row_number" and node.input.spread == 1:
         if node.ranking.first == node.ranking.last:
             found.add(frozenset(node.partition))
-        elif node.number is not None:
-            found.add(frozenset([*node.partition, node.number]))
+        elif node.settled is None:
+            own = (name for name, function in node.numbers.items() if function == "row_number")
+            found.update(frozenset([*node.partition, name]) for name in own)
     return _minimal(found)
 
 

@@ -1,0 +1,170 @@
+"""What conditions say of the number of a row, which is a whole number from 1 on and never NULL.
+
+n <= 3, n BETWEEN 2 AND 3, n IN (1, 3), n <> 1, n < 2 OR n = 5     numbers that are admitted, whatever the row is
+n <= c, n = c + 1, n BETWEEN 1 AND c                               bounded by the row itself
+CASE WHEN n = 1 THEN 'first' ELSE 'other' END                      numbers above 1 are not told apart
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from fractions import Fraction
+
+from sqlglot import exp
+
+from rowkind.service.plan.logical import reads
+
+Ranges = tuple[tuple[int, float], ...]
+"""Ranges of numbers, ends included, ascending, with gaps between them; the last one may end at infinity."""
+
+EVERY: Ranges = ((1, math.inf),)
+_LARGEST = 2**31 - 1
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+}
+_WHOLE = (exp.DataType.Type.INT, exp.DataType.Type.BIGINT)
+
+
+def admitted(condition: exp.Expr, number: str) -> Ranges | None:
+    """The numbers in column `number` for which a condition is true; None where it is about more, or not understood."""
+    node = condition.unnest()
+    match node:
+        case exp.And() | exp.Or():
+            left, right = admitted(node.left, number), admitted(node.right, number)
+            if left is None or right is None:
+                return None
+            return intersection(left, right) if isinstance(node, exp.And) else _union([*left, *right])
+        case exp.Not():
+            inner = admitted(node.this, number)
+            return None if inner is None else _others(inner)
+        case exp.Between() if _is_number(node.this, number):
+            low, high = (_range(kind, node.args[end]) for kind, end in ((exp.GTE, "low"), (exp.LTE, "high")))
+            return None if low is None or high is None else intersection(low, high)
+        case exp.In() if _is_number(node.this, number) and node.expressions:
+            points = [_range(exp.EQ, each) for each in node.expressions]
+            found = [each for each in points if each is not None]
+            return _union([one for each in found for one in each]) if len(found) == len(points) else None
+        case exp.Binary() if type(node) in _FLIPPED:
+            if _is_number(node.left, number):
+                return _range(type(node), node.right)
+            return _range(_FLIPPED[type(node)], node.left) if _is_number(node.right, number) else None
+    return None
+
+
+def intersection(left: Ranges, right: Ranges) -> Ranges:
+    """The numbers in both."""
+    pairs = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
+    return tuple(sorted(pair for pair in pairs if pair[0] <= pair[1]))
+
+
+def told_apart(expression: exp.Expr, number: str) -> float:
+    """The largest number in column `number` that makes a difference to an expression; infinity where all may."""
+    largest = 0.0
+    for column in expression.find_all(exp.Column):
+        if column.name != number:
+            continue
+        node: exp.Expr | None = column.parent
+        while isinstance(node, exp.Paren):
+            node = node.parent
+        ranges = None
+        if node is not None and column is not expression.unnest():
+            ranges = _cases(node, number) if isinstance(node, exp.Case) else admitted(node, number)
+        if ranges is None:
+            return math.inf
+        ends = [end for first, last in ranges for end in (first - 1, last)]
+        largest = max([largest, *(end for end in ends if end < math.inf)])
+    return largest
+
+
+def _cases(node: exp.Case, number: str) -> Ranges | None:
+    """The numbers that CASE n WHEN … looks for."""
+    if node.this is None or not _is_number(node.this, number):
+        return None
+    values = [each.this for each in node.args["ifs"]]
+    return admitted(exp.In(this=node.this.copy(), expressions=[each.copy() for each in values]), number)
+
+
+def is_bounded_by_row(condition: exp.Expr, numbers: AbstractSet[str]) -> bool:
+    """Whether a condition bounds one of these numbers from above by what else the row has."""
+    node = condition.unnest()
+    if isinstance(node, exp.Between):
+        return _is_one(node.this, numbers) and not reads(node.args["high"]) & numbers
+    if isinstance(node, exp.LT | exp.LTE | exp.EQ) and _is_one(node.left, numbers):
+        return not reads(node.right) & numbers
+    if isinstance(node, exp.GT | exp.GTE | exp.EQ) and _is_one(node.right, numbers):
+        return not reads(node.left) & numbers
+    return False
+
+
+def _is_one(node: exp.Expr, numbers: AbstractSet[str]) -> bool:
+    return any(_is_number(node, each) for each in numbers)
+
+
+def _is_number(node: exp.Expr, number: str) -> bool:
+    node = node.unnest()
+    return isinstance(node, exp.Column) and node.name == number
+
+
+def _range(kind: type[exp.Expr], node: exp.Expr) -> Ranges | None:
+    """The numbers that stand in a relation to a constant."""
+    limit = _constant(node)
+    if limit is None:
+        return None
+    equal: Ranges = ((int(limit), int(limit)),) if limit.denominator == 1 and limit >= 1 else ()
+    if kind is exp.EQ:
+        return _union(equal)
+    if kind is exp.NEQ:
+        return _others(_union(equal))
+    if kind in (exp.LT, exp.LTE):
+        last = math.floor(limit) if kind is exp.LTE else math.ceil(limit) - 1
+        return ((1, last),) if last >= 1 else ()
+    return ((max(1, math.ceil(limit) if kind is exp.GTE else math.floor(limit) + 1), math.inf),)
+
+
+def _union(ranges: Iterable[tuple[int, float]]) -> Ranges:
+    found: list[tuple[int, float]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def _others(ranges: Ranges) -> Ranges:
+    found, start = [], 1
+    for first, last in ranges:
+        if first > start:
+            found.append((start, float(first - 1)))
+        if last == math.inf:
+            return tuple(found)
+        start = int(last) + 1
+    return (*found, (start, math.inf))
+
+
+def _constant(node: exp.Expr) -> Fraction | None:
+    """The value of an expression of literals, None for what is none or may overflow."""
+    node = node.unnest()
+    value: Fraction | None = None
+    match node:
+        case exp.Literal() if not node.is_string:
+            value = Fraction(node.name)
+        case exp.Neg():
+            value = _constant(node.this)
+            value = None if value is None else -value
+        case exp.Cast() if not isinstance(node, exp.TryCast) and node.to.this in _WHOLE:
+            value = _constant(node.this)
+            value = value if value is not None and value.denominator == 1 else None
+        case exp.Add() | exp.Sub() | exp.Mul():
+            left, right = _constant(node.left), _constant(node.right)
+            if left is not None and right is not None:
+                sign = -1 if isinstance(node, exp.Sub) else 1
+                value = left * right if isinstance(node, exp.Mul) else left + sign * right
+    return value if value is not None and abs(value) <= _LARGEST else None

@@ -1,0 +1,96 @@
+"""How many rows agree in some columns, where that has a limit whatever the rows are.
+
+a unique key within the columns            one
+a unique key, but for a few columns        as many as these have values: BOOLEAN, or c IN ('a', 'b') in a filter
+first rows of each partition               as many as ROW_NUMBER <= n lets through
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Set as AbstractSet
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    conjuncts,
+)
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.traits.fixed_columns import read_bare
+from rowkind.service.plan.traits.unique_keys import unique_keys
+
+_LARGEST = 4096
+
+
+def has_few_rows(node: LogicalNode, key: AbstractSet[str]) -> bool:
+    """Whether there can never be more than a few thousand rows that agree in the columns `key`."""
+    return _most_rows(node, key) <= _LARGEST
+
+
+def _most_rows(node: LogicalNode, key: AbstractSet[str]) -> float:
+    by_key = [math.prod(_most_values(node, name) for name in unique - key) for unique in unique_keys(node)]
+    return min([_ranked(node, key), *by_key])
+
+
+def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
+    """How many rows a rank below lets through per partition, where all of `key`'s rows are of one."""
+    match node:
+        case LogicalFilter():
+            return _ranked(node.input, key)
+        case LogicalProject():
+            return _ranked(node.input, read_bare(node, key))
+        case LogicalRank(ranking=ranking) if ranking.function == "row_number" and ranking.last is not None:
+            here = ranking.last - ranking.first + 1 if key >= set(node.partition) else math.inf
+            return min(here, _most_rows(node.input.input, key))
+    return math.inf
+
+
+def _most_values(node: LogicalNode, name: str) -> float:
+    """How many different values a column can have."""
+    type_ = columns(node)[name]
+    known = 2 + type_.nullable if types.family(type_) == "boolean" else math.inf
+    return min(known, _listed(node, name))
+
+
+def _listed(node: LogicalNode, name: str) -> float:
+    match node:
+        case LogicalFilter():
+            family = types.family(columns(node)[name])
+            listed = (_listed_by(each, name, family) for conjunct in node.conjuncts for each in conjuncts(conjunct))
+            return min([_most_values(node.input, name), *listed])
+        case LogicalProject():
+            output = node.outputs[name].unnest()
+            return _most_values(node.input, output.name) if isinstance(output, exp.Column) else math.inf
+        case LogicalJoin():
+            sides = [side.input for side in node.sides if name in columns(side.input)]
+            # What is padded may be NULL besides.
+            return 1 + _most_values(sides[0], name)
+        case LogicalRank() if name in node.numbers:
+            numbered = node.numbers[name] == node.ranking.function and node.ranking.last is not None
+            return float(node.ranking.last or 0) if numbered else math.inf
+        case LogicalAggregate() if name in node.group:
+            return _most_values(node.input.input, name)
+        case LogicalRank() | LogicalNormalize():
+            return _most_values(node.input.input, name)
+    return math.inf
+
+
+def _listed_by(condition: exp.Expr, name: str, family: types.Family | None) -> float:
+    """How many values a condition lets through: literals that are compared as what the column is."""
+    node = condition.unnest()
+    is_column = isinstance(node, exp.In | exp.EQ) and isinstance(node.this.unnest(), exp.Column)
+    if not is_column or node.this.unnest().name != name:
+        return math.inf
+    values = node.expressions if isinstance(node, exp.In) else [node.expression]
+    plain = [each.unnest() for each in values]
+    text, whole = family == "string", family == "integer"
+    same = all(isinstance(each, exp.Literal) and (text if each.is_string else whole) for each in plain)
+    return len(plain) if plain and same else math.inf
