@@ -321,22 +321,14 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
             identity = [_numbered(node.input.calc.output)[name] for name in node.identity]
             functions = [*node.numbers.values()]
             numbered = "numbered" if functions else ""
-            if functions not in ([], [node.ranking.function]):
-                numbered += f" {functions}"
-            return (
-                f"rank {node.ranking} {numbered} {node.strategy} {identity} {_input(node.state, ttl)}{_admitted(node)}"
-            )
+            more = f" {functions}" if functions not in ([], [node.ranking.function]) else ""
+            more += "" if node.settled is None else f" settled {node.settled}"
+            if node.condition is not None:
+                names = _numbered(node.input.calc.output.concat(node.condition.numbers))
+                more += f" if {_expression(node.condition.expression, names)} of {node.condition.functions}"
+            return f"rank {node.ranking} {numbered} {node.strategy} {identity} {_input(node.state, ttl)}{more}"
         case PhysicalNormalize():
             return f"normalize {_input(node.state, ttl)}"
-
-
-def _admitted(rank: PhysicalRank) -> str:
-    """What a rank says of its rows besides their range."""
-    if rank.condition is None:
-        return "" if rank.settled is None else f" settled {rank.settled}"
-    names = _numbered(rank.input.calc.output.concat(rank.condition.numbers))
-    condition = _expression(rank.condition.expression, names)
-    return f" if {condition} by {rank.condition.functions} settled {rank.settled}"
 
 
 def _input(chosen: PhysicalInput, ttl: bool) -> str:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Field, Record, Type
 from rowkind.service import physical
-from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject, substitute
+from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject, LogicalRank, substitute
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved
 
@@ -79,6 +79,16 @@ def calc(
         nets=nets,
         refreshes=edge.refreshes,
     )
+
+
+def rank_condition(rank: LogicalRank, row: Record, on_error: physical.OnError) -> physical.RankCondition | None:
+    """The condition of a rank over its rows, which come under the record `row`; None where there is none."""
+    numbers = record_of("Row", dict.fromkeys(rank.asked, types.INT))
+    both = {each.name: (each.name, each.type) for each in row.concat(numbers).fields}
+    condition = compile_condition(rank.condition, both)
+    if condition is None:
+        return None
+    return physical.RankCondition(condition, numbers, tuple(rank.asked.values()), on_error)
 
 
 def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> physical.Expression:

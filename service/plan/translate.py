@@ -18,7 +18,7 @@ from rowkind.avro.schema import Record, Type
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.service import physical
 from rowkind.service.physical import ROW_DIGEST
-from rowkind.service.plan.calcs import Edge, calc, record_of
+from rowkind.service.plan.calcs import Edge, calc, rank_condition, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -270,17 +270,10 @@ class _Translator:
             order=tuple(map(_ordered, rank.order)),
             schema=schema,
             calc=self._calc(top, edge, schema, _named(schema), record),
-            condition=self._rank_condition(rank, node.calc.output),
+            condition=rank_condition(rank, node.calc.output, self.on_error),
             settled=rank.settled,
             traits=_traits(top, (*_shown(map(resolved, rank.partition)), *_salts(rank)), edge.needs_before),
         )
-
-    def _rank_condition(self, rank: LogicalRank, row: Record) -> physical.RankCondition | None:
-        numbers = record_of("Row", dict.fromkeys(rank.asked, INT))
-        condition = compile_condition(rank.condition, _named(row.concat(numbers)))
-        if condition is None:
-            return None
-        return physical.RankCondition(condition, numbers, tuple(rank.asked.values()), self.on_error)
 
     def _normalize(
         self, normalize: LogicalNormalize, top: LogicalNode, edge: Edge, record: str

@@ -69,7 +69,8 @@ class Case:
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
         tables = TABLES.read_text().partition("\nsinks:")[0]
         if "ttl" in settings:
-            tables = re.sub(r"^ttl: .*", f"ttl: {settings.pop('ttl')}", tables, flags=re.MULTILINE)
+            ttl = settings.pop("ttl")
+            tables = re.sub(r"^ttl: .*\n", f"ttl: {ttl}\n" if ttl else "", tables, flags=re.MULTILINE)
         own = {"views": settings.pop("views", {}), "sinks": {"result": sink}}
         assert not settings, f"unknown settings {settings}"
         file = folder / "job.yaml"

@@ -96,8 +96,8 @@ class _Rewriting:
 
     def _ranks(self, top: LogicalWindow, conditions: tuple[exp.Expr, ...], uses: Uses) -> LogicalNode:
         windows, rows = over_same_rows(top)
-        read = _with_uses(uses, conditions)
-        unread = [each for each in windows if not read.get(each.number)]
+        asked = set[str]().union(*map(reads, conditions))
+        unread = [each for each in windows if not uses.get(each.number) and each.number not in asked]
         if unread and all(each.input is rows for each in windows):
             return self._without(unread, windows, rows, conditions, uses)
         groups: list[list[LogicalWindow]] = []
@@ -108,7 +108,7 @@ class _Rewriting:
             else:
                 found.append(window)
         if len(groups) == 1:
-            return self._rank(groups[0], conditions, uses)
+            return _filtered(*self._rank(groups[0], conditions, uses))
         return self._joined(groups, conditions, uses)
 
     def _without(
@@ -139,15 +139,14 @@ class _Rewriting:
             numbers = {each.number for each in group}
             own = [each for each in rest if reads(each) & numbers and reads(each) <= known and not may_fail(each)]
             rest = [each for each in rest if each not in own]
-            of_group.append(own)
+            of_group.append(tuple(own))
         # The join reads all columns, and equal rows without a key are brought together by ROW_NUMBER.
         read = _with_uses({**uses, **dict.fromkeys(columns(rows), math.inf)}, rest)
         if not unique_keys(rows):
             windows = [each for group in groups for each in group]
             read |= {each.number: math.inf for each in windows if each.function == "row_number"}
-        ranks = [self._rank(group, tuple(own), read) for group, own in zip(groups, of_group, strict=True)]
-        joined = join_ranks([rank for rank in ranks if isinstance(rank, LogicalRank)])
-        return LogicalFilter(joined, tuple(rest)) if rest else joined
+        ranks, above = zip(*(self._rank(*each, read) for each in zip(groups, of_group, strict=True)), strict=True)
+        return _filtered(join_ranks(ranks), (*rest, *(each for conditions in above for each in conditions)))
 
     def _goes_with(self, window: LogicalWindow, group: Sequence[LogicalWindow], uses: Uses) -> bool:
         """Whether one state can give this window's numbers and those of the group."""
@@ -156,22 +155,26 @@ class _Rewriting:
         read = [each for each in (*group, window) if uses.get(each.number)]
         return same and not (self.may_expire and len(read) > 1)
 
-    def _rank(self, windows: Sequence[LogicalWindow], conditions: tuple[exp.Expr, ...], uses: Uses) -> LogicalNode:
-        """The windows, which have one order, as one rank of the rows for which the conditions are true."""
+    def _rank(
+        self, windows: Sequence[LogicalWindow], conditions: tuple[exp.Expr, ...], uses: Uses
+    ) -> tuple[LogicalRank, tuple[exp.Expr, ...]]:
+        """The windows, which have one order, as one rank; and those of the conditions that stay above it."""
         ranges = {each.number: _ranges(each, conditions) for each in windows}
         main = min(windows, key=lambda each: ranges[each.number][-1][1])
         (first, _), (_, last) = ranges[main.number][0], ranges[main.number][-1]
         rest = tuple(each for each in conditions if len(admitted(each, main.number) or ()) != 1)
         about = set(ranges)
-        # Conditions guard each other in their order, so that they stay together.
-        condition, above = (rest, ()) if any(reads(each) & about for each in rest) else ((), rest)
+        # A number that only conditions read need not leave the rank. They guard each other in their order, and so stay
+        # together.
+        by_row = last == math.inf and any(is_bounded_by_row(each, about) for each in rest)
+        inside = by_row or any(not uses.get(name) for each in rest for name in reads(each) & about)
+        condition, above = (rest, ()) if inside else ((), rest)
         order = _order(main)
         below = self.visit(main.input, _of_window(main, _with_uses(uses, rest)))
         settled = None
         if last == math.inf:
             read = _with_uses(uses, rest)
             most = max([first - 1, *(read.get(name, 0) for name in about)])
-            by_row = any(is_bounded_by_row(each, about) for each in condition)
             if most < math.inf:
                 settled = int(most)
             elif not by_row and not any(each.unbounded for each in windows):
@@ -191,7 +194,11 @@ class _Rewriting:
             asked={name: function for name, function in functions.items() if name in read_here},
             settled=settled,
         )
-        return LogicalFilter(rank, above) if above else rank
+        return rank, above
+
+
+def _filtered(node: LogicalNode, conditions: tuple[exp.Expr, ...]) -> LogicalNode:
+    return LogicalFilter(node, conditions) if conditions else node
 
 
 def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
