@@ -17,6 +17,9 @@ from tests.fuzz.schemas import Kind, Table
 _SUMMED: tuple[Kind, ...] = ("int", "decimal", "double")
 _UNITED: tuple[Kind, ...] = ("int", "int", "int", "string", "string", "decimal", "double", "date")
 _BOUNDS = ("<= 2", "<= 2", "= 1", "= 1", "< 4", "BETWEEN 1 AND 2", "= 2", "BETWEEN 2 AND 3")
+_MORE_BOUNDS = (
+    "IN (1, 3)", "IN (1, 2, 5)", "NOT IN (2)", "<> 1", "<> 2", "> 1", ">= 2", "NOT BETWEEN 2 AND 3", "<= 1 + 1", "< 2.5",
+)  # fmt: skip
 _KINDS: tuple[Kind, ...] = ("int", "int", "decimal", "double", "ratio", "string", "boolean", "date", "timestamp")
 
 
@@ -245,19 +248,38 @@ class Queries:
         if rng.random() < 0.2:
             bound = f"{window} {rng.choice(_BOUNDS)}"
             return Query(f"SELECT {listed} FROM {from_.text}{where} QUALIFY {bound}", outputs)
+        if rng.random() < 0.05:
+            text = f"CASE WHEN {window} {rng.choice(_MORE_BOUNDS)} THEN 1 ELSE 0 END AS {number}"
+            return Query(f"SELECT {listed}, {text} FROM {from_.text}{where}", (*outputs, Output(number, "int")))
         numbers = [(window, number)]
-        if rng.random() < 0.2:
-            numbers.append((self._window(from_), self._relations.alias("n")))
-        inner = f"SELECT {listed}, {', '.join(f'{text} AS {name}' for text, name in numbers)} FROM {from_.text}{where}"
+        if rng.random() < 0.3:
+            others = (self._window(from_), f"{rng.choice(('RANK', 'DENSE_RANK'))}{window[window.index('('):]}")
+            numbers.append((rng.choice(others), self._relations.alias("n")))
+        hint = "/*+ UNBOUNDED_RANK */ " if rng.random() < 0.3 else ""
+        counted = ", ".join(f"{text} AS {name}" for text, name in numbers)
+        inner = f"SELECT {hint}{listed}, {counted} FROM {from_.text}{where}"
         alias = self._relations.alias("r")
         names = tuple(Name(f"{alias}.{each.name}", each.kind, each.type) for each in outputs)
-        bounds = [f"{alias}.{name} {rng.choice(_BOUNDS)}" for _, name in numbers]
+        bounds = [self._bound(f"{alias}.{name}", names) for _, name in numbers]
         if rng.random() < 0.15:
             bounds.append(Expressions(rng, names).condition())
         kept = [Output(name, "int") for _, name in numbers if rng.random() < 0.5]
         shown = [*outputs, *kept]
         columns = ", ".join(f"{alias}.{each.name}" for each in shown)
         return Query(f"SELECT {columns} FROM ({inner}) AS {alias} WHERE {' AND '.join(bounds)}", tuple(shown))
+
+    def _bound(self, number: str, names: Sequence[Name]) -> str:
+        """A condition on the number of a row, mostly a range."""
+        rng = self._rng
+        whole = [each.text for each in names if each.kind == "int"]
+        match rng.choice(("range", "range", "range", "more", "either", "row")):
+            case "more":
+                return f"{number} {rng.choice(_MORE_BOUNDS)}"
+            case "either":
+                return f"({number} {rng.choice(_BOUNDS)} OR {number} {rng.choice(_MORE_BOUNDS)})"
+            case "row" if whole:
+                return f"{number} {rng.choice(('<=', '<=', '=', '<>'))} {rng.choice(whole)}"
+        return f"{number} {rng.choice(_BOUNDS)}"
 
     def _window(self, from_: From) -> str:
         rng = self._rng
