@@ -101,6 +101,8 @@ class RankSpec:
       where the query does not use them.
     - `admits` says of payloads and their numbers by the functions in `asked`, all rows of the range, which are in the
       result. Bounded or not, what it says of a row may depend on nothing else.
+    - `bound`: without a `last`, the largest number that `admits` could let through of each row, which is the same for
+      all rows that a partition ever has.
     - `settled`: without a `last`, nobody tells numbers above this one apart; it is `first` - 1 at least.
     - `identity` gives the unique key's bytes of payloads; for `improving` only. The partition must not change while the
       unique key stays.
@@ -117,6 +119,7 @@ class RankSpec:
     numbers: tuple[RankFunction, ...] = ()
     admits: Callable[[pa.BinaryArray, Numbers], Mask] | None = None
     asked: tuple[RankFunction, ...] = ()
+    bound: Callable[[pa.BinaryArray], Int64s] | None = None
     settled: int | None = None
     identity: Callable[[pa.BinaryArray], pa.BinaryArray] | None = None
     ttl_ms: int | None = None
@@ -131,6 +134,7 @@ class RankSpec:
         )
         unbounded = self.ranking.last is None
         assert not unbounded or self.strategy == "retract", "without a bound every row is kept"
+        assert self.bound is None or (unbounded and self.settled is None), "numbers have one end"
         assert self.settled is None or (unbounded and self.settled >= self.ranking.first - 1), "numbers up to the range"
         if self.ttl_ms is not None and self.numbered is not None:
             assert len(self.emitted) == 1, "a mark holds one number"
@@ -242,9 +246,9 @@ class Rank:
         Partitions that turn out not to be certain are read again, four times as far; the loop is over these readings,
         of all such partitions at once, and not over partitions.
         """
-        depth = self.spec.depth
         firsts = arrangement.firsts(np.concatenate([gone.hash, come.hash]))
-        enough, parts = _ALL if depth is None else depth + MARGIN, []
+        enough = MARGIN + max((int(self._depths(part).max()) for part in (gone, come) if len(part)), default=0)
+        parts: list[Candidates] = []
         while len(firsts):
             whole = arrangement.whole(firsts)
             goes, comes = (part.filter(whole.holds(part)) for part in (gone, come))
@@ -255,7 +259,10 @@ class Rank:
             order = self._order(read)
             found = [self._number(read, order), self._beyond(touched.filter(~within))]
             # The partitions that begin at one place are certain together, or where all their rows have been read.
-            of_uncertain = arrangement.firsts(touched.entries.hash[self._uncertain(read, order)[touched.keys]])
+            depths = np.zeros(touched.count, np.int64)
+            changes = np.flatnonzero(touched.was != touched.now)
+            depths[touched.keys[changes]] = self._depths(touched.entries.take(changes))
+            of_uncertain = arrangement.firsts(touched.entries.hash[self._uncertain(read, order, depths)[touched.keys]])
             again = is_in(firsts, of_uncertain) & ~reach.is_whole
             done = whole.filter(~again)
             parts += [part.filter(done.holds(part.entries)) for part in found]
@@ -282,8 +289,7 @@ class Rank:
 
     def _beyond(self, touched: Touched) -> Candidates:
         """Rows that go or come beyond all that have to be told apart."""
-        assert self.spec.depth is not None or len(touched.entries) == 0, "where all numbers matter all rows are read"
-        far = np.full(len(touched.entries), (self.spec.depth or 0) + 1)
+        far = self._depths(touched.entries) + 1
         before, after = (
             dict.fromkeys(self.spec.functions, np.where(there, far, 0)) for there in (touched.was, touched.now)
         )
@@ -313,13 +319,17 @@ class Rank:
             there[rows] = spec.admits(payload, {function: numbers[function][rows] for function in spec.asked})
         return np.column_stack([np.where(there, numbers[each], 0) for each in spec.emitted] or [there.astype(np.int64)])
 
-    def _uncertain(self, touched: Touched, order: RankOrder) -> Mask:
+    def _depths(self, entries: Entries) -> Int64s:
+        """Up to which number the rows of the partition of each of these have to be told apart."""
+        if self.spec.bound is not None:
+            return self.spec.bound(entries.payload)
+        return np.full(len(entries), _ALL if self.spec.depth is None else self.spec.depth)
+
+    def _uncertain(self, touched: Touched, order: RankOrder, depths: Int64s) -> Mask:
         """Which partitions have too few rows, before or after, to be sure that no other row matters."""
-        if self.spec.depth is None:
-            return np.zeros(touched.count, np.bool_)
         measure = self.spec.measure
         most = (order.most(measure, there, touched.keys, touched.count) for there in (touched.was, touched.now))
-        return np.minimum(*most) < self.spec.depth
+        return np.minimum(*most) < depths
 
     def _apply(self, arrangement: Arrangement, gone: Entries, candidates: Candidates) -> Rows:
         """Append what the batch does to the rows, and emit how the result changes."""

@@ -326,6 +326,7 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
             if node.condition is not None:
                 names = _numbered(node.input.calc.output.concat(node.condition.numbers))
                 more += f" if {_expression(node.condition.expression, names)} of {node.condition.functions}"
+                more += "" if node.condition.bound is None else f" up to {names[node.condition.bound]}"
             return f"rank {node.ranking} {numbered} {node.strategy} {identity} {_input(node.state, ttl)}{more}"
         case PhysicalNormalize():
             return f"normalize {_input(node.state, ttl)}"

@@ -278,13 +278,15 @@ class PhysicalAggregate:
 class RankCondition:
     """What rows in the range of a rank must fulfil besides: a condition on them and on some of their numbers.
 
-    `numbers` is the record of these, and `functions` say what each is. `on_error` says what becomes of a row on which
-    the condition fails: unless the query does, it is not in the result.
+    `numbers` is the record of these, and `functions` say what each is. `bound` is a column that no number which is let
+    through exceeds, and that is the same in all rows that a partition ever has; None where there is none. `on_error`
+    says what becomes of a row on which the condition fails: unless the query does, it is not in the result.
     """
 
     expression: Expression
     numbers: Record
     functions: tuple[RankFunction, ...]
+    bound: str | None = None
     on_error: OnError = "fail"
 
 

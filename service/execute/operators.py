@@ -18,7 +18,7 @@ from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
-from rowkind.service.execute.ranked_rows import Admits, Identity, Numbered
+from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
 from rowkind.service.source_table import SourceTable
 
@@ -80,6 +80,7 @@ def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
             numbers=tuple(node.numbers.values()),
             admits=admits,
             asked=admits.functions if admits is not None else (),
+            bound=Bound(row, node.condition.bound) if node.condition is not None and node.condition.bound else None,
             settled=node.settled,
             identity=Identity(row, node.identity) if node.strategy == "improving" else None,
             ttl_ms=node.state.ttl_ms,

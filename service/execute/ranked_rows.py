@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowkind.avro import codec
 from rowkind.avro.order import comparable, join_bytes
@@ -39,6 +41,20 @@ class Admits:
         columns = zip(self.numbers.names, self.functions, strict=True)
         given = codec.encode(self.numbers, {name: pa.array(numbers[function]) for name, function in columns})
         return self.condition(payloads, given)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A column of packed rows of `record`, a whole number that bounds the number of the row; 0 where it is NULL."""
+
+    record: Record
+    column: str
+
+    def __call__(self, payloads: pa.BinaryArray) -> Int64s:
+        """The bound of each row, 0 at least."""
+        values = codec.read(self.record, payloads).column(self.column)
+        found: Int64s = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        return np.maximum(found, 0)
 
 
 @dataclass(frozen=True)

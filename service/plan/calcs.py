@@ -88,7 +88,7 @@ def rank_condition(rank: LogicalRank, row: Record, on_error: physical.OnError) -
     condition = compile_condition(rank.condition, both)
     if condition is None:
         return None
-    return physical.RankCondition(condition, numbers, tuple(rank.asked.values()), on_error)
+    return physical.RankCondition(condition, numbers, tuple(rank.asked.values()), rank.bound, on_error)
 
 
 def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> physical.Expression:

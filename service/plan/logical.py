@@ -219,8 +219,10 @@ class LogicalRank:
     """The input's rows of a ranking, of these the ones for which `condition` is true.
 
     `numbers` are the columns with numbers that somebody reads, and by which function each is; `asked` are those that
-    only the condition reads. Without an upper bound, nobody tells numbers above `settled` apart; None where somebody
-    may. `identity` is the unique key by which rows are replaced, for the strategy "improving".
+    only the condition reads. `bound` is a column that the condition bounds a number by and that is the same in all rows
+    that a partition ever has; None where there is none. Without an upper bound, nobody tells numbers above `settled`
+    apart; None where somebody may. `identity` is the unique key by which rows are replaced, for the strategy
+    "improving".
     """
 
     input: LogicalInput
@@ -234,6 +236,7 @@ class LogicalRank:
     identity: tuple[str, ...] = ()
     condition: tuple[exp.Expr, ...] = ()
     asked: Mapping[str, RankFunction] = field(default_factory=dict)
+    bound: str | None = None
     settled: int | None = None
 
 

@@ -18,7 +18,8 @@ _SUMMED: tuple[Kind, ...] = ("int", "decimal", "double")
 _UNITED: tuple[Kind, ...] = ("int", "int", "int", "string", "string", "decimal", "double", "date")
 _BOUNDS = ("<= 2", "<= 2", "= 1", "= 1", "< 4", "BETWEEN 1 AND 2", "= 2", "BETWEEN 2 AND 3")
 _MORE_BOUNDS = (
-    "IN (1, 3)", "IN (1, 2, 5)", "NOT IN (2)", "<> 1", "<> 2", "> 1", ">= 2", "NOT BETWEEN 2 AND 3", "<= 1 + 1", "< 2.5",
+    "IN (1, 3)", "IN (1, 2, 5)", "NOT IN (2)", "<> 1", "<> 2", "> 1", ">= 2", "NOT BETWEEN 2 AND 3", "<= 1 + 1",
+    "< 2.5",
 )  # fmt: skip
 _KINDS: tuple[Kind, ...] = ("int", "int", "decimal", "double", "ratio", "string", "boolean", "date", "timestamp")
 
@@ -253,7 +254,7 @@ class Queries:
             return Query(f"SELECT {listed}, {text} FROM {from_.text}{where}", (*outputs, Output(number, "int")))
         numbers = [(window, number)]
         if rng.random() < 0.3:
-            others = (self._window(from_), f"{rng.choice(('RANK', 'DENSE_RANK'))}{window[window.index('('):]}")
+            others = (self._window(from_), f"{rng.choice(('RANK', 'DENSE_RANK'))}{window[window.index('(') :]}")
             numbers.append((rng.choice(others), self._relations.alias("n")))
         hint = "/*+ UNBOUNDED_RANK */ " if rng.random() < 0.3 else ""
         counted = ", ".join(f"{text} AS {name}" for text, name in numbers)

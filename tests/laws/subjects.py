@@ -18,7 +18,16 @@ from rowkind.operators.ranking import RankFunction, Ranking
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
-from tests.oracle.ranked import RankInput, changelog, deduplication, identity, numbered
+from tests.oracle.ranked import (
+    CONDITIONS,
+    Admits,
+    RankInput,
+    changelog,
+    deduplication,
+    identity,
+    numbered,
+    partition_bound,
+)
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,25 @@ def _rank(function: RankFunction, strategy: Strategy, *, with_number: bool) -> R
     return RankSubject(f"{function} {'with its number ' * with_number}of {strategy}", Rank(spec), (of,), spec)
 
 
+def _unbounded(admits: Admits | None, *, settled: int | None, functions: tuple[RankFunction, ...]) -> RankSubject:
+    bound = partition_bound if admits is not None and admits.sql == "n <= k" else None
+    spec = RankSpec(
+        Ranking(functions[0], 1, None),
+        "retract",
+        numbered=numbered if len(functions) > 1 else None,
+        numbers=functions if len(functions) > 1 else (),
+        admits=admits,
+        asked=() if admits is None else (admits.function,),
+        bound=bound,
+        settled=settled,
+        by_seq=True,
+    )
+    what = "all rows" if admits is None else f"rows with {admits.sql}"
+    return RankSubject(
+        f"{', '.join(functions)} of {what}", Rank(spec), (RankInput("multiset", by_seq=True, stretch=2),), spec
+    )
+
+
 def _deduplicate(keep: Literal["first", "last"], strategy: Literal["append", "retract"], *, by_time: bool) -> Subject:
     spec = deduplication(keep, strategy)
     of = RankInput("multiset", by_seq=True, descending=keep == "last", ordered=by_time)
@@ -152,6 +180,12 @@ RANKS: tuple[Subject, ...] = tuple(
     for with_number in (True, False)
 )
 
+UNBOUNDED_RANKS: tuple[Subject, ...] = (
+    _unbounded(None, settled=2, functions=("row_number", "rank")),
+    _unbounded(None, settled=None, functions=("rank", "dense_rank")),
+    *(_unbounded(Admits("rank", *each), settled=None, functions=("rank",)) for each in CONDITIONS[:-1]),
+)
+
 DEDUPLICATIONS: tuple[Subject, ...] = tuple(
     _deduplicate(keep, strategy, by_time=by_time)
     for keep in get_args(Literal["first", "last"])
@@ -159,4 +193,4 @@ DEDUPLICATIONS: tuple[Subject, ...] = tuple(
     for by_time in (True, False)
 )
 
-SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *DEDUPLICATIONS)
+SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *UNBOUNDED_RANKS, *DEDUPLICATIONS)

@@ -6,6 +6,7 @@ definition, `numbers`, recounts all rows of all partitions; `NaiveRank` applies 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,21 +74,28 @@ class Admits:
 
     function: RankFunction
     sql: str
-    holds: Callable[[int | None, int], bool]
+    holds: Callable[[Row, int], bool]
 
     def __call__(self, payloads: pa.BinaryArray, numbers: Mapping[RankFunction, Int64s]) -> Mask:
         """For which rows it is true."""
         rows = zip(payloads.to_pylist(), numbers[self.function].tolist(), strict=True)
-        return np.array([self.holds(unpack(payload)[2], number) for payload, number in rows], np.bool_)
+        return np.array([self.holds(unpack(payload), number) for payload, number in rows], np.bool_)
 
 
-CONDITIONS = (
-    ("n <= v", lambda value, number: value is not None and number <= value),
+CONDITIONS: tuple[tuple[str, Callable[[Row, int], bool]], ...] = (
+    ("n <= v", lambda row, number: row[2] is not None and number <= row[2]),
     ("n IN (1, 3)", lambda _, number: number in (1, 3)),
     ("n % 2 = 0", lambda _, number: number % 2 == 0),
-    ("n = 1 OR v > 3", lambda value, number: number == 1 or (value is not None and value > 3)),
+    ("n <= k", lambda row, number: row[1] is not None and number <= row[1]),
+    ("n = 1 OR v > 3", lambda row, number: number == 1 or (row[2] is not None and row[2] > 3)),
 )
-"""Conditions, the last one of which tells no numbers above 1 apart."""
+"""Conditions; the last but one bounds partitions by what all of their rows share, the last one tells no numbers above 1
+apart."""
+
+
+def partition_bound(payloads: pa.BinaryArray) -> Int64s:
+    """The partition's key of each row, by which the condition `n <= k` bounds numbers."""
+    return np.array([max(unpack(payload)[1] or 0, 0) for payload in payloads.to_pylist()], np.int64)
 
 
 def identity(payloads: pa.BinaryArray) -> pa.BinaryArray:
@@ -202,9 +210,7 @@ class NaiveRank:
             old = {at: each for at, each in self.out.items() if each[0].row[1] == partition}
             rows = [one for one in self.side.stored if one.row[1] == partition]
             ranks = numbers(spec.ranking.function, rows, self.of, spec.ranking.ties)
-            new = {
-                at: (one, ranks[at]) for one in rows if spec.ranking.first <= ranks[at := id(one)] <= spec.ranking.last
-            }
+            new = self._result(rows)
             for at in old.keys() | new.keys():
                 was, is_ = (self._row(*each[at]) if at in each else None for each in (old, new))
                 if was == is_ and was is not None:
@@ -216,9 +222,32 @@ class NaiveRank:
             self.out = {at: each for at, each in self.out.items() if at not in old} | new
             if spec.strategy != "retract":
                 limits = numbers("rank", rows, self.of, spec.ranking.ties) if spec.strategy == "improving" else ranks
+                assert spec.ranking.last is not None
                 dropped = {id(one) for one in rows if limits[id(one)] > spec.ranking.last}
                 self.side.stored = [one for one in self.side.stored if id(one) not in dropped]
         return steps
+
+    def _result(self, rows: Sequence[Stored]) -> dict[int, tuple[Stored, int]]:
+        """The rows of a partition that are in the result, with the number that may be in the output."""
+        spec = self.spec
+        most = math.inf if spec.settled is None else spec.settled + 1
+        ranks = {
+            function: {
+                at: min(number, most) for at, number in numbers(function, rows, self.of, spec.ranking.ties).items()
+            }
+            for function in spec.functions
+        }
+        result: dict[int, tuple[Stored, int]] = {}
+        for one in rows:
+            own = ranks[spec.ranking.function][id(one)]
+            last = math.inf if spec.ranking.last is None else spec.ranking.last
+            admits = spec.admits
+            assert admits is None or isinstance(admits, Admits)
+            holds = admits is None or admits.holds(one.row, int(ranks[admits.function][id(one)]))
+            if spec.ranking.first <= own <= last and holds:
+                shown = spec.emitted[0] if spec.emitted else spec.ranking.function
+                result[id(one)] = one, int(ranks[shown][id(one)])
+        return result
 
     def _row(self, one: Stored, number: int) -> Row:
         return one.row if self.spec.numbered is None else (*one.row, number)

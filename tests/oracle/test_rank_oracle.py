@@ -32,7 +32,16 @@ from tests.changelogs import Row, fold, net, show
 from tests.oracle.findings import finding, operating, views_differ
 from tests.oracle.inputs import Batches, shrink
 from tests.oracle.naive_join import NaiveSide
-from tests.oracle.ranked import CONDITIONS, Admits, RankInput, changelog, deduplication, identity, numbered
+from tests.oracle.ranked import (
+    CONDITIONS,
+    Admits,
+    RankInput,
+    changelog,
+    deduplication,
+    identity,
+    numbered,
+    partition_bound,
+)
 from tests.seeds import seeds
 
 CASES_EACH = seeds(15)
@@ -151,6 +160,7 @@ def test_conditions_and_further_numbers_are_what_sql_says_after_every_batch(
             admits=admits,
             asked=(asked,) if admits else (),
             settled=max(first - 1, 1) if settles else None,
+            bound=partition_bound if admits and not bounded and sql == "n <= k" else None,
         )
         return Case(Rank(spec), of, spec, generator.choice([0, 1, 3]))
 

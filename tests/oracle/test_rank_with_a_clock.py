@@ -23,7 +23,7 @@ from tests.changelogs import Row, fold, show
 from tests.oracle.findings import changes_differ, finding, operating
 from tests.oracle.inputs import Batches, shrink, times, with_refreshes
 from tests.oracle.naive_join import NaiveSide
-from tests.oracle.ranked import NaiveRank, RankInput, changelog, identity, numbered
+from tests.oracle.ranked import CONDITIONS, Admits, NaiveRank, RankInput, changelog, identity, numbered
 from tests.seeds import seeds
 
 CASES_EACH = seeds(8)
@@ -54,12 +54,25 @@ def test_what_each_batch_emits_is_what_the_definition_says(strategy: Strategy, m
             ordered=generator.random() < 0.9,
         )
         first, last = generator.choice([(1, 1), (1, 2), (2, 3)])
+        bounded = strategy != "retract" or generator.random() < 0.6
+        sql, holds = generator.choice(CONDITIONS)
+        asked = generator.choice(FUNCTIONS)
+        admits = generator.choice([None, None, Admits(asked, sql, holds)])
+        settles = not bounded and (admits is None or sql == CONDITIONS[-1][0])
+        with_number = generator.random() < 0.5 and (bounded or settles)
         spec = RankSpec(
             Ranking(
-                generator.choice(FUNCTIONS[: 2 if strategy == "improving" else 3]), first, last, generator.choice(TIES)
+                generator.choice(FUNCTIONS[: 2 if strategy == "improving" else 3]),
+                first,
+                last if bounded else None,
+                generator.choice(TIES),
             ),
             strategy,
-            numbered=generator.choice([None, numbered]),
+            numbered=numbered if with_number else None,
+            numbers=generator.choice([(), *((each,) for each in FUNCTIONS)]) if bounded or settles else (),
+            admits=admits,
+            asked=(asked,) if admits else (),
+            settled=max(first - 1, 1) if settles else None,
             identity=identity if strategy == "improving" else None,
             ttl_ms=generator.choice([1, 2, 5]),
             by_seq=of.by_seq,

@@ -96,7 +96,12 @@ def _with_less(rank: PhysicalRank) -> str:
         return "Over a table that only inserts it would keep those that can still reach the range."
     if rank.settled is not None:
         return f"A change reads a partition up to its number {rank.settled} only."
-    return "A change reads its whole partition: with an upper bound, n <= 10, it would read that many rows."
+    if rank.condition is not None and rank.condition.bound is not None:
+        return "A change reads a partition up to its bound only."
+    return (
+        "A change reads its whole partition: with an upper bound, n <= 10, or n <= c with the column c in PARTITION BY, "
+        "it would read that many rows."
+    )
 
 
 def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:

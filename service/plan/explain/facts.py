@@ -35,6 +35,7 @@ from rowkind.service.plan.explain.description import (
 )
 from rowkind.service.plan.explain.state import alias, called, kept
 from rowkind.service.plan.explain.titles import title, titled_values
+from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.source_table import SourceTable
 
 _KINDS = {
@@ -223,19 +224,27 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
             yield from _hot_keys(_spreadable(node), "the rows of a key meet in one shard")
         case PhysicalRank():
-            if node.condition is not None:
-                yield Fact("and", node.condition.expression.text, {"condition": node.condition.expression.text})
-            if node.settled is not None:
-                yield Fact("numbers", f"those above {node.settled} are not told apart", {"settled": node.settled})
-            yield Fact("strategy", node.strategy, {"strategy": node.strategy, "reason": node.reason})
-            if node.ranking.ties == "latest first":
-                yield Fact("ties", "the later arrival counts")
-            if node.strategy == "retract" and not (isinstance(node.input, PhysicalRank) and _salted(node.input.input)):
-                yield from _hot_keys([node.input], "a partition is ranked in one shard")
+            yield from _of_rank(node)
         case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
         case PhysicalAggregate() | PhysicalUnion():
             return
+
+
+def _of_rank(node: PhysicalRank) -> Iterator[Fact]:
+    if node.condition is not None:
+        yield Fact("and", node.condition.expression.text, {"condition": node.condition.expression.text})
+        if node.condition.bound is not None:
+            bound = show(resolved(node.condition.bound))
+            yield Fact("reads to", f"number {bound}, which all rows of a partition share", {"bound": bound})
+    if node.settled is not None:
+        yield Fact("numbers", f"those above {node.settled} are not told apart", {"settled": node.settled})
+    yield Fact("strategy", node.strategy, {"strategy": node.strategy, "reason": node.reason})
+    if node.ranking.ties == "latest first":
+        yield Fact("ties", "the later arrival counts")
+    spread = isinstance(node.input, PhysicalRank) and _salted(node.input.input)
+    if node.strategy == "retract" and node.ranking.last is not None and not spread:
+        yield from _hot_keys([node.input], "a partition is ranked in one shard")
 
 
 def _spreadable(join: PhysicalJoin) -> list[PhysicalNode]:

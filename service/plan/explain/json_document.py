@@ -81,6 +81,7 @@ KEYS = {
     "function": "of a rank: row_number, rank or dense_rank",
     "first": "of a rank: the first number that is kept",
     "last": "of a rank: the last number that is kept, null where there is no upper bound",
+    "bound": "of a rank without an upper bound: the column up to which a partition is read, the same in all its rows",
     "settled": "of a rank without an upper bound: the number above which nobody tells numbers apart",
     "number": "of a rank: the column with the number by its function, null where nobody reads it",
     "numbers": "of a rank: its columns with numbers, where they are by other functions, each with name and function",

@@ -51,9 +51,10 @@ from rowkind.service.plan.traits.admitted_numbers import (
     Ranges,
     admitted,
     intersection,
-    is_bounded_by_row,
+    row_bound,
     told_apart,
 )
+from rowkind.service.plan.traits.fixed_columns import fixed_columns
 from rowkind.service.plan.traits.partition_sizes import has_few_rows
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
@@ -166,8 +167,8 @@ class _Rewriting:
         about = set(ranges)
         # A number that only conditions read need not leave the rank. They guard each other in their order, and so stay
         # together.
-        by_row = last == math.inf and any(is_bounded_by_row(each, about) for each in rest)
-        inside = by_row or any(not uses.get(name) for each in rest for name in reads(each) & about)
+        by_row = [found for each in rest if last == math.inf and (found := row_bound(each, about)) is not None]
+        inside = bool(by_row) or any(not uses.get(name) for each in rest for name in reads(each) & about)
         condition, above = (rest, ()) if inside else ((), rest)
         order = _order(main)
         below = self.visit(main.input, _of_window(main, _with_uses(uses, rest)))
@@ -192,6 +193,7 @@ class _Rewriting:
             main.at,
             condition=condition,
             asked={name: function for name, function in functions.items() if name in read_here},
+            bound=_same_in_partition(by_row, main, below),
             settled=settled,
         )
         return rank, above
@@ -212,6 +214,16 @@ def _ranges(window: LogicalWindow, conditions: Iterable[exp.Expr]) -> Ranges:
     if not ranges:
         raise Refusal("no row has a number for which all of these conditions are true", window.at)
     return ranges
+
+
+def _same_in_partition(bounds: Iterable[exp.Expr], window: LogicalWindow, rows: LogicalNode) -> str | None:
+    """The first of these that is a whole number which all rows of a partition share for good."""
+    fixed, types_ = fixed_columns(rows, set(window.partition)), columns(rows)
+    for each in bounds:
+        bare = each.unnest()
+        if isinstance(bare, exp.Column) and bare.name in fixed and types.family(types_[bare.name]) == "integer":
+            return bare.name
+    return None
 
 
 def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Expr]) -> None:

@@ -91,16 +91,17 @@ def _cases(node: exp.Case, number: str) -> Ranges | None:
     return admitted(exp.In(this=node.this.copy(), expressions=[each.copy() for each in values]), number)
 
 
-def is_bounded_by_row(condition: exp.Expr, numbers: AbstractSet[str]) -> bool:
-    """Whether a condition bounds one of these numbers from above by what else the row has."""
+def row_bound(condition: exp.Expr, numbers: AbstractSet[str]) -> exp.Expr | None:
+    """What bounds one of these numbers from above, if a condition does that by what else the row has."""
     node = condition.unnest()
-    if isinstance(node, exp.Between):
-        return _is_one(node.this, numbers) and not reads(node.args["high"]) & numbers
-    if isinstance(node, exp.LT | exp.LTE | exp.EQ) and _is_one(node.left, numbers):
-        return not reads(node.right) & numbers
-    if isinstance(node, exp.GT | exp.GTE | exp.EQ) and _is_one(node.right, numbers):
-        return not reads(node.left) & numbers
-    return False
+    found: exp.Expr | None = None
+    if isinstance(node, exp.Between) and _is_one(node.this, numbers):
+        found = node.args["high"]
+    elif isinstance(node, exp.LT | exp.LTE | exp.EQ) and _is_one(node.left, numbers):
+        found = node.right
+    elif isinstance(node, exp.GT | exp.GTE | exp.EQ) and _is_one(node.right, numbers):
+        found = node.left
+    return None if found is None or reads(found) & numbers else found
 
 
 def _is_one(node: exp.Expr, numbers: AbstractSet[str]) -> bool:
