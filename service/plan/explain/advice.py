@@ -99,7 +99,7 @@ def _with_less(rank: PhysicalRank) -> str:
     if rank.condition is not None and rank.condition.bound is not None:
         return "A change reads a partition up to its bound only."
     return (
-        "A change reads its whole partition: with an upper bound, n <= 10, or n <= c with the column c in PARTITION BY, "
+        "A change reads its whole partition: with an upper bound, n <= 10, or n <= c with column c in PARTITION BY, "
         "it would read that many rows."
     )
 
