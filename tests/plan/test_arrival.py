@@ -86,3 +86,15 @@ def test_which_row_deduplication_keeps(order: str, expected: list[str], tmp_path
     ranked = f"SELECT who, page, ROW_NUMBER() OVER (PARTITION BY who ORDER BY {order}) AS n FROM clicks"
     job = JOB.format(key="who", conflict="", sql=f"SELECT who, page FROM ({ranked}) WHERE n = 1")
     assert _steps(tmp_path, job, CLICKS, "page") == expected
+
+
+def test_numbers_by_arrival_go_to_a_topic_that_only_grows(tmp_path: Path) -> None:
+    """With the hint all numbers may be asked for, and no later row numbers an earlier one anew."""
+    sql = "SELECT /*+ UNBOUNDED_RANK */ page, ROW_NUMBER() OVER (PARTITION BY who ORDER BY PROCTIME()) AS n FROM clicks"
+    job = JOB.format(key="page", conflict="", sql=sql).replace("mode: upsert, key: [page], ", "mode: append,")
+    (tmp_path / "job.yaml").write_text(job)
+    loaded = load(tmp_path / "job.yaml")
+    lines = [json.dumps({"table": table, "op": op, "row": row}) for table, op, row in CLICKS]
+    batches = trial.read(loaded, lines, "changes.jsonl", 1)
+    found = trial.results(loaded, plan(loaded, "result"), batches, trial.in_memory(print), fold=True)
+    assert [json.loads(each)["row"] for each in found] == [{"page": page, "n": at + 1} for at, page in enumerate("abc")]
