@@ -260,7 +260,7 @@ def _ranked(*inputs: PhysicalJoin) -> PhysicalRank:
         PhysicalUnion("union_1", inputs),
         ROW_STATE,
         Ranking("row_number", 1, 2),
-        "place",
+        {"place": "row_number"},
         "retract",
         "",
         (),

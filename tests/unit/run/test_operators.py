@@ -85,7 +85,7 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
             input_,
             ROW_STATE,
             Ranking("row_number", 1, 2),
-            "number",
+            {"number": "row_number"},
             "improving",
             "",
             ("id",),
