@@ -170,7 +170,7 @@ class _Rewriting:
         by_row = [found for each in rest if last == math.inf and (found := row_bound(each, about)) is not None]
         inside = bool(by_row) or any(not uses.get(name) for each in rest for name in reads(each) & about)
         condition, above = (rest, ()) if inside else ((), rest)
-        order = _order(main)
+        order = _order(windows)
         below = self.visit(main.input, _of_window(main, _with_uses(uses, rest)))
         settled = None
         if last == math.inf:
@@ -238,15 +238,17 @@ def _check_size(window: LogicalWindow, rows: LogicalNode, about: Sequence[exp.Ex
     )
 
 
-def _order(window: LogicalWindow) -> tuple[OrderColumn, ...]:
-    """The order without what comes behind arrival, in which there are no ties. Raises Refusal."""
-    arrival = [number for number, order in enumerate(window.order) if order.column is None]
-    if arrival and window.function != "row_number":
-        raise Refusal(
-            f"{window.function.upper()} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that",
-            window.at,
-        )
-    return window.order[: arrival[0] + 1] if arrival else window.order
+def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:
+    """The order that all have, without what comes behind arrival, in which there are no ties. Raises Refusal."""
+    order = windows[0].order
+    arrival = [number for number, each in enumerate(order) if each.column is None]
+    for each in windows:
+        if arrival and each.function != "row_number":
+            raise Refusal(
+                f"{each.function.upper()} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that",
+                each.at,
+            )
+    return order[: arrival[0] + 1] if arrival else order
 
 
 def _ties(ranking: Ranking, order: Sequence[OrderColumn], below: LogicalNode) -> Ties:
