@@ -43,10 +43,11 @@ def check(job: Job, together: Sequence[PhysicalSink], seed: int) -> None:
     folds = [(Fold(keyed=False), Fold(keyed=False)) for _ in together]
     for number, (batch, _) in enumerate(world.batches(BATCHES)):
         changes = engine.batch(batch, now=number)
-        for sink, own, (one, other) in zip(together, engines, folds, strict=True):
+        for sink, by_itself, own, (one, other) in zip(together, alone, engines, folds, strict=True):
             one.apply(changes[sink.name])
             other.apply(own.batch(batch, now=number)[sink.name])
-            assert rows(sink, one) == rows(sink, other), f"batch {number}, sink {sink.name}"
+            # Planned alone, a column may be known to be NOT NULL where it is not in a view, or the other way round.
+            assert rows(sink, one) == rows(by_itself, other), f"batch {number}, sink {sink.name}"
 
 
 def rows(sink: PhysicalSink, fold: Fold) -> Counter[str]:

@@ -33,6 +33,7 @@ PLANS = (
     "rank_append",
     "rank_dense_offset",
     "rank_improving",
+    "rank_variable",
     "right_chain",
     "scalar_over_group",
     "semi_join_condition",

@@ -244,9 +244,9 @@ def _order(windows: Sequence[LogicalWindow]) -> tuple[OrderColumn, ...]:
     arrival = [number for number, each in enumerate(order) if each.column is None]
     for each in windows:
         if arrival and each.function != "row_number":
+            name = each.function.upper()
             raise Refusal(
-                f"{each.function.upper()} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that",
-                each.at,
+                f"{name} over PROCTIME() is ROW_NUMBER, because no two rows arrive at once: write that", each.at
             )
     return order[: arrival[0] + 1] if arrival else order
 
