@@ -322,7 +322,7 @@ class Rank:
     def _depths(self, entries: Entries) -> Int64s:
         """Up to which number the rows of the partition of each of these have to be told apart."""
         if self.spec.bound is not None:
-            return self.spec.bound(entries.payload)
+            return np.minimum(self.spec.bound(entries.payload), _ALL)
         return np.full(len(entries), _ALL if self.spec.depth is None else self.spec.depth)
 
     def _uncertain(self, touched: Touched, order: RankOrder, depths: Int64s) -> Mask:
