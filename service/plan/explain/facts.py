@@ -291,7 +291,8 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
         swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
         values = {"filter": calc.predicate.text} | ({"filter_deletes": True} if calc.upsert else {})
         yield Fact("filter", calc.predicate.text + swallows, values)
-    if calc.key.drop_null and any(part.type.nullable for part in calc.key.parts):
+    matched = [part.type.nullable and not safe for part, safe in zip(calc.key.parts, calc.key.null_safe, strict=False)]
+    if calc.key.drop_null and any(matched):
         yield Fact("drops", "rows whose key is NULL: they match nothing", {"drops_null_keys": True})
     if any(each.column == ROW_DIGEST for each in calc.columns):
         text = "by a digest of all their columns: a retraction must not take back another one"
