@@ -7,12 +7,18 @@ thing, and except for extremes each counts with a sign, so that a retraction is 
     counts     COUNT, BOOL_AND, BOOL_OR         how many, or how many true and how many false
     sums       SUM, AVG                         how many, and an exact number (`operators.columns.exact_numbers`,
                                                 of doubles `operators.columns.exact_doubles`)
-    extremes   MIN, MAX, ANY_VALUE (as MIN)     the value; no signs, see `operators.arranged_values`
+    moments    VAR_POP, CORR, REGR_SLOPE, …     how many, and exact sums of powers (`operators.moments`)
+    extremes   MIN, MAX, ANY_VALUE (as MIN),    the value; no signs, see `operators.arranged_values`
+               MIN_BY, MAX_BY, FIRST, LAST
+    gathered   COLLECT_LIST, LISTAGG, MODE, …   nothing: they read all values of a group (`operators.gathered`)
+
+MIN_BY and MAX_BY are MIN and MAX of bytes that compare as the order does and end in the value. FIRST and LAST are those
+of bytes that begin with the time of arrival (`operators.arrivals`), so each is one value where rows only come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
@@ -21,7 +27,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.aggregate_function import AggregateFunction
+from rowkind.operators.aggregate_function import ARRIVALS, GREATEST, AggregateFunction, Stage
+from rowkind.operators.arrivals import arrived
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Indices, Int64s, Mask
 from rowkind.operators.columns.exact_doubles import ExactDoubles
@@ -36,6 +43,10 @@ AccumulatorPiece = tuple[AccumulatorColumn, Indices, Int64s]
 """A part, the group of each of its elements, and how often each counts: +1 or -1 per row."""
 
 
+Gather = Callable[[pa.Array, Indices, Int64s, int], pa.Array]
+"""What is made of values: of each its group and how often it is there, and the number of groups."""
+
+
 @dataclass(frozen=True, slots=True)
 class AccumulatorCall:
     """One call of an aggregate function.
@@ -45,8 +56,13 @@ class AccumulatorCall:
     - `argument`: the name of the argument among the spec's arguments, None for COUNT(*). COUNT(DISTINCT a, b) has one
       argument of the two packed into bytes, NULL where one of them is.
     - `argument_type`: its Arrow type: an integer, a float, decimal128, boolean, a date or time, text or bytes. SUM and
-      AVG take numbers, BOOL_AND and BOOL_OR booleans.
+      AVG take numbers, BOOL_AND and BOOL_OR booleans, moments doubles or a struct of two; MIN_BY, MAX_BY, FIRST, LAST
+      and what is gathered take bytes.
     - `filter`: the name of a boolean column among the arguments; a row counts where it is true.
+    - `grows`: the input may take rows back, but never the one with the extreme value without a better one in its place.
+    - `gather`: for a function that is made of all values of a group, what makes it.
+    - `stage`: in an aggregate of two steps the first one's result are the accumulators, packed, and the second one's
+      argument are those: one call in three, `argument_type` and all, but for `type` in the first.
     """
 
     function: AggregateFunction
@@ -55,17 +71,9 @@ class AccumulatorCall:
     argument_type: pa.DataType | None = None
     filter: str | None = None
     distinct: bool = False
-
-    @property
-    def accumulator(self) -> Accumulator:
-        """What it keeps."""
-        match self.function:
-            case "count" | "bool_and" | "bool_or":
-                return Counts(self)
-            case "sum" | "avg":
-                return Sums(self)
-            case "min" | "max" | "any_value":
-                return Extremes(self)
+    grows: bool = False
+    gather: Gather | None = None
+    stage: Stage = "whole"
 
 
 class Accumulator(Protocol):
@@ -104,7 +112,7 @@ class Counts:
 
     def lift(self, values: pa.Array | None, counted: Mask) -> list[Int64s]:
         """One for each row that counts."""
-        there = _there(values, counted)
+        there = counts_where(values, counted)
         if self.call.function == "count":
             return [there.astype(np.int64)]
         assert values is not None
@@ -114,7 +122,7 @@ class Counts:
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> list[Int64s]:
         """The sums."""
         return [
-            _sum([(part[number], group, sign) for part, group, sign in pieces], count)
+            summed([(part[number], group, sign) for part, group, sign in pieces], count)
             for number in range(len(self.kinds))
         ]
 
@@ -161,7 +169,7 @@ class Sums:
     def lift(self, values: pa.Array | None, counted: Mask) -> SumsPart:
         """Each row's value; zero where it does not count."""
         assert values is not None
-        there = _there(values, counted)
+        there = counts_where(values, counted)
         count = there.astype(np.int64)
         if self._decimals:
             numbers = ExactNumbers.of_decimals(_with_zeros(values))
@@ -172,7 +180,7 @@ class Sums:
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> SumsPart:
         """The sums."""
-        counts = _sum([(part[0], group, sign) for part, group, sign in pieces], count)
+        counts = summed([(part[0], group, sign) for part, group, sign in pieces], count)
         numbers = [(part[1], group, sign) for part, group, sign in pieces]
         return counts, (ExactDoubles if self._doubles else ExactNumbers).total(numbers, count)
 
@@ -235,7 +243,7 @@ class Extremes:
             there = values.is_valid()
             values, group = values.filter(there), group[to_mask(there)]
         ranks = value_bytes.ranks(values)
-        if self.call.function == "max":
+        if self.call.function in GREATEST:
             ranks = ~ranks
         best = np.full(count, np.iinfo(np.int64).max)
         np.minimum.at(best, group, ranks)
@@ -258,7 +266,9 @@ class Extremes:
         return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
     def finish(self, part: pa.Array) -> pa.Array:
-        """The value, written as it will be read from the state when it is taken back."""
+        """The value, written as it will be read from the state when it is taken back; of arrivals what arrived."""
+        if self.call.function in ARRIVALS:
+            return arrived(part)
         return value_bytes.canonical(part).cast(self.call.type)
 
     @property
@@ -266,7 +276,8 @@ class Extremes:
         return self.call.argument_type
 
 
-def _there(values: pa.Array | None, counted: Mask) -> Mask:
+def counts_where(values: pa.Array | None, counted: Mask) -> Mask:
+    """Which rows count: of those, the ones with a value."""
     return counted & to_mask(values.is_valid()) if values is not None and values.null_count else counted
 
 
@@ -274,7 +285,8 @@ def _with_zeros(values: pa.Array) -> pa.Array:
     return values.fill_null(pa.scalar(0, values.type)) if values.null_count else values
 
 
-def _sum(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int64s:
+def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int64s:
+    """The sums of `count` groups: numbers, the group of each, and its sign."""
     sums = np.zeros(count, np.int64)
     for numbers, group, sign in pieces:
         np.add.at(sums, group, numbers * sign)

@@ -1,14 +1,15 @@
 """Aggregate: one row per group, with what the calls say about the group's rows.
 
-Maintains GROUP BY: COUNT, SUM, AVG, MIN, MAX, BOOL_AND, BOOL_OR, ANY_VALUE, each with FILTER and DISTINCT. Arrangement
+Maintains GROUP BY with the functions of `operators.aggregate_function`, each with FILTER and DISTINCT. Arrangement
 "groups" holds one row per group, replaced as it changes: the group's columns and its accumulators, so that sums go
-forward by what the batch brings (`operators.accumulators`). Arrangement "values" exists only where DISTINCT, or MIN and
-MAX over an input that retracts, need to know the values themselves (`operators.arranged_values`).
+forward by what the batch brings (`operators.accumulators`). Arrangement "values" exists only where DISTINCT, extremes
+such as MIN and MAX over an input that retracts, or what is made of all values, such as COLLECT_LIST, need to know the
+values themselves (`operators.arranged_values`).
 
 The walk: look the touched groups up; count the batch's rows into their values; add up what is stored, what the batch
 brings, and what came and went among the values; where an extreme has gone and nothing beats it, look for the next one;
-emit the old row as -D and the new one as +I where they differ. A group without rows goes, and leaves nothing; the
-one row of a global aggregate stays, with COUNT 0.
+where all values are asked for, read those of the touched groups; emit the old row as -D and the new one as +I where
+they differ. A group without rows goes, and leaves nothing; the one row of a global aggregate stays, with COUNT 0.
 
 Retractions of a group beyond the rows that it has are unmatched, the latest of them, and leave no trace. Whether a
 retraction is of a row that the group has is not known here: the input is exact.
@@ -32,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.accumulators import Accumulator, AccumulatorColumn, AccumulatorPiece, Extremes
+from rowkind.operators.aggregate_function import GREATEST
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
@@ -40,6 +42,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.columns.grouping import equal_bytes
+from rowkind.operators.gathered import Gathered
 from rowkind.operators.group_state import After, GroupState
 from rowkind.operators.operator import Output
 from rowkind.operators.partial_aggregate import Lifted, lift
@@ -77,9 +80,9 @@ class Aggregate:
         parts, finished = [], []
         if spec.streams:
             arranged = Arrangement(stores["values"], "values", "unique key", self.arrangements["values"], now)
-            parts = self._totals(
-                changes, lifted, groups, values := ArrangedValues(arranged, spec.streams, groups.keys(now))
-            )
+            values = ArrangedValues(arranged, spec.streams, groups.keys(now))
+            parts = self._totals(changes, lifted, groups, values)
+            groups, parts = self._gathered(groups, parts, values)
             groups = self._refreshed(groups, values, now)
             finished.append(arranged.finish())
         else:
@@ -106,13 +109,32 @@ class Aggregate:
             before = (stored, groups.of_stored, np.ones(len(groups.stored), np.int64))
             if source is None:
                 totals.append(accumulator.total([before, *next(rows)], groups.count))
-            elif spec.streams[source].ordered:
-                assert isinstance(accumulator, Extremes)
+            elif isinstance(accumulator, Gathered):
+                totals.append(None)
+            elif isinstance(accumulator, Extremes):
                 assert values is not None
                 totals.append(_extremes(accumulator, before, touched[source], values, groups.count))
             else:
                 totals.append(accumulator.total([before, _came_and_went(accumulator, touched[source])], groups.count))
         return totals
+
+    def _gathered(
+        self, groups: GroupState, parts: list[AccumulatorColumn], values: ArrangedValues
+    ) -> tuple[GroupState, list[AccumulatorColumn]]:
+        """What is made of all values of each group, before the batch and after it."""
+        pairs = zip(self.spec.accumulators, self.spec.sources, strict=True)
+        wanted = {number: at for number, (one, at) in enumerate(pairs) if isinstance(one, Gathered) and at is not None}
+        if not wanted:
+            return groups, parts
+        streams = sorted(set(wanted.values()))
+        found = dict(zip(streams, values.every(streams), strict=True))
+        stored, of_stored = list(groups.parts), pa.array(groups.of_stored)
+        for number, source in wanted.items():
+            accumulator, every = self.spec.accumulators[number], found[source]
+            column = value_bytes.from_bytes(every.value, every.stream.type)
+            stored[number] = accumulator.total([(column, every.group, every.before)], groups.count).take(of_stored)
+            parts[number] = accumulator.total([(column, every.group, every.after)], groups.count)
+        return replace(groups, parts=stored), parts
 
     def _refreshed(self, groups: GroupState, values: ArrangedValues, now: int) -> GroupState:
         """The groups, with the values of those written again of which they have not all been written for a TTL."""
@@ -188,7 +210,7 @@ def _extremes(
     start = stored_bytes.take(pa.array(lost_rows))
     open_ = equal_bytes(best_bytes.take(pa.array(of_stored[lost_rows])), start)
     wanted = lost_rows[open_]
-    upwards = accumulator.call.function != "max"
+    upwards = accumulator.call.function not in GREATEST
     of, found = values.next_values(touched.stream, of_stored[wanted], start.filter(pa.array(open_)), upwards=upwards)
     kept = np.flatnonzero(~lost)
     pieces = [

@@ -1,15 +1,39 @@
-"""The aggregate functions by name, and which of them keep the values of a group."""
+"""The aggregate functions by name, in families that keep the same kind of thing of a group."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
-AggregateFunction = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
+AddedFunction = Literal["count", "sum", "avg", "bool_and", "bool_or"]
+"""Counts and exact sums."""
 
-ORDERED: tuple[AggregateFunction, ...] = ("min", "max", "any_value")
-"""The functions whose result is one of the values."""
+MomentFunction = Literal[
+    "var_pop", "var_samp", "stddev_pop", "stddev_samp", "skewness", "kurtosis", "covar_pop", "covar_samp", "corr",
+    "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_syy", "regr_sxy",
+]  # fmt: skip
+"""Exact sums of powers and products; those of two arguments take pairs. Of REGR_*(y, x) the first is y."""
+
+ExtremeFunction = Literal["min", "max", "any_value", "min_by", "max_by", "first", "last"]
+"""One of the values: the least or the greatest, or the first or last to arrive."""
+
+GatheredFunction = Literal["collect_list", "collect_set", "listagg", "percentile_cont", "percentile_disc", "mode"]
+"""What is made of all values."""
+
+Stage = Literal["whole", "first", "second"]
+"""An aggregate may be done in two steps, of which the first one's results are what the second one adds up."""
+
+AggregateFunction = AddedFunction | MomentFunction | ExtremeFunction | GatheredFunction
+
+MOMENTS: frozenset[str] = frozenset(get_args(MomentFunction))
+EXTREMES: frozenset[str] = frozenset(get_args(ExtremeFunction))
+GATHERED: frozenset[str] = frozenset(get_args(GatheredFunction))
+ARRIVALS: frozenset[str] = frozenset({"first", "last"})
+GREATEST: frozenset[str] = frozenset({"max", "max_by", "last"})
+"""The extremes that are the greatest; the others are the least."""
 
 
 def keeps_values(function: AggregateFunction, *, distinct: bool, retracts: bool) -> bool:
     """Whether a call needs all different values of a group, because what it has added up cannot be taken back."""
-    return retracts if function in ORDERED else distinct and function in ("count", "sum", "avg")
+    if function in EXTREMES:
+        return retracts
+    return function in GATHERED or (distinct and function not in ("bool_and", "bool_or"))

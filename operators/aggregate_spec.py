@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts
-from rowkind.operators.aggregate_function import ORDERED, keeps_values
+from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts, Extremes, Sums
+from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
+from rowkind.operators.aggregate_stages import FirstStage, SecondStage
 from rowkind.operators.arranged_values import Stream
+from rowkind.operators.gathered import Gathered
+from rowkind.operators.moments import Moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +25,14 @@ class AggregateSpec:
     - as input an exact changelog: operators put that out, and `Normalize` makes it of a source where rows are replaced
       by bare +U or retracted without being there. Order does not matter.
     - `arguments`: the columns that calls name as arguments or filters, for these payloads; not asked where none does.
+      Of MIN_BY and MAX_BY that is comparable bytes of the order that end in the value, NULL where the row does not
+      count; of FIRST and LAST bytes of the value and of what tells rows apart; of what is gathered all of a value.
     - `group`: the group columns of these payloads, packed. Equal keys must give equal bytes, so -0.0 and NaN are to be
       written in one way. Empty bytes for a global aggregate.
     - `result`: one column per call in, their packed values out; all but COUNT are nullable, whatever the argument is. A
       row that is emitted is the group's bytes and behind them these, a payload of the schema that has both; HAVING and
       the order of columns are the calc's.
-    - `retracts`: whether the input may hold retractions. MIN, MAX and ANY_VALUE then keep all values of a group.
+    - `retracts`: whether the input may hold retractions. Extremes then keep all values of a group.
     - `ttl_ms`: how long a group lives after its last change; None for a global aggregate, which has nothing to expire.
     - `refreshes`: whether somebody further down has a TTL.
     - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes: an empty
@@ -51,7 +56,7 @@ class AggregateSpec:
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:
         """How many rows a group has, and what each call keeps."""
-        return (Counts(ROWS), *(call.accumulator for call in self.calls))
+        return (Counts(ROWS), *map(accumulator, self.calls))
 
     @property
     def streams(self) -> tuple[Stream, ...]:
@@ -60,11 +65,16 @@ class AggregateSpec:
 
     def stream(self, call: AccumulatorCall) -> Stream | None:
         """Where the call gets what it counts from, if not from the rows themselves."""
-        if not keeps_values(call.function, distinct=call.distinct, retracts=self.retracts):
+        if not keeps_values(call.function, distinct=call.distinct, retracts=self.retracts and not call.grows):
             return None
         assert call.argument is not None
         assert call.argument_type is not None
-        return Stream(call.argument, call.filter, call.argument_type, call.function in ORDERED)
+        if call.function in ARRIVALS:
+            return Stream(call.argument, call.filter, call.argument_type, "arrival")
+        if call.function in EXTREMES:
+            by_key = call.function in ("min_by", "max_by")
+            return Stream(call.argument, call.filter, call.argument_type, "key" if by_key else "order")
+        return Stream(call.argument, call.filter, call.argument_type, "hash")
 
     @property
     def sources(self) -> tuple[int | None, ...]:
@@ -78,6 +88,26 @@ class AggregateSpec:
         """The columns of the accumulators that take the rows themselves."""
         pairs = zip(self.accumulators, self.sources, strict=True)
         return "".join(accumulator.kinds for accumulator, source in pairs if source is None)
+
+
+def accumulator(call: AccumulatorCall) -> Accumulator:
+    """What a call keeps."""
+    match call.stage:
+        case "first":
+            return FirstStage(_whole(call))
+        case "second":
+            return SecondStage(_whole(call))
+    return _whole(call)
+
+
+def _whole(call: AccumulatorCall) -> Accumulator:
+    if call.function in MOMENTS:
+        return Moments(call)
+    if call.function in EXTREMES:
+        return Extremes(call)
+    if call.function in GATHERED:
+        return Gathered(call)
+    return Sums(call) if call.function in ("sum", "avg") else Counts(call)
 
 
 ROWS = AccumulatorCall("count", pa.int64())

@@ -1,11 +1,13 @@
 """Arranged values: for each group the different values of an argument, and how many rows have each.
 
-That is what DISTINCT needs, and what MIN and MAX need when rows may be retracted. One arrangement holds the values of
-all such arguments of an aggregate, each kept as a *stream*: a row per group, stream and value, whose weight is the
-number of input rows, replaced when it changes. Its place has the upper half of the group's hash, then 32 bits of the
-value: of its hash where values are only counted, of its order where the least or the greatest is wanted. So when the
-minimum of a group goes, the next one is found by reading places upwards from the old one, in steps that grow, and not
-the whole group. (Text is ordered by its first four letters there; where those are all the same the group is read.)
+That is what DISTINCT needs and what is made of all values, and what MIN and MAX need when rows may be retracted. One
+arrangement holds the values of all such arguments of an aggregate, each kept as a *stream*: a row per group, stream and
+value, whose weight is the number of input rows, replaced when it changes. Its place has the upper half of the group's
+hash, then 32 bits of the value: of its hash where values are only counted, of its order where the least or the greatest
+is wanted. So when the minimum of a group goes, the next one is found by reading places upwards from the old one, in
+steps that grow, and not the whole group. (Text is ordered by its first four letters there; where those are all the same
+the group is read.) Arrivals have the place of what arrived, where a retraction finds the oldest; for the next one to
+have arrived the group is read.
 
 A value that is retracted and not there is left alone. Values live as long as their group. That needs care only with a
 TTL, where a group expires as a whole: they are stored with twice the group's TTL, all values of a group are written
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +26,12 @@ import pyarrow.compute as pc
 
 from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import UPPER, Entries
+from rowkind.operators.arrivals import Arrivals, arrived, settled
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s, binary, concat_binary, constant
 from rowkind.operators.columns.grouping import group
 from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.columns.order_code import BITS, order_code
 from rowkind.operators.columns.packed_columns import without_first
 
 _LOWER = np.uint64(0x00000000FFFFFFFF)
@@ -37,12 +42,21 @@ _GROWTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An argument whose values are kept, where `filter` is true; `ordered` if extremes are asked for."""
+    """An argument whose values are kept, where `filter` is true.
+
+    They are placed by their hash, or where extremes are asked for by their order, as comparable bytes by the order of
+    these; or as arrivals by what arrived.
+    """
 
     argument: str
     filter: str | None
     type: pa.DataType
-    ordered: bool
+    placed_by: Literal["hash", "order", "key", "arrival"]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether places tell the order of values."""
+        return self.placed_by in ("order", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +89,7 @@ class GroupKeys:
 
 @dataclass(frozen=True, slots=True)
 class TouchedValues:
-    """The values of one stream that the batch touches: group, value, how many rows had it before and have it now."""
+    """Values of one stream, such as the batch touches: group, value, how many rows had it before and have it now."""
 
     stream: Stream
     group: Indices
@@ -99,17 +113,22 @@ class ArrangedValues:
         self._groups = groups
         self._touched_sub = binary(())
         self._touched_group = np.empty(0, np.int64)
+        self._touched: list[TouchedValues] = []
 
     def apply(self, rows: Sequence[tuple[Indices, ValueRows]]) -> list[TouchedValues]:
         """Count the rows of each stream in, given with their groups; returns what that does to the values touched."""
         groups = self._groups
+        rows = [
+            self._settled(number, *each) if stream.placed_by == "arrival" else each
+            for number, (stream, each) in enumerate(zip(self._streams, rows, strict=True))
+        ]
         of_row = np.concatenate([of for of, _ in rows])
         of_stream = np.repeat(np.arange(len(rows)), [len(of) for of, _ in rows])
         sub_key = concat_binary([_sub(number, values.value) for number, (_, values) in enumerate(rows)])
         code = hash64(sub_key)
         place = np.concatenate([self._codes(number, values.value) for number, (_, values) in enumerate(rows)])
-        unordered = ~np.array([stream.ordered for stream in self._streams], np.bool_)[of_stream]
-        place[unordered] = code[unordered] >> np.uint64(32)
+        by_hash = np.array([stream.placed_by == "hash" for stream in self._streams], np.bool_)[of_stream]
+        place[by_hash] = code[by_hash] >> np.uint64(32)
         place |= groups.hash[of_row] & UPPER
 
         stored = self.arrangement.at(place)
@@ -140,12 +159,25 @@ class ArrangedValues:
         at = first[rows_touched]
         self._touched_group, self._touched_sub = owner[rows_touched], sub_key.take(pa.array(at))
         values = without_first(self._touched_sub, 1)
-        return [
+        self._touched = [
             TouchedValues(stream, owner[rows_touched], values, before[rows_touched], after[rows_touched]).filter(
                 of_stream[at] == number
             )
             for number, stream in enumerate(self._streams)
         ]
+        return self._touched
+
+    def every(self, numbers: Sequence[int]) -> list[TouchedValues]:
+        """All values of all groups in the streams of these numbers, whether the batch touches them or not."""
+        wanted = np.arange(len(self._groups.hash))
+        of, entries = self._of_groups(self.arrangement.lookup(self._groups.hash), wanted)
+        found = []
+        for number in numbers:
+            touched, rows = self._touched[number], np.flatnonzero(_begins_with(entries.sub_key, number))
+            value = concat_binary([touched.value, without_first(entries.sub_key.take(pa.array(rows)), 1)])
+            before, after = (np.concatenate([times, entries.weight[rows]]) for times in (touched.before, touched.after))
+            found.append(TouchedValues(touched.stream, np.concatenate([touched.group, of[rows]]), value, before, after))
+        return found
 
     def next_values(
         self, stream: Stream, wanted: Indices, start: pa.BinaryArray, *, upwards: bool
@@ -155,6 +187,10 @@ class ArrangedValues:
         Only values that the batch does not touch; returned with their groups. A group without any has none in there.
         """
         groups, number = self._groups, self._streams.index(stream)
+        if not stream.ordered:
+            of, entries = self._of_groups(self.arrangement.lookup(groups.hash[wanted]), wanted)
+            rows = np.flatnonzero(_begins_with(entries.sub_key, number))
+            return of[rows], without_first(entries.sub_key.take(pa.array(rows)), 1)
         begin = self._codes(number, start).astype(np.int64)
         if not upwards:
             begin = _LOWER.astype(np.int64) - begin
@@ -203,10 +239,28 @@ class ArrangedValues:
         untouched = ~touched[values.ids[len(self._touched_group) :]]
         return of[untouched], entries.filter(untouched)
 
+    def _settled(self, number: int, of: Indices, rows: ValueRows) -> tuple[Indices, ValueRows]:
+        """The rows of a stream of arrivals, with each retraction that of what it takes back."""
+        taken = np.flatnonzero(rows.weight < 0)
+        if len(taken) == 0:
+            return of, rows
+        hashes = self._groups.hash[of[taken]]
+        entries = self.arrangement.at(self._codes(number, rows.value.take(pa.array(taken))) | (hashes & UPPER))
+        entries = entries.filter(_begins_with(entries.sub_key, number))
+        of_stored, entries = self._of_groups(entries, np.unique(of[taken]))
+        there = Arrivals(of_stored, without_first(entries.sub_key, 1), entries.weight)
+        found = settled(Arrivals(of, rows.value, rows.weight), there)
+        return found.group, ValueRows(found.group, found.value, found.times)
+
     def _codes(self, number: int, values: pa.BinaryArray) -> Uint64s:
         stream = self._streams[number]
-        if not stream.ordered:
-            return np.zeros(len(values), np.uint64)
+        match stream.placed_by:
+            case "hash":
+                return np.zeros(len(values), np.uint64)
+            case "arrival":
+                return hash64(arrived(values)) >> np.uint64(32)
+            case "key":
+                return order_code(values) >> np.uint64(BITS - 32)
         return value_bytes.order_codes(value_bytes.from_bytes(values, stream.type))
 
     def _entries(self, of: Indices, sub_key: pa.BinaryArray, place: Uint64s, weight: Int64s) -> Entries:

@@ -19,8 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.accumulators import AccumulatorColumn, AccumulatorPiece
+from rowkind.operators.aggregate_function import ARRIVALS
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import ValueRows
+from rowkind.operators.arrivals import arrivals
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, concat_binary, constant
@@ -160,8 +162,16 @@ def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
     for call, accumulator, source in zip(spec.calls, spec.accumulators[1:], spec.sources[1:], strict=True):
         if source is None:
             values = None if call.argument is None else arguments[call.argument]
+            if call.function in ARRIVALS:
+                values = arrivals(changes.seq, values)
             parts.append(accumulator.lift(values, counted(call.filter)))
-    values = [_values(arguments[stream.argument], counted(stream.filter), changes, row) for stream in spec.streams]
+    values = []
+    for stream in spec.streams:
+        there = np.flatnonzero(counted(stream.filter) & to_mask(arguments[stream.argument].is_valid()))
+        value = value_bytes.to_bytes(arguments[stream.argument].take(pa.array(there)))
+        if stream.placed_by == "arrival":
+            value = arrivals(changes.seq[there], value)
+        values.append(ValueRows(row[there], value, changes.weight[there]))
     return Form(row, parts, values, changes.payload, packed=False)
 
 
@@ -185,11 +195,6 @@ def _unpack(spec: AggregateSpec, changes: Changes, partial_rows: Indices) -> For
         row = partial_rows[of]
         values.append(ValueRows(row, value, np.asarray(weight) * changes.weight[row]))
     return Form(partial_rows[at], parts, values, packed, packed=True)
-
-
-def _values(argument: pa.Array, counted: Mask, changes: Changes, row: Indices) -> ValueRows:
-    there = np.flatnonzero(counted & to_mask(argument.is_valid()))
-    return ValueRows(row[there], value_bytes.to_bytes(argument.take(pa.array(there))), changes.weight[there])
 
 
 def _sums(spec: AggregateSpec, changes: Changes, form: Form, ids: Indices) -> Changes:

@@ -347,7 +347,10 @@ def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
 def _call(call: AggregateCall, names: Mapping[str, str]) -> str:
     arguments = [names[name] for name in call.arguments]
     where = names[call.filter] if call.filter is not None else ""
-    return f"{call.function} {call.type} {arguments} {where} {call.distinct}"
+    plain = f"{call.function} {call.type} {arguments} {where} {call.distinct}"
+    order = [(names[each.column], each.descending, each.nulls_first) for each in call.order]
+    more = (order, call.constants, call.grows, call.stage, call.types)
+    return f"{plain} {more}" if any(more[:3]) or call.stage != "whole" else plain
 
 
 def _calc(node: PhysicalNode) -> str:

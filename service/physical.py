@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rowkind.avro.schema import Record, Type
-from rowkind.operators.aggregate_function import AggregateFunction
+from rowkind.operators.aggregate_function import AggregateFunction, Stage
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
@@ -116,8 +116,21 @@ class SubKeyPart:
 
 
 @dataclass(frozen=True)
+class GatheredOrder:
+    """One column of the order of gathered values."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
 class AggregateCall:
-    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote."""
+    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote.
+
+    `order` is that of gathered values and `constants` their separator or fractions. `grows` says that an extreme is
+    never taken back without a better one. The second `stage` adds up what the first one has over arguments of `types`.
+    """
 
     name: str
     function: AggregateFunction
@@ -126,6 +139,11 @@ class AggregateCall:
     filter: str | None
     distinct: bool
     text: str
+    order: tuple[GatheredOrder, ...] = ()
+    constants: tuple[str, ...] = ()
+    grows: bool = False
+    stage: Stage = "whole"
+    types: tuple[Type, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ DOUBLE_UNIT = -1074
 
 _BITS = 32
 _DIGIT = np.int64((1 << _BITS) - 1)
+_HALF = np.int64((1 << 16) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,33 @@ class ExactNumbers:
         return cls(low, digits)
 
     @classmethod
+    def of_products(cls, *factors: Doubles) -> ExactNumbers:
+        """Products of finite doubles row by row, in units of 2 ** (DOUBLE_UNIT * how many factors there are)."""
+        rows = len(factors[0])
+        quarters, shift, negative = np.ones((rows, 1), np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
+        for values in factors:
+            bits = values.view(np.int64)
+            exponent = (bits >> 52) & 0x7FF
+            mantissa = (bits & ((1 << 52) - 1)) | ((exponent > 0).astype(np.int64) << 52)
+            quarters = _convolved(quarters, np.stack([(mantissa >> at) & _HALF for at in range(0, 64, 16)], axis=1))
+            shift += np.maximum(exponent, 1) - 1
+            negative ^= bits < 0
+        used = quarters.any(axis=1)
+        if not used.any():
+            return cls(0, np.zeros((rows, 1), np.int64))
+        column, offset = shift // _BITS, shift % _BITS
+        low = int(column[used].min())
+        column = np.where(used, column - low, 0)
+        words = quarters[:, 0::2] | (quarters[:, 1::2] << 16)
+        digits = np.zeros((rows, int(column.max()) + words.shape[1] + 1), np.int64)
+        sign, row = np.where(negative, -1, 1), np.arange(rows)
+        for number in range(words.shape[1]):
+            word = words[:, number] << offset
+            digits[row, column + number] += sign * (word & _DIGIT)
+            digits[row, column + number + 1] += sign * (word >> _BITS)
+        return cls(low, digits)
+
+    @classmethod
     def total(cls, pieces: Sequence[tuple[ExactNumbers, Indices, Int64s]], count: int) -> ExactNumbers:
         """The sums of `count` groups over all pieces: numbers, the group of each, and how often it counts."""
         pieces = [piece for piece in pieces if len(piece[0])]
@@ -101,6 +129,13 @@ class ExactNumbers:
         """The differences, row by row."""
         rows, ones = np.arange(len(self)), np.ones(len(self), np.int64)
         return ExactNumbers.total([(self, rows, ones), (other, rows, -ones)], len(self))
+
+    def times(self, other: ExactNumbers) -> ExactNumbers:
+        """The products, row by row; the unit is the product of both units."""
+        (left, one), (right, two) = self.magnitude(), other.magnitude()
+        halves = _convolved(_halves(left.digits), _halves(right.digits))
+        digits = halves[:, 0::2] | (halves[:, 1::2] << 16)
+        return ExactNumbers(left.low + right.low, np.where(one ^ two, -1, 1)[:, None] * digits)
 
     def is_zero(self) -> Mask:
         """Which numbers are zero."""
@@ -213,6 +248,25 @@ class ExactNumbers:
         words = np.frombuffer(raw.buffers()[1], np.int64, 2 * len(raw)).reshape(-1, 2)
         fits = fits & (words[:, 1] == words[:, 0] >> 63)
         return pa.array(words[:, 0].copy(), pa.int64(), mask=~fits)
+
+
+def _halves(digits: Int64s) -> Int64s:
+    """Digits from 0 to 2**32 - 1 as twice as many to base 2**16, without those at the end that are zero in all rows."""
+    used = np.flatnonzero(digits.any(axis=0))
+    digits = digits[:, : int(used[-1]) + 1 if len(used) else 1]
+    return np.stack([digits & _HALF, digits >> 16], axis=2).reshape(len(digits), -1)
+
+
+def _convolved(left: Int64s, right: Int64s) -> Int64s:
+    """The digits of products, all to base 2**16; an even number of them, the least digit first."""
+    width = left.shape[1] + right.shape[1]
+    products = np.zeros((len(left), width + width % 2), np.int64)
+    for number in range(left.shape[1]):
+        products[:, number : number + right.shape[1]] += left[:, number, None] * right
+    for number in range(width - 1):
+        products[:, number + 1] += products[:, number] >> 16
+        products[:, number] &= _HALF
+    return products
 
 
 def _bitmap(mask: Mask) -> pa.Buffer:

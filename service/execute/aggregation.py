@@ -9,29 +9,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rowkind.avro import codec
-from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Record
 from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.aggregate_function import GATHERED
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.columns.changes import constant
 from rowkind.operators.columns.value_bytes import canonical
+from rowkind.service.execute.aggregate_arguments import Argument, Entry, OneColumn, Ranked, argument_of, whole_type
+from rowkind.service.execute.gathering import Gathering
 from rowkind.service.physical import AggregateCall, Aggregation
 
 
 @lru_cache(maxsize=64)
 def spec_of(aggregation: Aggregation) -> AggregateSpec:
     """What the aggregate operator and `operators.partial_aggregate.partial` run by; it pickles."""
-    names = dict.fromkeys(each for call in aggregation.calls for each in _reads(call))
+    record = aggregation.input
+    arguments = {call.name: argument for call in aggregation.calls if (argument := argument_of(call, record))}
+    read = {argument.name: argument for argument in arguments.values()}
+    filters = {call.filter: OneColumn(call.filter, pa.bool_()) for call in aggregation.calls if call.filter is not None}
+    results = aggregation.output.select(call.name for call in aggregation.calls)
     return AggregateSpec(
-        calls=tuple(_call(call, aggregation.input) for call in aggregation.calls),
-        arguments=Arguments(aggregation.input, tuple(names)),
-        group=Group(aggregation.input, aggregation.output.select(aggregation.group)),
-        result=ResultPacking(aggregation.output.select(call.name for call in aggregation.calls)),
+        calls=tuple(_call(call, arguments.get(call.name), record) for call in aggregation.calls),
+        arguments=Arguments(record, tuple((read | filters).values())),
+        group=Group(record, aggregation.output.select(aggregation.group)),
+        result=ResultPacking(results, tuple(_reader(call, arguments.get(call.name)) for call in aggregation.calls)),
         retracts=aggregation.retracts,
         is_global=aggregation.is_global,
         ttl_ms=aggregation.ttl_ms,
@@ -40,18 +44,15 @@ def spec_of(aggregation: Aggregation) -> AggregateSpec:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The columns that calls name, of packed rows of `record`; several columns packed into one are a tuple here."""
+    """What calls ask for of packed rows of `record`."""
 
     record: Record
-    names: tuple[str | tuple[str, ...], ...]
+    each: tuple[Argument, ...]
 
     def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
-        """Each column under the name by which the operator's calls ask for it."""
+        """Each argument under the name by which the operator's calls ask for it."""
         rows = codec.read(self.record, payloads)
-        return {
-            _name(each): rows.column(each) if isinstance(each, str) else _packed([rows.column(name) for name in each])
-            for each in self.names
-        }
+        return {argument.name: argument.of(rows) for argument in self.each}
 
 
 @dataclass(frozen=True)
@@ -77,49 +78,37 @@ class Group:
 
 @dataclass(frozen=True)
 class ResultPacking:
-    """The results of the calls, packed as the fields of `record`."""
+    """The results of the calls, packed as the fields of `record`; `readers` make values of what is bytes before."""
 
     record: Record
+    readers: tuple[Ranked | Entry | None, ...]
 
     def __call__(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
         """The packed results of each group, from a column per call."""
-        return codec.encode(self.record, dict(zip(self.record.names, columns, strict=True)))
+        pairs = zip(columns, self.readers, strict=True)
+        values = [column if reader is None else reader.value(column) for column, reader in pairs]
+        return codec.encode(self.record, dict(zip(self.record.names, values, strict=True)))
 
 
-def _call(call: AggregateCall, record: Record) -> AccumulatorCall:
-    argument = _argument(call)
-    type_ = None
-    if argument is not None:
-        type_ = record.type(argument).arrow if isinstance(argument, str) else pa.binary()
+def _call(call: AggregateCall, argument: Argument | None, record: Record) -> AccumulatorCall:
+    types = call.types or tuple(record.type(name) for name in call.arguments)
+    own = None if argument is None else argument.type if call.stage != "second" else whole_type(call, types)
+    reads_bytes = call.stage == "first" or isinstance(argument, Ranked | Entry)
     return AccumulatorCall(
         function=call.function,
-        type=call.type.arrow,
-        argument=None if argument is None else _name(argument),
-        argument_type=type_,
+        type=pa.binary() if reads_bytes else call.type.arrow,
+        argument=None if argument is None else argument.name,
+        argument_type=own,
         filter=call.filter,
         distinct=call.distinct,
+        grows=call.grows,
+        gather=Gathering(argument.record, call) if isinstance(argument, Entry) and call.function in GATHERED else None,
+        stage=call.stage,
     )
 
 
-def _argument(call: AggregateCall) -> str | tuple[str, ...] | None:
-    if len(call.arguments) > 1:
-        return call.arguments
-    return call.arguments[0] if call.arguments else None
-
-
-def _reads(call: AggregateCall) -> list[str | tuple[str, ...]]:
-    return [each for each in (_argument(call), call.filter) if each is not None]
-
-
-def _name(argument: str | tuple[str, ...]) -> str:
-    return argument if isinstance(argument, str) else "\0".join(argument)
-
-
-def _packed(columns: Sequence[pa.Array]) -> pa.BinaryArray:
-    """Several columns as one, equal where all are; NULL where one of them is, as COUNT(DISTINCT a, b) has it."""
-    there = np.ones(len(columns[0]), np.bool_)
-    for column in columns:
-        if column.null_count:
-            there &= column.is_valid().to_numpy(zero_copy_only=False)
-    packed = join_bytes([comparable(column) for column in columns])
-    return packed if there.all() else pc.if_else(pa.array(there), packed, pa.scalar(None, pa.binary()))
+def _reader(call: AggregateCall, argument: Argument | None) -> Ranked | Entry | None:
+    """What makes a value of the bytes that an extreme is kept as."""
+    if isinstance(argument, Ranked):
+        return argument
+    return argument if isinstance(argument, Entry) and call.function not in GATHERED else None

@@ -160,7 +160,12 @@ def _order(order: SubKeyPart) -> str:
 def _call(call: AggregateCall) -> str:
     arguments = f"{'DISTINCT ' if call.distinct else ''}{', '.join(call.arguments) or '*'}"
     where = f" FILTER ({call.filter})" if call.filter else ""
-    return f"{call.function}({arguments}){where} AS {call.name} {call.type.sql}"
+    order = [f"{o.column}{' DESC' * o.descending} NULLS {'FIRST' if o.nulls_first else 'LAST'}" for o in call.order]
+    by = f" ORDER BY {', '.join(order)}" if order else ""
+    more = [*map(repr, call.constants), *(["only grows"] if call.grows else [])]
+    more += [f"{call.stage} step"] if call.stage != "whole" else []
+    how = f" ({', '.join(more)})" if more else ""
+    return f"{call.function}({arguments}{by}){where}{how} AS {call.name} {call.type.sql}"
 
 
 def _columns(names: tuple[str, ...]) -> str:

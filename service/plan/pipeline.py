@@ -13,6 +13,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.logical import Query
 from rowkind.service.plan.passes.check_sink import check_sink
+from rowkind.service.plan.passes.choose_extremes import choose_extremes
 from rowkind.service.plan.passes.choose_layouts import choose_layouts
 from rowkind.service.plan.passes.choose_rank_strategies import choose_rank_strategies
 from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
@@ -26,6 +27,7 @@ from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
 from rowkind.service.plan.passes.split_distinct import split_distinct
 from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
+from rowkind.service.plan.passes.tell_arrivals_apart import tell_arrivals_apart
 from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.parse import parse
@@ -40,10 +42,12 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     rewrite_ranks,
     split_distinct,
     extract_equal_keys,
+    tell_arrivals_apart,
     resolve_conflicts,
     normalize_inputs,
     check_sink,
     choose_rank_strategies,
+    choose_extremes,
     spread_hot_keys,
     choose_layouts,
     limit_time,

@@ -218,12 +218,7 @@ class _Translator:
         key = tuple((resolved(name), below[name], True) for name in aggregate.group)
         node = self._input(side, Edge(types=_carried(side), key=key, refreshes=_refreshes(side, edge)))
         output = record_of("Row", columns(aggregate))
-        calls = tuple(
-            physical.AggregateCall(
-                name, call.function, call.type, call.arguments, call.filter, call.distinct, show(call.at)
-            )
-            for name, call in aggregate.calls.items()
-        )
+        calls = tuple(_call(name, call) for name, call in aggregate.calls.items())
         aggregation = physical.Aggregation(
             input=node.calc.output,
             group=aggregate.group,
@@ -313,6 +308,12 @@ def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
             return replace(top, input=_over(top.input, input_))
         case _:
             return input_
+
+
+def _call(name: str, call: LogicalCall) -> physical.AggregateCall:
+    plain = (name, call.function, call.type, call.arguments, call.filter, call.distinct, show(call.at))
+    order = tuple(physical.GatheredOrder(str(o.column), o.descending, o.nulls_first) for o in call.order)
+    return physical.AggregateCall(*plain, order, call.constants, call.grows, call.stage, call.types)
 
 
 def _with_first_step(

@@ -16,7 +16,7 @@ from rowkind.operators.partial_aggregate import add_up
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests.changelogs import Change, pack
 from tests.laws.subjects import Subject
-from tests.oracle.aggregates import AGGREGATES, Aggregated, spec_of
+from tests.oracle.aggregates import AGGREGATES, ARRIVALS, Aggregated, spec_of
 from tests.oracle.facts import with_facts
 from tests.oracle.inputs import Batches, Input
 
@@ -94,6 +94,7 @@ SUBJECTS: tuple[Subject, ...] = (
             ("distinct rows", ()),
             ("sums", [one for one in AGGREGATES if one.call.function in ("count", "sum", "avg")]),
             ("extremes", [one for one in AGGREGATES if one.call.function in ("min", "max", "any_value")]),
+            ("arrivals", ARRIVALS),
             ("everything", AGGREGATES),
         )
         for two_phase in (False, True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.aggregate_spec import AggregateSpec
-from rowkind.operators.columns.changes import binary
+from rowkind.operators.columns.changes import Indices, Int64s, binary
 from tests.changelogs import Row, pack, unpack
 
 DECIMAL = pa.decimal128(10, 2)
@@ -26,7 +27,17 @@ class Aggregated:
     sql: str
 
 
-BIGINT, DOUBLE, BOOLEAN = pa.int64(), pa.float64(), pa.bool_()
+BIGINT, DOUBLE, BOOLEAN, BINARY = pa.int64(), pa.float64(), pa.bool_(), pa.binary()
+
+PAIR = pa.struct([pa.field("y", DOUBLE), pa.field("x", DOUBLE)])
+
+
+def weighed(values: pa.Array, group: Indices, times: Int64s, count: int) -> pa.Array:
+    """A gathered result that tells multisets of small numbers apart: how many there are, and of how much in squares."""
+    numbers, sums = values.to_numpy(zero_copy_only=False), np.zeros(count, np.int64)
+    np.add.at(sums, group, times * (1000 * numbers * numbers + 1))
+    return pa.array(sums)
+
 
 AGGREGATES = (
     Aggregated(AccumulatorCall("count", BIGINT), "count(*)"),
@@ -55,16 +66,36 @@ AGGREGATES = (
         "CAST(sum(DISTINCT v) FILTER (id % 2 = 1) AS BIGINT)",
     ),
     Aggregated(AccumulatorCall("avg", DOUBLE, "v", BIGINT, distinct=True), "avg(DISTINCT v)"),
+    Aggregated(AccumulatorCall("var_pop", DOUBLE, "double", DOUBLE), "var_pop(v / 4)"),
+    Aggregated(AccumulatorCall("stddev_samp", DOUBLE, "double", DOUBLE, "odd"), "stddev(v / 4) FILTER (id % 2 = 1)"),
+    Aggregated(AccumulatorCall("var_samp", DOUBLE, "double", DOUBLE, distinct=True), "var_samp(DISTINCT v / 4)"),
+    Aggregated(AccumulatorCall("covar_pop", DOUBLE, "pair", PAIR), "covar_pop(id, v)"),
+    Aggregated(AccumulatorCall("max_by", BINARY, "ranked", BINARY), "max(v * 1000 + coalesce(id, 0))"),
+    Aggregated(AccumulatorCall("min_by", BINARY, "ranked", BINARY, "odd"), "min(v * 1000 + id) FILTER (id % 2 = 1)"),
+    Aggregated(AccumulatorCall("mode", BIGINT, "v", BIGINT, gather=weighed), "coalesce(sum(v * v * 1000 + 1), 0)"),
     Aggregated(AccumulatorCall("bool_and", BOOLEAN, "odd", BOOLEAN), "bool_and(id % 2 = 1)"),
     Aggregated(AccumulatorCall("bool_or", BOOLEAN, "odd", BOOLEAN), "bool_or(id % 2 = 1)"),
 )
+
+
+ARRIVALS = tuple(
+    Aggregated(AccumulatorCall(function, BINARY, "arrival", BINARY, filter_), "")
+    for function in ("first", "last")
+    for filter_ in (None, "odd")
+)
+"""By arrival, of which DuckDB knows nothing."""
 
 
 def arguments(payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
     """The arguments of the calls."""
     rows = [unpack(payload) for payload in payloads.to_pylist()]
     values = [row[2] for row in rows]
+    pairs = [None if v is None or row[0] is None else (row[0], v) for row, v in zip(rows, values, strict=True)]
+    ranked = [None if v is None else v * 1000 + (row[0] or 0) for row, v in zip(rows, values, strict=True)]
     return {
+        "pair": pa.array(pairs, PAIR),
+        "ranked": pa.array([None if r is None else b"\1\x80" + r.to_bytes(7, "big") for r in ranked], BINARY),
+        "arrival": pa.array([b"" if v is None else bytes([v]) for v in values], BINARY),
         "v": pa.array(values, BIGINT),
         "decimal": pa.array([None if v is None else Decimal(v) * Decimal("1.01") for v in values], DECIMAL),
         "double": pa.array([None if v is None else v / 4 for v in values], DOUBLE),
@@ -92,6 +123,8 @@ def whole(value: Any) -> int | None:
     """A number for each different result: millionths, or the text's bytes as a number."""
     if value is None:
         return None
+    if isinstance(value, bytes):
+        return int.from_bytes(value[2:], "big") * 1_000_000
     if isinstance(value, str):
         return int.from_bytes(value.encode()[:7].ljust(8, b"\0"), "big") // 256 + len(value)
     return round(Decimal(value) * 1_000_000) if not isinstance(value, bool) else int(value)

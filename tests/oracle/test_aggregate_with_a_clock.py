@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from statistics import pvariance
 
 import pytest
 
@@ -36,6 +37,11 @@ NAIVE = {
     "max(v)": lambda rows: max(_values(rows), default=None),
     "count(DISTINCT v)": lambda rows: len(set(_values(rows))),
     "avg(DISTINCT v)": lambda rows: sum(values) / len(values) if (values := set(_values(rows))) else None,
+    "coalesce(sum(v * v * 1000 + 1), 0)": lambda rows: sum(v * v * 1000 + 1 for v in _values(rows)),
+    "var_pop(v / 4)": lambda rows: pvariance([v / 4 for v in values]) if (values := _values(rows)) else None,
+    "max(v * 1000 + coalesce(id, 0))": lambda rows: max(
+        (row[2] * 1000 + (row[0] or 0) for row in rows if row[2] is not None), default=None
+    ),
     "sum(v * 1.01)": lambda rows: None if (total := _sum(_values(rows))) is None else total * Decimal("1.01"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rowkind.operators.aggregate_function import GATHERED
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
@@ -68,7 +69,7 @@ def _on_aggregate(aggregate: PhysicalAggregate) -> Iterator[Advice]:
     if values is None:
         return
     text = f"{aggregate.node} keeps {values.layout}, because {values.reason}."
-    if not any(call.distinct for call in aggregate.aggregation.calls):
+    if not any(call.distinct or call.function in GATHERED for call in aggregate.aggregation.calls):
         text += " Over a table that only inserts it would keep none of them."
     if aggregate.aggregation.is_global:
         text += " Without GROUP BY all of them are in one shard."

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from rowkind.operators.aggregate_function import ORDERED, keeps_values
+from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
 from rowkind.service.job.duration import show
 from rowkind.service.physical import (
+    AggregateCall,
+    Aggregation,
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
@@ -97,28 +99,53 @@ def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
     of, ttl = called(node.input), node.aggregation.ttl_ms
     groups = _values(node.input, "one row per key")
     if node.aggregation.is_global:
-        what = "one row, with what has been added up so far"
+        what = f"one row, with what has been added up so far{_told_apart(node.aggregation)}"
         yield StepState("groups", of, what, None, None, "for ever", values=groups)
     else:
         what = "one row per group"
         what += ", with what has been added up so far" if node.aggregation.calls else ", with how many rows it has"
+        what += _told_apart(node.aggregation)
         yield StepState("groups", of, what, None, ttl, _for_long(ttl), endless=ttl is None, values=groups)
     retracts = node.aggregation.retracts
     calls = [
         call
         for call in node.aggregation.calls
-        if keeps_values(call.function, distinct=call.distinct, retracts=retracts)
+        if keeps_values(call.function, distinct=call.distinct, retracts=retracts and not call.grows)
     ]
     if calls:
         texts = list(dict.fromkeys(call.text for call in calls))
-        ordered = any(call.function in ORDERED for call in calls)
-        counted = any(call.distinct and call.function in ("count", "sum", "avg") for call in calls)
-        reasons = ["the value may be taken back, and then the next one is needed"] if ordered else []
-        reasons += ["DISTINCT has to know how often each value is there"] if counted else []
+        reasons = list(dict.fromkeys(map(_why_all, calls)))
         where = "" if node.aggregation.is_global else " in each group"
         layout = f"all different values for {', '.join(texts)}{where}"
         values = _values(node.input, "values", calls=texts)
         yield StepState("values", of, layout, ", and ".join(reasons), ttl, "as long as their group", values=values)
+
+
+def _why_all(call: AggregateCall) -> str:
+    """Why all values of a call are kept."""
+    if call.function in ARRIVALS:
+        return "the row may be taken back, and then the next one to have arrived is needed"
+    if call.function in EXTREMES:
+        return "the value may be taken back, and then the next one is needed"
+    if call.function in GATHERED:
+        return "the result is made of all of them, anew for each group that changes"
+    return "DISTINCT has to know how often each value is there"
+
+
+def _told_apart(aggregation: Aggregation) -> str:
+    """What the row of a group has besides plain sums: the extremes that are one value, and why, and sums of powers."""
+    extremes = [call for call in aggregation.calls if call.function in EXTREMES]
+    one = [call for call in extremes if not aggregation.retracts or call.grows]
+    moments = [call for call in aggregation.calls if call.function in MOMENTS and not call.distinct]
+    told = ""
+    if one:
+        why = "a row is only replaced by one with a better value" if aggregation.retracts else "rows only come"
+        told += f"; one value for {_texts(one)}, because {why}"
+    return told + (f"; exact sums of powers for {_texts(moments)}" if moments else "")
+
+
+def _texts(calls: Sequence[AggregateCall]) -> str:
+    return ", ".join(dict.fromkeys(call.text for call in calls))
 
 
 def _rank(node: PhysicalRank) -> StepState:

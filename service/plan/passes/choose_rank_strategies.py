@@ -29,7 +29,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
     if produced(below) == "append":
         return replace(node, strategy="append", reason="its input only inserts, so what falls out never comes back")
     rows = monotonic(below)
-    if rows is not None and _improves(node, rows):
+    if rows is not None and rows.key is not None and _improves(node, rows):
         return replace(
             node,
             strategy="improving",

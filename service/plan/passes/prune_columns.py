@@ -73,7 +73,7 @@ def _aggregate(node: LogicalAggregate, wanted: set[str]) -> LogicalAggregate:
     calls = {name: call for name, call in node.calls.items() if name in wanted}
     needed = set(node.group)
     for call in calls.values():
-        needed |= {*call.arguments, *([call.filter] if call.filter is not None else [])}
+        needed.update(call.reads)
     return replace(node, calls=calls, input=_side(node.input, needed, []))
 
 

@@ -18,11 +18,13 @@ from sqlglot.parsers.spark import SparkParser
 _WINDOW = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD", "NTH_VALUE")
 _AGGREGATES = (
     "COUNT", "ANY_VALUE", "FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE", "ARRAY_AGG", "COLLECT_LIST", "COLLECT_SET",
-    "PERCENTILE_APPROX", "APPROX_PERCENTILE", "PERCENTILE",
+    "PERCENTILE_APPROX", "APPROX_PERCENTILE",
 )  # fmt: skip
+_AS_WRITTEN = ("PERCENTILE", "GROUP_CONCAT")
+"""Of PERCENTILE(x, p, n) sqlglot forgets n, and takes GROUP_CONCAT for LISTAGG, which has no comma between values."""
 _CONDITIONALS = ("COALESCE", "NULLIF", "IF")
 _SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY", "LISTAGG", "STRING_AGG",
-           "PERCENTILE", "PERCENTILE_APPROX", "APPROX_PERCENTILE", "MAX_BY", "MIN_BY", "BROADCAST", "BROADCASTJOIN",
+           "PERCENTILE_APPROX", "APPROX_PERCENTILE", "MAX_BY", "MIN_BY", "BROADCAST", "BROADCASTJOIN",
            "MAPJOIN", "MERGE", "MERGEJOIN", "SHUFFLEMERGE", "SHUFFLE_HASH", "SHUFFLE_REPLICATE_NL")  # fmt: skip
 
 
@@ -52,7 +54,7 @@ class RowkindParser(SparkParser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: build
         for name, build in SparkParser.FUNCTIONS.items()
-        if name in _CONDITIONALS or _of_many_rows(name, build)
+        if name in _CONDITIONALS or (_of_many_rows(name, build) and name not in _AS_WRITTEN)
     } | {name: _with_unit(name) for name in _TAKE_UNITS}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _SYNTAX

@@ -8,17 +8,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, KeysView
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalInput, LogicalNode, LogicalProject, reads
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalCall,
+    LogicalInput,
+    LogicalNode,
+    LogicalProject,
+    OrderColumn,
+    reads,
+)
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
-from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_call, aggregate_type, is_aggregate
+from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.sql.aggregates import (
+    ParsedCall,
+    aggregate_call,
+    aggregate_type,
+    is_aggregate,
+    is_window_function,
+)
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.hints import no_split
 from rowkind.service.plan.sql.scope import outside_queries
@@ -48,11 +63,6 @@ def no_aggregates(node: exp.Expr | None, clause: str) -> None:
             raise Refusal(
                 f"an aggregate function cannot stand in {clause}: write HAVING, or compute it in a derived table", each
             )
-
-
-def is_window_function(node: exp.Expr) -> bool:
-    """Whether a node is what OVER stands behind."""
-    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def stem(node: exp.Expr) -> str:
@@ -109,6 +119,16 @@ class Grouping:
         """The columns of calls that are 0 and not NULL for no rows."""
         return frozenset(name for name, call in self._built.items() if call.function == "count")
 
+    def no_lists(self) -> None:
+        """Refuse lists where a group that has no rows is missing: theirs would be empty and not NULL."""
+        for call in self._built.values():
+            if call.function in ("collect_list", "collect_set"):
+                raise Refusal(
+                    "a list of no rows is an empty ARRAY, which a subquery that reads columns of the query around it "
+                    "cannot give: LEFT JOIN a derived table with GROUP BY, where it is NULL",
+                    call.at,
+                )
+
     def over(self, node: exp.Expr, name: str = "") -> exp.Expr:
         """A resolved expression over the aggregate's columns; `name` is what it is called itself. Raises Refusal."""
         whole = node.unnest()
@@ -132,7 +152,7 @@ class Grouping:
             no_split(split)
         inputs = [*self._groups.values()]
         for call in self._built.values():
-            inputs += [*call.arguments, *([call.filter] if call.filter is not None else [])]
+            inputs += call.reads
         by_column = {name: node for node, name in self._computed.items()}
         outputs = {name: by_column.get(name, resolved(name)) for name in dict.fromkeys(inputs)}
         return LogicalAggregate(
@@ -146,7 +166,8 @@ class Grouping:
 
     def _call(self, node: exp.Expr, name: str) -> str:
         asked = aggregate_call(node)
-        parts = [*asked.arguments, *([asked.filter] if asked.filter is not None else [])]
+        ordered = [each.this for each in asked.order]
+        parts = [*asked.arguments, *ordered, *([asked.filter] if asked.filter is not None else [])]
         for part in parts:
             for inner in calls(part):
                 raise Refusal("an aggregate function cannot stand inside of another: use a derived table", inner)
@@ -154,24 +175,42 @@ class Grouping:
                 raise Refusal("a window function cannot be aggregated right here: use a derived table", window)
             if reads(part) & self.later:
                 raise Refusal("a subquery cannot stand inside of an aggregate function: use a derived table", node)
+        if asked.function == "listagg":
+            asked = self._of_text(asked, node)
         if asked not in self._calls:
-            types = [self._type(argument, node) for argument in asked.arguments]
+            types = tuple(self._type(argument, node) for argument in asked.arguments)
             if asked.filter is not None:
                 compile_condition([asked.filter], self._types)
             for type_ in types:
                 if asked.distinct and not type_.orderable:
                     raise Refusal(f"a {type_.sql} cannot be counted by DISTINCT: use fields of it, or a key", node)
+            for each in ordered:
+                if not (type_ := self._type(each, node)).orderable:
+                    raise Refusal(f"a {type_.sql} has no order: take a field of it, or a key", each)
             column = self.names.claim(name) if name else self.names.fresh(stem(node))
             self._built[column] = LogicalCall(
                 function=asked.function,
                 arguments=tuple(self._argument(argument.unnest(), asked.filter) for argument in asked.arguments),
-                type=aggregate_type(asked.function, types[0] if types else None, node),
+                type=aggregate_type(asked, types, node),
                 at=node,
                 filter=None if asked.filter is None else self._column(asked.filter.unnest()),
                 distinct=asked.distinct,
+                order=tuple(self._order(each, asked.filter) for each in asked.order),
+                constants=asked.constants,
             )
             self._calls[asked] = column
         return self._calls[asked]
+
+    def _of_text(self, asked: ParsedCall, at: exp.Expr) -> ParsedCall:
+        """The call over text, as which Spark takes numbers and times."""
+        (argument,) = asked.arguments
+        if family(self._type(argument, at)) in (None, "string", "binary", "null"):
+            return asked
+        return replace(asked, arguments=(exp.cast(argument.copy(), "STRING", dialect="spark"),))
+
+    def _order(self, ordered: exp.Ordered, filter_: exp.Expr | None) -> OrderColumn:
+        column = self._argument(ordered.this.unnest(), filter_)
+        return OrderColumn(column, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first")))
 
     def _argument(self, node: exp.Expr, filter_: exp.Expr | None) -> str:
         """The column of an argument, which is computed only for rows that FILTER lets through if it may fail."""

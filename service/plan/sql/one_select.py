@@ -196,6 +196,8 @@ class OneSelect:
         at = self._tree.args.get("group") or next((call for each in clauses for call in calls(each)), self._tree)
         named = self._context.named
         clauses = clauses.changed(lambda node, name: grouping.over(node, name if named else ""))
+        if self._links and self._tree.args.get("group") is None:
+            grouping.no_lists()
         is_global = self._tree.args.get("group") is None and not self._links
         self._node = grouping.aggregate(is_global=is_global, at=at, split=self._hints.split)
         return clauses, grouping.counts

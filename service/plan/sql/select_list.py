@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.sql.aggregates import is_aggregate
+from rowkind.service.plan.sql.aggregates import is_aggregate, is_window_function
 from rowkind.service.plan.sql.context import Context
 from rowkind.service.plan.sql.scope import Handler, Scope, near
 
@@ -135,7 +135,7 @@ def in_call(column: exp.Expr) -> bool:
     """Whether a piece of SQL stands inside of the call of an aggregate function."""
     node = column.parent
     while node is not None:
-        if is_aggregate(node) and not isinstance(node.parent, exp.Window):
+        if is_aggregate(node) and not is_window_function(node):
             return True
         node = node.parent
     return False

@@ -23,10 +23,10 @@ Direction = Literal["constant", "increasing", "decreasing"]
 class Monotonic:
     """Rows that are replaced by `key` and never deleted; `directions` of those columns that are known to have one.
 
-    A column in `from_null` is NULL first and then no more.
+    `key` is None where it is not among the rows' columns. A column in `from_null` is NULL first and then no more.
     """
 
-    key: tuple[str, ...]
+    key: tuple[str, ...] | None
     directions: Mapping[str, Direction]
     from_null: frozenset[str]
 
@@ -41,14 +41,22 @@ class Monotonic:
 
 
 def monotonic(node: LogicalNode) -> Monotonic | None:
-    """What is known of a node's rows, None where they may be deleted."""
+    """What is known of a node's rows, None where they may be deleted or have lost their key."""
+    known = progress(node)
+    return known if known is not None and known.key is not None else None
+
+
+def progress(node: LogicalNode) -> Monotonic | None:
+    """What is known of a node's rows, None where they may be deleted; without a key where they have lost it."""
     match node:
         case LogicalProject():
-            below = monotonic(node.input)
+            below = progress(node.input)
             return _renamed(node, below) if below is not None else None
         case LogicalAggregate() if node.calls and produced(node.input.input) == "append":
             growing: dict[str, Direction] = dict.fromkeys(node.group, "constant")
             for name, call in node.calls.items():
+                if call.stage == "first":
+                    continue
                 if call.function in ("count", "max"):
                     growing[name] = "increasing"
                 elif call.function == "min":
@@ -58,13 +66,12 @@ def monotonic(node: LogicalNode) -> Monotonic | None:
     return None
 
 
-def _renamed(node: LogicalProject, below: Monotonic) -> Monotonic | None:
+def _renamed(node: LogicalProject, below: Monotonic) -> Monotonic:
     names: dict[str, str] = {}
     for name, output in node.outputs.items():
         if isinstance(bare := output.unnest(), exp.Column):
             names.setdefault(bare.name, name)
-    if not names.keys() >= set(below.key):
-        return None
+    key = below.key if below.key is not None and names.keys() >= set(below.key) else None
     directions = {names[column]: direction for column, direction in below.directions.items() if column in names}
     from_null = frozenset(names[column] for column in below.from_null if column in names)
-    return Monotonic(tuple(names[column] for column in below.key), directions, from_null)
+    return Monotonic(None if key is None else tuple(names[column] for column in key), directions, from_null)

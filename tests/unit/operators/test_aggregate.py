@@ -14,7 +14,7 @@ import pytest
 
 from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.aggregate import Aggregate
-from rowkind.operators.aggregate_spec import AggregateSpec
+from rowkind.operators.aggregate_spec import AggregateSpec, accumulator
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, binary
@@ -168,7 +168,7 @@ def test_a_sum_that_does_not_fit_is_null_until_it_fits_again() -> None:
 def test_the_mean_of_decimals_is_rounded_half_up() -> None:
     """As Spark has it, with four more digits than the argument."""
     type_ = pa.decimal128(10, 2)
-    call = AccumulatorCall("avg", pa.decimal128(14, 6), "value", type_).accumulator
+    call = accumulator(AccumulatorCall("avg", pa.decimal128(14, 6), "value", type_))
     values = [Decimal("0.01"), Decimal("0.01"), Decimal("0.00")]
     for amounts, expected in ((values, "0.006667"), ([-value for value in values], "-0.006667")):
         part = call.lift(pa.array(amounts, type_), np.ones(3, np.bool_))
@@ -179,7 +179,7 @@ def test_the_mean_of_decimals_is_rounded_half_up() -> None:
 def test_a_mean_that_does_not_fit_is_null() -> None:
     """It takes retractions of rows that were not there to make one."""
     type_ = pa.decimal128(3, 2)
-    call = AccumulatorCall("avg", pa.decimal128(7, 6), "value", type_).accumulator
+    call = accumulator(AccumulatorCall("avg", pa.decimal128(7, 6), "value", type_))
     part = call.lift(pa.array([Decimal("9.99")] * 3, type_), np.ones(3, np.bool_))
     part = np.array([1, 0, 0]), part[1]
     total = call.total([(part, np.zeros(3, np.int64), np.ones(3, np.int64))], 1)

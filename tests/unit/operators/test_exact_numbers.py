@@ -86,3 +86,25 @@ def test_sums_are_those_of_unbounded_numbers(number: int) -> None:
     ]
     for total in _totals(ExactNumbers.of_decimals(decimals), signs, groups):
         assert total.to_decimals(pa.decimal128(38, 2)).to_pylist() == expected
+
+
+def _unbounded(numbers: ExactNumbers) -> list[int]:
+    digits = numbers.carried().digits.tolist()
+    return [sum(digit << 32 * (numbers.low + at) for at, digit in enumerate(row)) for row in digits]
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_products_are_those_of_unbounded_numbers(number: int) -> None:
+    """Products of doubles, of numbers with each other, and through bytes."""
+    generator = random.Random(f"products, {number}")
+    rows = generator.randint(1, 5)
+    factors = [[_double(generator) for _ in range(rows)] for _ in range(generator.randint(1, 4))]
+    products = ExactNumbers.of_products(*map(np.array, factors))
+    pairs = zip(*factors, strict=True)
+    fractions = [math.prod(Fraction(each) / 2 ** Fraction(DOUBLE_UNIT) for each in row) for row in pairs]
+    assert _unbounded(products) == fractions
+    assert _unbounded(ExactNumbers.of_bytes(products.to_bytes())) == fractions
+    single = ExactNumbers.of_products(np.array(factors[0]))
+    difference = products.minus(single)
+    expected = [a * b for a, b in zip(_unbounded(difference), _unbounded(single), strict=True)]
+    assert _unbounded(difference.times(single)) == expected

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.scalar.functions import FAMILIES, FUNCTIONS, REFUSED
 from rowkind.service.plan.scalar.functions.coverage import coverage
 from rowkind.service.plan.scalar.functions.function import ScalarFunction
+from rowkind.service.plan.sql.aggregate_table import REFUSED_AGGREGATES, TABLE
 
 PAGE = Path(__file__).with_name("REFERENCE.md")
 
@@ -81,7 +82,7 @@ The keys of a MAP are text. What is inside of a new one may be NULL.
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, f"## Functions\n\n{len(FUNCTIONS)} names. {_share()}\n", *_families(), *_refused()])
+    return "\n".join([_HEAD, f"## Functions\n\n{len(FUNCTIONS)} names. {_share()}\n", *_families(), *_aggregates(), *_refused()])
 
 
 def _share() -> str:
@@ -138,11 +139,30 @@ def _result(function: ScalarFunction) -> str:
     return text[0].lower() + text[1:] if text[1].islower() else text
 
 
+def _aggregates() -> Iterator[str]:
+    yield (
+        "## Aggregate functions\n\nEach of them takes back what is taken back of its input, exactly: a result is that "
+        "of the rows that are there, however they came. `FILTER (WHERE …)` may stand behind each, and `DISTINCT` in "
+        "each but COUNT_IF and those of y and x; that keeps all different values, each with its number of rows. Over "
+        "a whole partition, `OVER (PARTITION BY …)` or `OVER ()`, they are joined back to its rows.\n"
+    )
+    yield "| function | gives | what is kept of a group | remarks |\n|---|---|---|---|"
+    for entry in TABLE:
+        names = "<br>".join(f"`{name}({entry.takes})`" for name in entry.names.split())
+        yield f"| {names} | {entry.gives} | {entry.keeps} | {entry.note} |"
+    yield "\n### Refused aggregate functions\n\n| function | reason |\n|---|---|"
+    yield from _by_reason(REFUSED_AGGREGATES)
+
+
 def _refused() -> Iterator[str]:
     yield "## Refused\n\nKnown names that are refused, and why; unknown names are refused too.\n"
     yield "| function | reason |\n|---|---|"
+    yield from _by_reason(REFUSED)
+
+
+def _by_reason(refused: Mapping[str, str]) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
-    for name, reason in REFUSED.items():
+    for name, reason in refused.items():
         reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
         yield f"| {', '.join(f'`{name}`' for name in names)} | {reason} |"

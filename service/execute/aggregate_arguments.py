@@ -1,0 +1,220 @@
+"""Arguments of aggregate functions: what of a row the operator is given for a call, and the value in what it returns.
+
+    column    a column as it is
+    doubles   one or two columns as DOUBLE, NULL where one of them is: for variances and the like
+    packed    several columns as bytes that are equal where all are, NULL where one of them is: COUNT(DISTINCT a, b)
+    ranked    comparable bytes of an order and behind them a value, NULL where the order is: MIN_BY and MAX_BY
+    entry     columns packed as a row: FIRST and LAST, and what is gathered
+
+Numbers are packed in one way, with 0.0 for -0.0, so that equal values are equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.avro import codec
+from rowkind.avro.buffers import data_of, offsets_of, spans, spread
+from rowkind.avro.codec import Decoded
+from rowkind.avro.order import comparable, join_bytes
+from rowkind.avro.schema import Record, Type
+from rowkind.operators.aggregate_function import ARRIVALS, GATHERED, MOMENTS
+from rowkind.operators.columns.changes import Mask
+from rowkind.operators.columns.grouping import to_mask
+from rowkind.operators.columns.packed_columns import fixed_width
+from rowkind.operators.columns.value_bytes import canonical
+from rowkind.service.physical import AggregateCall
+
+_LENGTH = 4
+
+
+class Argument(Protocol):
+    """What a call reads of a row; arguments of one `name` are equal."""
+
+    @property
+    def name(self) -> str:
+        """By which calls ask for it."""
+
+    @property
+    def type(self) -> pa.DataType:
+        """Its Arrow type."""
+
+    def of(self, rows: Decoded) -> pa.Array:
+        """It, of each row."""
+
+
+def argument_of(call: AggregateCall, record: Record) -> Argument | None:
+    """What a call reads over rows of a record; None for COUNT(*)."""
+    if not call.arguments:
+        return None
+    if call.function in ("min_by", "max_by"):
+        value, order = call.arguments
+        return Ranked(record.select([value]), order)
+    if call.function in ARRIVALS or call.function in GATHERED:
+        names = dict.fromkeys([*call.arguments, *(each.column for each in call.order)])
+        return Entry(record.select(names))
+    if call.function in MOMENTS and call.stage != "second":
+        return AsDoubles(call.arguments)
+    if len(call.arguments) > 1:
+        return Packed(call.arguments)
+    return OneColumn(call.arguments[0], record.type(call.arguments[0]).arrow)
+
+
+def whole_type(call: AggregateCall, types: Sequence[Type]) -> pa.DataType:
+    """The type of the argument of a call in two steps, by the types of what its first step reads."""
+    if call.function in MOMENTS:
+        return AsDoubles(tuple(map(str, range(len(types))))).type
+    return types[0].arrow if types else pa.int64()
+
+
+@dataclass(frozen=True)
+class OneColumn:
+    """A column."""
+
+    name: str
+    type: pa.DataType
+
+    def of(self, rows: Decoded) -> pa.Array:
+        """The column."""
+        return rows.column(self.name)
+
+
+@dataclass(frozen=True)
+class AsDoubles:
+    """One column as DOUBLE, or a struct of two that is NULL where one of them is."""
+
+    columns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The columns, as doubles."""
+        return "\0".join(("doubles", *self.columns))
+
+    @property
+    def type(self) -> pa.DataType:
+        """A double or two."""
+        if len(self.columns) == 1:
+            return pa.float64()
+        return pa.struct([pa.field(str(number), pa.float64()) for number in range(len(self.columns))])
+
+    def of(self, rows: Decoded) -> pa.Array:
+        """The columns."""
+        doubles = [rows.column(name).cast(pa.float64(), safe=False) for name in self.columns]
+        if len(doubles) == 1:
+            return doubles[0]
+        none = ~_all_there(doubles)
+        return pa.StructArray.from_arrays(doubles, fields=list(self.type), mask=pa.array(none))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Several columns as one, equal where all are; NULL where one of them is, as COUNT(DISTINCT a, b) has it."""
+
+    columns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The columns."""
+        return "\0".join(self.columns)
+
+    @property
+    def type(self) -> pa.DataType:
+        """Bytes."""
+        return pa.binary()
+
+    def of(self, rows: Decoded) -> pa.Array:
+        """The columns, packed."""
+        columns = [rows.column(name) for name in self.columns]
+        there = _all_there(columns)
+        packed = join_bytes([comparable(column) for column in columns])
+        return packed if there.all() else pc.if_else(pa.array(there), packed, pa.scalar(None, pa.binary()))
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Bytes that compare as `order` does: those of the order, the value as a row of `record`, and how long that is."""
+
+    record: Record
+    order: str
+
+    @property
+    def name(self) -> str:
+        """The order and the value."""
+        return "\0".join(("ranked", self.order, *self.record.names))
+
+    @property
+    def type(self) -> pa.DataType:
+        """Bytes."""
+        return pa.binary()
+
+    def of(self, rows: Decoded) -> pa.Array:
+        """The order and the value, NULL where the order is."""
+        order, value = rows.column(self.order), _packed(rows, self.record)
+        length = pc.binary_length(value).cast(pa.int32()).to_numpy(zero_copy_only=False)
+        bytes_ = join_bytes([comparable(order), value, fixed_width(length, _LENGTH, len(value))])
+        return pc.if_else(order.is_valid(), bytes_, pa.scalar(None, pa.binary())) if order.null_count else bytes_
+
+    def value(self, column: pa.BinaryArray) -> pa.Array:
+        """The values in such bytes; NULL of NULL."""
+
+        def cut(ranked: pa.BinaryArray) -> pa.BinaryArray:
+            data, ends = data_of(ranked), offsets_of(ranked)[1:].astype(np.int64)
+            lengths = data[ends[:, None] + np.arange(-_LENGTH, 0)].copy().view(np.int32)[:, 0]
+            return spans(data, ends - _LENGTH - lengths, ends - _LENGTH)
+
+        return _of_valid(column, lambda ranked: codec.read(self.record, cut(ranked)).column(self.record.names[0]))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Columns packed as a row of `record`, of which the first one is the value."""
+
+    record: Record
+
+    @property
+    def name(self) -> str:
+        """The columns."""
+        return "\0".join(("entry", *self.record.names))
+
+    @property
+    def type(self) -> pa.DataType:
+        """Bytes."""
+        return pa.binary()
+
+    def of(self, rows: Decoded) -> pa.Array:
+        """The columns, packed."""
+        return _packed(rows, self.record)
+
+    def value(self, column: pa.BinaryArray) -> pa.Array:
+        """The values in such bytes; NULL of NULL."""
+        return _of_valid(column, lambda packed: codec.read(self.record, packed).column(self.record.names[0]))
+
+
+def _packed(rows: Decoded, record: Record) -> pa.BinaryArray:
+    return rows.assemble(
+        record,
+        [
+            canonical(rows.column(field.name)) if pa.types.is_floating(field.type.arrow) else field.name
+            for field in record.fields
+        ],
+    )
+
+
+def _of_valid(column: pa.BinaryArray, read: Callable[[pa.BinaryArray], pa.Array]) -> pa.Array:
+    if not column.null_count:
+        return read(column)
+    return spread(read(column.drop_null()), to_mask(column.is_valid()))
+
+
+def _all_there(columns: Sequence[pa.Array]) -> Mask:
+    there = np.ones(len(columns[0]), np.bool_)
+    for column in columns:
+        if column.null_count:
+            there &= to_mask(column.is_valid())
+    return there

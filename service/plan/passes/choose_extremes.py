@@ -1,0 +1,34 @@
+"""MAX of a column that only grows, and MIN of one that only shrinks, keep one value though rows are replaced.
+
+A count over rows that only come is taken back with a larger one in its place, so the greatest of such counts is never
+lost, and the values below it need not be known. That holds within groups of columns that are never replaced themselves.
+(Flink's monotonicity, reaching aggregates.) Over rows that only come every extreme keeps one value anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalNode, Query, bottom_up
+from rowkind.service.plan.traits.monotonic import Monotonic, progress
+
+
+def choose_extremes(query: Query) -> Query:
+    """Calls that are known to grow marked so."""
+    return replace(query, root=bottom_up(query.root, _visit))
+
+
+def _visit(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalAggregate):
+        return node
+    known = progress(node.input.input)
+    if known is None or any(known.directions.get(name) != "constant" for name in node.group):
+        return node
+    return replace(node, calls={name: replace(call, grows=_grows(call, known)) for name, call in node.calls.items()})
+
+
+def _grows(call: LogicalCall, known: Monotonic) -> bool:
+    if call.filter is not None and known.directions.get(call.filter) != "constant":
+        return False
+    wanted = {"max": "increasing", "min": "decreasing", "any_value": "decreasing"}.get(call.function)
+    return wanted is not None and known.directions.get(call.arguments[0]) in (wanted, "constant")
