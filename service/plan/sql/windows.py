@@ -1,11 +1,15 @@
-"""Window functions: ROW_NUMBER, RANK and DENSE_RANK() OVER (PARTITION BY … ORDER BY …), each a Window.
+"""Window functions: ranks, each a Window, and aggregates over a partition, joined back to its rows.
+
+    ROW_NUMBER, RANK, DENSE_RANK() OVER (PARTITION BY … ORDER BY …)     one more column, the number
+    SUM(x) OVER (PARTITION BY k)                                        JOIN (SELECT k, SUM(x) … GROUP BY k) ON k <=> k
 
 What partitions and orders are computed from is a Project below. Conditions on the number stay above, where
-`rewrite_ranks` finds them.
+`rewrite_ranks` finds them. All aggregates over one partition are one Aggregate.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -15,11 +19,19 @@ from rowkind.avro.schema import Type
 from rowkind.operators.ranking import RankFunction
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalNode, LogicalProject, LogicalWindow, OrderColumn
+from rowkind.service.plan.logical import (
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    LogicalWindow,
+    OrderColumn,
+    View,
+)
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
-from rowkind.service.plan.sql.aggregates import AGGREGATES
+from rowkind.service.plan.sql.aggregates import is_known
 from rowkind.service.plan.sql.context import Names
-from rowkind.service.plan.sql.grouping import stem
+from rowkind.service.plan.sql.grouping import Grouping, stem
 from rowkind.service.plan.sql.scope import outside_queries
 
 _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
@@ -27,11 +39,14 @@ _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.Rank: "rank",
     exp.DenseRank: "dense_rank",
 }
-_ONLY = "ROW_NUMBER, RANK and DENSE_RANK are the window functions that there are"
-_AGGREGATE = "for a value per group, join with (SELECT …, {0}(…) AS … FROM … GROUP BY …)"
+_ONLY = "ROW_NUMBER, RANK, DENSE_RANK and aggregates over a whole partition are the window functions that there are"
+_RUNNING = "{0}(…) OVER (… {1} …) is not supported, only over the whole partition: "
+_WHOLE = "leave out {0}, or number the rows by ROW_NUMBER in a derived table and join it with itself"
 _NEIGHBOUR = "for the row before or after, number the rows by ROW_NUMBER in a derived table and join it with itself"
 _OTHER = "compute it where the result is read"
 _FIRST = "for the first or last row of a group, keep ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1"
+_EDGES = (exp.FirstValue, exp.LastValue, exp.First, exp.Last)
+_BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
 def named_windows(tree: exp.Select) -> dict[str, exp.Window]:
@@ -88,11 +103,16 @@ def check_windows(node: exp.Expr) -> None:
             raise Refusal("PROCTIME() stands in ORDER BY only, by itself: it is the order in which rows arrive", each)
     for window in node.find_all(exp.Window):
         function: exp.Expr = window.this
-        while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        while isinstance(function, _BEHIND):
             function = function.this
         name = word(function) if isinstance(function, exp.Func) else "this"
+        if any(inner is not window for inner in window.find_all(exp.Window)):
+            raise Refusal("a window function cannot stand inside of another: use a derived table", window)
+        if is_known(function):
+            _check_whole(window, function, name)
+            continue
         if type(function) not in _FUNCTIONS:
-            advice = f": {_advice(function, name)}" if isinstance(function, exp.Func) else ""
+            advice = f": {_advice(function)}" if isinstance(function, exp.Func) else ""
             raise Refusal(f"{name}(…) OVER (…) is not supported, {_ONLY}{advice}", window)
         if function is not window.this or function.expressions:
             raise Refusal(f"{name}() takes nothing in its parentheses and nothing but OVER behind it", window)
@@ -102,8 +122,18 @@ def check_windows(node: exp.Expr) -> None:
             raise Refusal(
                 f"{name}() OVER (…) needs ORDER BY; the order in which rows arrive is ORDER BY PROCTIME()", window
             )
-        if any(inner is not window for inner in window.find_all(exp.Window)):
-            raise Refusal("a window function cannot stand inside of another: use a derived table", window)
+
+
+def _check_whole(window: exp.Window, function: exp.Expr, name: str) -> None:
+    """Refuse an aggregate over anything but the whole partition."""
+    if order := window.args.get("order"):
+        advice = _FIRST if isinstance(function, _EDGES) else _WHOLE.format("ORDER BY")
+        raise Refusal(_RUNNING.format(name, "ORDER BY") + advice, order)
+    spec = window.args.get("spec")
+    edges = ("start", "start_side", "end", "end_side")
+    if spec and [spec.args.get(each) for each in edges] != ["UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING"]:
+        kind = str(spec.args.get("kind") or "ROWS")
+        raise Refusal(_RUNNING.format(name, kind) + _WHOLE.format(kind), window)
 
 
 def is_arrival(node: exp.Expr) -> bool:
@@ -120,23 +150,21 @@ def no_windows(node: exp.Expr, clause: str) -> None:
             )
 
 
-def _advice(function: exp.Func, name: str) -> str:
+def _advice(function: exp.Func) -> str:
     if isinstance(function, exp.Lag | exp.Lead):
         return _NEIGHBOUR
-    if isinstance(function, exp.FirstValue | exp.LastValue | exp.NthValue | exp.First | exp.Last):
-        return _FIRST
-    return _AGGREGATE.format(name) if name in AGGREGATES else _OTHER
+    return _FIRST if isinstance(function, exp.NthValue) else _OTHER
 
 
 def number_rows(
     node: LogicalNode, expressions: Mapping[str, exp.Expr], names: Names, *, unbounded: bool = False
 ) -> tuple[LogicalNode, dict[exp.Expr, exp.Column]]:
-    """The rows with the number of each window in `expressions`, and the column of each window.
+    """The rows with the value of each window in `expressions`, and the column of each window.
 
     Expressions are over the node's columns, by what they are called or "" for those that are no column of the result.
     `unbounded` is the hint UNBOUNDED_RANK.
     """
-    found: dict[exp.Expr, str] = {}
+    found: dict[exp.Window, str] = {}
     for name, expression in expressions.items():
         for window in expression.find_all(exp.Window):
             own = name if expression.unnest() == window else ""
@@ -144,23 +172,57 @@ def number_rows(
     if not found:
         return node, {}
     terms = Terms(node, names)
-    parts = [
-        (
-            window,
-            terms.columns(window.args.get("partition_by") or [], "PARTITION BY"),
-            terms.orders(window.args["order"]),
-        )
-        for window in found
-    ]
+    partitions = {window: terms.columns(window.args.get("partition_by") or [], "PARTITION BY") for window in found}
+    ranks = [(window, terms.orders(window.args["order"])) for window in found if type(window.this) in _FUNCTIONS]
     node = terms.node
     numbers: dict[exp.Expr, exp.Column] = {}
-    for call, partition, order in parts:
-        function = _FUNCTIONS[type(call.this)]
+    whole: dict[tuple[str, ...], dict[exp.Window, str]] = {}
+    for window, own in found.items():
+        if type(window.this) not in _FUNCTIONS:
+            whole.setdefault(partitions[window], {})[window] = own
+    if whole:
+        node = base = _planned_once(node)
+    for partition, windows in whole.items():
+        right, keys, values = _aggregates(base, partition, windows, names)
+        node = LogicalJoin("inner", LogicalInput(node), LogicalInput(right), keys, next(iter(windows)))
+        numbers |= values
+    for call, order in ranks:
+        function, partition = _FUNCTIONS[type(call.this)], partitions[call]
         own = found[call]
         number = names.claim(own) if own else names.fresh(function)
         node = LogicalWindow(node, function, partition, order, number, call, unbounded)
         numbers[call] = resolved(number, like=call)
     return node, numbers
+
+
+def _planned_once(node: LogicalNode) -> LogicalNode:
+    """The rows as a view, so that what they are computed from is kept once however often they are read."""
+    every = {name: resolved(name) for name in columns(node)}
+    name = f"rows {hashlib.sha256(repr(node).encode()).hexdigest()}"
+    return LogicalProject(node, every, View(name, tuple(every)))
+
+
+def _aggregates(
+    node: LogicalNode, partition: tuple[str, ...], windows: Mapping[exp.Window, str], names: Names
+) -> tuple[LogicalNode, tuple[exp.Expr, ...], dict[exp.Expr, exp.Column]]:
+    """What windows say about each partition of rows, how rows are joined to it, and the column of each window."""
+    at = next(iter(windows))
+    grouping = Grouping(node, names, dict[str, str]().keys())
+    outputs: dict[str, exp.Expr] = {}
+    for column in partition:
+        outputs[names.fresh(column.rpartition(".")[2])] = resolved(grouping.group_by(resolved(column), at))
+    keys: list[exp.Expr] = [
+        exp.NullSafeEQ(this=resolved(column), expression=resolved(own))
+        for column, own in zip(partition, outputs, strict=True)
+    ]
+    values: dict[exp.Expr, exp.Column] = {}
+    for window, own in windows.items():
+        call = grouping.over(window.this.copy())
+        column = names.claim(own) if own else names.fresh(stem(window.this))
+        outputs[column] = call
+        values[window] = resolved(column, like=window)
+    aggregate = grouping.aggregate(is_global=not partition, at=at, split=None)
+    return LogicalProject(aggregate, outputs), tuple(keys), values
 
 
 def replaced(node: exp.Expr, numbers: Mapping[exp.Expr, exp.Column]) -> exp.Expr:
