@@ -2,17 +2,28 @@
 
     SELECT g, COUNT(DISTINCT x) … GROUP BY g     COUNT(x) by g over the rows of SELECT DISTINCT g, x
 
-That is done for an aggregate without GROUP BY, whose one group is the hottest there is, and where the hint
-SPLIT_DISTINCT asks for it. All calls must be DISTINCT over the same argument. (Flink's split-distinct option.)
+What else is asked of the group is added up by g and x first and then by g: not sums, which would be rounded twice or
+not fit on the way, but accumulators (`operators.aggregate_stages`); extremes as what they are.
+
+    SELECT g, COUNT(DISTINCT x), SUM(y) …        COUNT(x), and the sum of s, by g over s = what is added up of y by g, x
+
+That is done for an aggregate without GROUP BY, whose one group is the hottest there is, if all calls are DISTINCT over
+the same columns, and where the hint SPLIT_DISTINCT asks for it. (Flink's split-distinct option and its incremental
+aggregate.)
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from rowkind.operators.aggregate_function import GATHERED
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalInput, LogicalNode, Query, bottom_up
+from rowkind.service.plan.scalar.scalars import show
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN
+
+_EXTREMES = ("min", "max", "any_value")
 
 
 def split_distinct(query: Query) -> Query:
@@ -23,30 +34,57 @@ def split_distinct(query: Query) -> Query:
 def _visit(node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalAggregate):
         return node
-    argument = _argument(node)
-    if argument is None:
-        if node.split_distinct:
-            raise Refusal("SPLIT_DISTINCT needs calls that are all DISTINCT over one and the same column", node.at)
-        return node
-    if not (node.is_global or node.split_distinct):
-        return node
-    # MIN and MAX of different values are those of all, so their DISTINCT never mattered.
-    values = LogicalAggregate(
-        node.input, tuple(dict.fromkeys([*node.group, argument])), {}, is_global=False, at=node.at
-    )
-    calls = {name: replace(call, distinct=False) for name, call in node.calls.items()}
-    return replace(node, input=LogicalInput(values), calls=calls)
+    if node.split_distinct:
+        _check(node)
+        return _split(node)
+    plain = node.is_global and node.calls and all(_alone(call) for call in node.calls.values())
+    return _split(node) if plain and len({call.arguments for call in node.calls.values()}) == 1 else node
 
 
-def _argument(node: LogicalAggregate) -> str | None:
-    """The one column that all calls are DISTINCT over."""
+def _alone(call: LogicalCall) -> bool:
+    return call.distinct and len(call.arguments) == 1 and call.filter is None and call.function not in GATHERED
 
-    def alone(call: LogicalCall) -> bool:
-        return call.distinct and len(call.arguments) == 1 and call.filter is None
 
-    if not node.calls or not all(map(alone, node.calls.values())):
-        return None
-    found = {call.arguments[0] for call in node.calls.values()}
-    argument = found.pop()
+def _check(node: LogicalAggregate) -> None:
+    counted = {call.arguments for call in node.calls.values() if call.distinct}
+    if len(counted) != 1:
+        written = ", ".join(show(call.at) for call in node.calls.values() if call.distinct)
+        raise Refusal(
+            f"SPLIT_DISTINCT splits a group by the values of one DISTINCT, and there are several: {written}. Join one "
+            f"aggregate for each"
+            if counted
+            else "SPLIT_DISTINCT splits a group by the values of a DISTINCT, and there is none any more",
+            node.at,
+        )
+    for call in node.calls.values():
+        kept_whole = call.function in GATHERED or call.function in ("min_by", "max_by", "first", "last")
+        if kept_whole:
+            raise Refusal(
+                f"SPLIT_DISTINCT cannot split {show(call.at)}, which needs the rows of the whole group: take it in an "
+                f"aggregate of its own, and join the two",
+                call.at,
+            )
+
+
+def _split(node: LogicalAggregate) -> LogicalAggregate:
     below = columns(node.input.input)
-    return argument if not found and below[argument].orderable else None
+    values = next(call.arguments for call in node.calls.values() if call.distinct)
+    first: dict[str, LogicalCall] = {}
+    second: dict[str, LogicalCall] = {}
+    for name, call in node.calls.items():
+        partial = f"{name}#first"
+        if call.distinct:
+            if call.filter is not None:
+                # A value counts where a row that has it does.
+                first[partial] = LogicalCall("bool_or", (call.filter,), BOOLEAN.as_nullable(), call.at)
+            second[name] = replace(call, distinct=False, filter=None if call.filter is None else partial)
+        elif call.function in _EXTREMES:
+            first[partial] = call
+            second[name] = replace(call, arguments=(partial,), filter=None)
+        else:
+            types = tuple(below[argument] for argument in call.arguments)
+            first[partial] = replace(call, type=BINARY, stage="first")
+            second[name] = replace(call, arguments=(partial,), filter=None, stage="second", types=types)
+    group = tuple(dict.fromkeys([*node.group, *values]))
+    by_value = LogicalAggregate(node.input, group, first, is_global=False, at=node.at)
+    return replace(node, input=LogicalInput(by_value), calls=second)
