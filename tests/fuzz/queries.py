@@ -100,12 +100,24 @@ class Queries:
             if rng.random() < 0.65:
                 read = rng.choice(from_.names)
                 items.append((read.text, Output(name, read.kind, read.type)))
+            elif rng.random() < 0.12:
+                items.append(self._over_partition(from_, name))
             elif depth > 0 and self._relations.spent < 3 and rng.random() < 0.15:
                 items.append(self._scalar(from_, name))
             else:
                 kind = rng.choice((rng.choice(_KINDS), *(each.kind for each in from_.names)))
                 items.append((expressions.value(kind, 2), Output(name, kind)))
         return items
+
+    def _over_partition(self, from_: From, name: str) -> tuple[str, Output]:
+        """What an aggregate says about the row's partition."""
+        rng = self._rng
+        call, kind = self._call(from_.names)
+        while call.startswith("CAST") or "DISTINCT" in call:
+            call, kind = self._call(from_.names)
+        read = rng.choice(from_.names)
+        partition = f"PARTITION BY {read.text}" if rng.random() < 0.8 else ""
+        return f"{call} OVER ({partition})", Output(name, kind)
 
     def _where(self, from_: From, depth: int) -> str:
         rng = self._rng
@@ -185,6 +197,8 @@ class Queries:
             read = rng.choice(from_.names)
             hint, calls = "/*+ SPLIT_DISTINCT */ ", [Name(f"COUNT(DISTINCT {read.text})", "int")]
             calls += [Name(f"SUM(DISTINCT {read.text})", read.kind)] * (read.kind in _SUMMED)
+            others = [self._call(from_.names) for _ in range(rng.randint(0, 2))]
+            calls += [Name(*each) for each in others if "DISTINCT" not in each[0]]
         known = Expressions(rng, (*groups, *calls))
         listed_names = [each for each in (*groups, *calls) if each in calls or rng.random() < 0.85]
         items = [(each.text, Output(self._relations.alias("c"), each.kind, each.type)) for each in listed_names]
@@ -222,6 +236,13 @@ class Queries:
             (f"COUNT_IF({expressions.condition(0)})", "int"),
             (f"{rng.choice(('BOOL_AND', 'BOOL_OR'))}({expressions.condition(0)})", "boolean"),
         ]
+        # Of these DuckDB gives the one result that there is.
+        choices.append((f"{rng.choice(('MIN_BY', 'MAX_BY'))}({text}, {text})", read.kind))
+        if read.kind == "int":
+            choices.append((f"MEDIAN({text})", "ratio"))
+        if read.kind == "string":
+            ordered = f"DISTINCT {text}, ',') WITHIN GROUP (ORDER BY {text}{rng.choice(('', ' DESC'))}"
+            choices.append((f"{rng.choice(('LISTAGG', 'STRING_AGG'))}({ordered})", "string"))
         if read.kind in _SUMMED:
             choices += [(f"SUM({distinct}{text})", read.kind)] * 3
             # DuckDB's average of decimals is a DOUBLE.
