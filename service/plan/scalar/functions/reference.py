@@ -82,7 +82,9 @@ The keys of a MAP are text. What is inside of a new one may be NULL.
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, f"## Functions\n\n{len(FUNCTIONS)} names. {_share()}\n", *_families(), *_aggregates(), *_refused()])
+    return "\n".join(
+        [_HEAD, f"## Functions\n\n{len(FUNCTIONS)} names. {_share()}\n", *_families(), *_aggregates(), *_refused()]
+    )
 
 
 def _share() -> str:
