@@ -23,11 +23,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rowkind.avro.schema import Record
+from rowkind.service.expression import Expand, Expression
 from rowkind.service.physical import (
     AggregateCall,
     Aggregation,
     Calc,
-    Expression,
     Key,
     PhysicalAggregate,
     PhysicalInput,
@@ -349,12 +349,22 @@ def _calc(node: PhysicalNode) -> str:
     calc = node.calc
     # Those of a table are the same for everybody, and who reads which of them says nothing.
     names = {} if isinstance(node, PhysicalScan) else _numbered(calc.input)
+    expands = ""
+    for each in calc.expands:
+        expands, names = f"{expands}{_expand(each, names)} ", _numbered(each.output)
     columns = [_expression(each, names) for each in calc.columns]
     order = [(_expression(each.expression, names), each.descending, each.nulls_first) for each in calc.sub_key]
     predicate = _expression(calc.predicate, names) if calc.predicate else ""
     replaced = [names.get(name, name) for name in calc.replaced_by]
     flags = (calc.side, calc.upsert, calc.nets, isinstance(calc.partial, Aggregation))
-    return f"{columns} {_types(calc.output)} {_key(calc.key, names)} {order} {predicate} {replaced} {flags}"
+    return f"{expands}{columns} {_types(calc.output)} {_key(calc.key, names)} {order} {predicate} {replaced} {flags}"
+
+
+def _expand(expand: Expand, names: Mapping[str, str]) -> str:
+    predicate = _expression(expand.predicate, names) if expand.predicate else ""
+    carried = [_expression(each, names) for each in expand.carried]
+    flags = (expand.made, expand.first, expand.inline, expand.outer)
+    return f"{_expression(expand.array, names)} {carried} {_types(expand.output)} {predicate} {flags}"
 
 
 def _key(key: Key, names: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from rowkind.avro.schema import Record, Type
 from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.ranking import Ranking
+from rowkind.service.expression import Expand, Expression
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
 
@@ -48,22 +49,6 @@ different: 17 bytes a row, where all columns could be any number.
 def is_digest(name: str) -> bool:
     """Whether a column of the plan is the `ROW_DIGEST` of a scan."""
     return name.rpartition(".")[2] == ROW_DIGEST
-
-
-@dataclass(frozen=True)
-class Expression:
-    """A scalar expression over the columns of a node's input.
-
-    `sql` is DuckDB SQL; `columns` are the input columns that it reads, by name; `text` is what the user wrote (Spark
-    SQL, qualified), for explain and errors. A bare column is an expression whose `column` is set; it is never
-    evaluated, its packed bytes are handed on; `ROW_DIGEST` is made of the packed bytes of the whole input.
-    """
-
-    sql: str
-    type: Type
-    columns: tuple[str, ...]
-    text: str
-    column: str | None = None
 
 
 MOST_SALTS = 1024
@@ -157,6 +142,7 @@ class Contest:
 class Calc:
     """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
 
+    `expands` come first, each over the rows of the one before; all else is over what comes out of the last.
     `replaced_by` are the columns of the input by which its rows replace each other without being taken back; empty
     where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
     bring these columns only. Of what is known by its key alone, nothing else is computed.
@@ -182,6 +168,12 @@ class Calc:
     partial: Aggregation | Contest | None = None
     refreshes: bool = False
     on_error: OnError = "fail"
+    expands: tuple[Expand, ...] = ()
+
+    @property
+    def expanded(self) -> Record:
+        """The rows that predicate, projection and key are over."""
+        return self.expands[-1].output if self.expands else self.input
 
 
 @dataclass(frozen=True)
@@ -356,7 +348,10 @@ class PhysicalSink:
     @property
     def by_seq(self) -> bool:
         """Whether the changes come straight from a table whose rows replace each other: the last of a key wins."""
-        return self.mode == "upsert" and isinstance(self.input, PhysicalScan) and self.input.source.replaces
+        scan = self.input
+        return (
+            self.mode == "upsert" and isinstance(scan, PhysicalScan) and scan.source.replaces and not scan.calc.expands
+        )
 
 
 def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Indices, Mask
 from rowkind.service.execute.kernels import register
-from rowkind.service.physical import Expression
+from rowkind.service.expression import Expression
 
 _SETTINGS = (
     "SET TimeZone = 'UTC'",

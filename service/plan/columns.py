@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.avro.schema import Type
+from rowkind.avro.schema import Field, Type
 from rowkind.service.physical import ROW_DIGEST
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -23,7 +25,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
-from rowkind.service.plan.scalar.types import BINARY, INT
+from rowkind.service.plan.scalar.types import BINARY, INT, STRING, with_null
 from rowkind.service.plan.traits.null_rejection import rejects
 
 
@@ -39,6 +41,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return below if _replaces(node.input) else _without_null(below, node.conjuncts)
         case LogicalProject():
             return _computed(node, columns(node.input))
+        case LogicalExpand():
+            return columns(node.input) | _made(node)
         case LogicalJoin():
             return _joined(node)
         case LogicalAggregate():
@@ -74,12 +78,32 @@ def _passed(node: LogicalNode) -> dict[str, Type]:
             return _without_null(_passed(node.input), node.conjuncts)
         case LogicalProject():
             return _computed(node, _passed(node.input))
+        case LogicalExpand():
+            return _passed(node.input) | _made(node)
         case _:
             return columns(node)
 
 
+def parts_of(type_: Type, *, inline: bool) -> tuple[Field, ...]:
+    """The parts of an element of an array or a map, by the names that Spark gives them."""
+    element = type_.element
+    if type_.kind == "map":
+        return Field("key", STRING), Field("value", element)
+    if not inline:
+        return (Field("col", element),)
+    missing = element.nullable
+    return tuple(replace(field, type=with_null(field.type, missing or field.type.nullable)) for field in element.fields)
+
+
+def _made(node: LogicalExpand) -> dict[str, Type]:
+    array = compile_scalar(node.array, by_name(columns(node.input))).type
+    parts = parts_of(array, inline=node.inline)
+    made = {node.place: INT} | {name: parts[part].type for name, part in node.elements.items()}
+    return {name: type_.as_nullable() for name, type_ in made.items()} if node.outer else made
+
+
 def _replaces(node: LogicalNode) -> bool:
-    while isinstance(node, LogicalFilter | LogicalProject):
+    while isinstance(node, LogicalFilter | LogicalProject | LogicalExpand):
         node = node.input
     return isinstance(node, LogicalScan) and node.source.replaces
 

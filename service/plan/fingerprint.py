@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from rowkind.service.expression import Expand
 from rowkind.service.physical import (
     ROW_DIGEST,
     AggregateCall,
@@ -116,6 +117,7 @@ def _digest(scan: PhysicalScan) -> Fingerprint:
 def _calc(calc: Calc) -> Fingerprint:
     # What is done before rows are shuffled is left out: an operator takes them with that and without.
     return {
+        **({"expands": "; ".join(map(_expand, calc.expands))} if calc.expands else {}),
         "columns": ", ".join(
             f"{expression.text} AS {field.name} {field.type.sql}{'' if field.type.nullable else ' NOT NULL'}"
             for expression, field in zip(calc.columns, calc.output.fields, strict=True)
@@ -128,9 +130,18 @@ def _calc(calc: Calc) -> Fingerprint:
     }
 
 
+def _expand(expand: Expand) -> str:
+    outer = " or NULL" if expand.outer else ""
+    where = f" where {expand.predicate.text}" if expand.predicate else ""
+    carried = "".join(f", {each.text}" for each in expand.carried)
+    return f"{expand.text}{outer} AS {_columns(expand.output.names)} of {expand.array.text}{carried}{where}"
+
+
 def _computes(calc: Calc) -> bool:
     """Whether anything is evaluated, and so may fail."""
     expressions = (*calc.columns, *calc.key.parts, *(each.expression for each in calc.sub_key))
+    if calc.expands:
+        return True
     return calc.predicate is not None or any(each.column is None for each in expressions)
 
 

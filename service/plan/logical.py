@@ -219,6 +219,26 @@ class LogicalRank:
 
 
 @dataclass(frozen=True)
+class LogicalExpand:
+    """Each row of the input as often as its `array` has elements, an array or a map, with one of them in each.
+
+    `elements` are the columns of an element by their names, and which part of it each is: 0 for the element, or for
+    the key of a map or the first field where `inline` takes structs apart, 1 for the next one. `place` is the column
+    with its number in the row, from `first` on. `outer` says that a row without elements stays, with NULLs. `at` is
+    the call in the SQL.
+    """
+
+    input: LogicalNode
+    array: exp.Expr
+    elements: Mapping[str, int]
+    place: str
+    at: exp.Expr
+    first: int = 0
+    inline: bool = False
+    outer: bool = False
+
+
+@dataclass(frozen=True)
 class LogicalNormalize:
     """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why."""
 
@@ -239,6 +259,7 @@ LogicalNode = (
     LogicalScan
     | LogicalFilter
     | LogicalProject
+    | LogicalExpand
     | LogicalJoin
     | LogicalAggregate
     | LogicalWindow
@@ -297,7 +318,7 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
             return (node.input.input,)
         case LogicalUnion():
             return node.inputs
-        case LogicalFilter() | LogicalProject() | LogicalWindow():
+        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
             return (node.input,)
 
 
@@ -313,7 +334,7 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
             return replace(node, input=replace(node.input, input=change(node.input.input)))
         case LogicalUnion():
             return replace(node, inputs=tuple(map(change, node.inputs)))
-        case LogicalFilter() | LogicalProject() | LogicalWindow():
+        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
             return replace(node, input=change(node.input))
 
 

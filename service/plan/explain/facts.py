@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rowkind.avro.schema import Record
+from rowkind.service.expression import Expand
 from rowkind.service.graph import GraphOperator, computes, graph, is_shuffled
 from rowkind.service.physical import (
     MAY_BE_SPREAD,
@@ -272,6 +274,9 @@ def _needed(node: PhysicalNormalize) -> str:
 def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
     """What happens to rows at the exit of the node."""
     calc = node.calc
+    if calc.expands:
+        steps = list(map(_expand_values, calc.expands))
+        yield Fact("expands", "; then ".join(map(_expand, calc.expands)), {"expands": steps})
     if calc.predicate is not None:
         swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
         values = {"filter": calc.predicate.text} | ({"filter_deletes": True} if calc.upsert else {})
@@ -283,6 +288,16 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
         yield Fact("rows differ", text, {"digested": True})
     if computed := [_computed(calc, number) for number, each in enumerate(calc.columns) if each.column is None]:
         yield Fact("computes", ", ".join(map(" = ".join, computed)), {"computes": dict(computed)})
+
+
+def _expand(expand: Expand) -> str:
+    rows = "each row" if expand.predicate is None else f"each row where {expand.predicate.text}"
+    return f"{rows} into one per element of {expand.text}" + (", or one with NULLs" if expand.outer else "")
+
+
+def _expand_values(expand: Expand) -> dict[str, Any]:
+    where: dict[str, Any] = {} if expand.predicate is None else {"filter": expand.predicate.text}
+    return {"elements_of": expand.text, "outer": expand.outer, **where}
 
 
 def _computed(calc: Calc, number: int) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -39,6 +40,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             kept = wanted | (node.view.wanted if node.view is not None else set())
             outputs = {name: output for name, output in node.outputs.items() if name in kept}
             return replace(node, input=_prune(node.input, set().union(*map(reads, outputs.values()))), outputs=outputs)
+        case LogicalExpand():
+            return _expand(node, wanted)
         case LogicalJoin():
             return _join(node, wanted)
         case LogicalAggregate():
@@ -54,6 +57,12 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return replace(node, inputs=tuple(_prune(each, wanted) for each in node.inputs))
         case LogicalWindow():
             raise AssertionError("windows are ranks by now")
+
+
+def _expand(node: LogicalExpand, wanted: set[str]) -> LogicalExpand:
+    below = wanted.intersection(columns(node.input)) | reads(node.array)
+    elements = {name: part for name, part in node.elements.items() if name in wanted}
+    return replace(node, input=_prune(node.input, below), elements=elements)
 
 
 def _join(node: LogicalJoin, wanted: set[str]) -> LogicalJoin:

@@ -4,6 +4,7 @@
     WHERE on both sides     becomes part of an inner join's condition
     ON, one side only       sinks into a side whose rows the join does not preserve
     on groups               sinks below an aggregate or a window if it reads nothing but their groups or partitions
+    on whole rows           sinks below what makes several rows of one, if it does not read what tells those apart
     over a union            sinks into every input
 
 Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
@@ -23,6 +24,7 @@ from sqlglot import exp
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalJoin,
     LogicalNode,
@@ -56,6 +58,9 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
             return _filtered(replace(node, input=_push(node.input, ())), conditions)
         case LogicalProject():
             return replace(node, input=_push(node.input, [substitute(each, node.outputs) for each in conditions]))
+        case LogicalExpand():
+            sink, stay = _parted(conditions, set(columns(node.input)))
+            return _filtered(replace(node, input=_push(node.input, sink)), stay)
         case LogicalJoin():
             return _push_join(node, conditions)
         case LogicalWindow():

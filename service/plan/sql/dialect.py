@@ -58,6 +58,16 @@ class RowkindParser(SparkParser):
         name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _SYNTAX
     }
 
+    def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
+        begin = self._index
+        found = super()._parse_unnest(with_alias=with_alias)
+        if found is not None and any(
+            token.token_type.name == "OFFSET" for token in self._tokens[begin : self._index]
+        ):
+            # It would be taken for WITH ORDINALITY.
+            self.raise_error("WITH OFFSET counts from 0: write WITH ORDINALITY, which counts from 1")
+        return found
+
 
 class RowkindSql(Spark):
     """Spark's dialect with functions as they were written."""

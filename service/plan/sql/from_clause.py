@@ -23,6 +23,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries
+from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, near
 from rowkind.service.plan.traits.unique_keys import unique_keys
@@ -35,6 +36,9 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[L
     node, relation = _relation(tree.args["from_"].this, context, queries)
     scope = Scope((relation,), outer=context.outer)
     for join in tree.args.get("joins") or []:
+        if (found := generator(join)) is not None:
+            node, scope = in_from(found, node, scope, context, queries)
+            continue
         right, relation = _relation(join.this, context, queries)
         taken = [*(other.alias for other in scope.relations), *scope.spent]
         if relation.alias.lower() in map(str.lower, taken):
@@ -51,6 +55,9 @@ def from_clause(tree: exp.Select, context: Context, queries: Queries) -> tuple[L
         node = LogicalJoin(kind, LogicalInput(node), LogicalInput(right), on, join)
         if node.filters_left:
             scope = replace(before, spent=(*before.spent, relation.alias))
+    for view in tree.args.get("laterals") or []:
+        if (found := generator(view)) is not None:
+            node, scope = in_from(found, node, scope, context, queries)
     return node, scope
 
 
@@ -74,6 +81,8 @@ def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
 
 
 def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
+    if isinstance(at, exp.Unnest):
+        raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
     if isinstance(at, exp.Values):
         raise Refusal("VALUES is not supported: a table of the job brings the rows", at)
     if isinstance(at, exp.Lateral):

@@ -1,6 +1,6 @@
 """One SELECT, clause by clause as SQL says that they happen.
 
-    FROM, WHERE                 from_clause, subqueries
+    FROM, WHERE                 from_clause, generators, subqueries
     GROUP BY, HAVING            grouping
     window functions, QUALIFY   windows
     DISTINCT, ORDER BY … LIMIT  unions, top_rows
@@ -23,6 +23,7 @@ from rowkind.service.plan.logical import LogicalFilter, LogicalProject, conjunct
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
 from rowkind.service.plan.sql.from_clause import from_clause
+from rowkind.service.plan.sql.generators import in_select
 from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
 from rowkind.service.plan.sql.hints import no_split
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
@@ -74,6 +75,7 @@ class OneSelect:
         self._links: tuple[exp.Expr, ...] = ()
         if (condition := tree.args.get("where")) is not None:
             self._node, self._links = where(condition.this, self._node, self._scope, context, queries)
+        self._tree, self._node, self._scope = in_select(tree, self._node, self._scope, context, queries)
         self._windows = named_windows(tree)
         self._values = ScalarSubqueries(queries, context, self._scope)
 

@@ -19,10 +19,14 @@ from rowkind.service.plan.scalar.scalars import resolved
 
 @dataclass(frozen=True)
 class Relation:
-    """A table, view or derived table in FROM: its alias, and its columns as spelled with their names in the plan."""
+    """A table, view or derived table in FROM: its alias, and its columns as spelled with their names in the plan.
+
+    One that is `hidden` has been put there by the planner: its columns are found by its alias only.
+    """
 
     alias: str
     columns: Mapping[str, str]
+    hidden: bool = False
 
     def find(self, column: str) -> list[str]:
         """The columns called so, by their names in the plan."""
@@ -96,7 +100,12 @@ class Scope:
 
     def knows(self, column: exp.Column) -> bool:
         """Whether a bare name is a column of FROM, or of more than one table in it."""
-        return any(relation.find(column.name) for relation in self.relations)
+        return any(relation.find(column.name) for relation in self._open)
+
+    @property
+    def _open(self) -> tuple[Relation, ...]:
+        """The relations whose columns go by their names alone."""
+        return tuple(relation for relation in self.relations if not relation.hidden)
 
     def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
         if isinstance(column.this, exp.Star):
@@ -115,7 +124,7 @@ class Scope:
                     column,
                 )
             return found
-        relations = self._named(column) if column.table else self.relations
+        relations = self._named(column) if column.table else self._open
         own = [(relation, name) for relation in relations for name in relation.find(column.name)]
         merged = self.using(column.name) if not column.table else None
         shared = [each for each in own if merged is not None and merged.covers(each[0], column.name)]
@@ -182,7 +191,7 @@ class Scope:
 
     def star(self, at: exp.Expr, table: str = "") -> Iterator[tuple[str, exp.Expr]]:
         """The columns that `*`, or `table.*`, stands for. Raises Refusal."""
-        relations = self.relations
+        relations = self._open
         if table:
             relations = tuple(relation for relation in relations if relation.alias.lower() == table.lower())
             if not relations:
