@@ -58,7 +58,6 @@ _REFUSED: Mapping[str, str] = {
         ("MEDIAN", "PERCENTILE", "PERCENTILE_APPROX", "APPROX_PERCENTILE", "MODE"), "it needs all values of a group"
     ),
     **dict.fromkeys(("TRY_SUM", "TRY_AVG"), "write SUM or AVG: what does not fit is NULL there too"),
-    "GROUPING": "GROUPING SETS, ROLLUP and CUBE are not supported: write one GROUP BY each and UNION ALL",
 }
 
 

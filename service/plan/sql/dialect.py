@@ -58,15 +58,14 @@ class RowkindParser(SparkParser):
         name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _SYNTAX
     }
 
-    def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
-        begin = self._index
-        found = super()._parse_unnest(with_alias=with_alias)
-        if found is not None and any(
-            token.token_type.name == "OFFSET" for token in self._tokens[begin : self._index]
-        ):
-            # It would be taken for WITH ORDINALITY.
-            self.raise_error("WITH OFFSET counts from 0: write WITH ORDINALITY, which counts from 1")
-        return found
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        kinds: dict[str, type[exp.Cube | exp.Rollup]] = {"CUBE": exp.Cube, "ROLLUP": exp.Rollup}
+        kind = kinds.get(self._curr.token_type.name if self._curr else "")
+        if with_prefix or kind is None:
+            return super()._parse_cube_or_rollup(with_prefix=with_prefix)
+        self._advance()
+        # sqlglot takes no comparison here.
+        return kind(expressions=self._parse_wrapped_csv(self._parse_disjunction))
 
 
 class RowkindSql(Spark):

@@ -25,6 +25,7 @@ from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
 from rowkind.service.plan.sql.from_clause import from_clause
 from rowkind.service.plan.sql.generators import in_select
 from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
+from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets
 from rowkind.service.plan.sql.hints import no_split
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
 from rowkind.service.plan.sql.subqueries import ScalarSubqueries, equal_links, where
@@ -77,6 +78,10 @@ class OneSelect:
             self._node, self._links = where(condition.this, self._node, self._scope, context, queries)
         self._tree, self._node, self._scope = in_select(tree, self._node, self._scope, context, queries)
         self._windows = named_windows(tree)
+        group = tree.args.get("group")
+        self._sets = grouping_sets(group) if group is not None else None
+        # GROUPING SETS (()) is one group of all rows, as there is without GROUP BY.
+        self._all_in_one = group is None or self._sets == ((),)
         self._values = ScalarSubqueries(queries, context, self._scope)
 
     def built(self) -> Selected:
@@ -90,7 +95,7 @@ class OneSelect:
         counts: frozenset[str] | None = None
         if grouping is not None:
             clauses = self._grouped(clauses, grouping)
-            counts = grouping.counts if self._tree.args.get("group") is None else None
+            counts = grouping.counts if self._all_in_one else None
         elif distinct is None:
             no_split(self._split)
         self._node, meanings = self._values.join(self._node)
@@ -108,7 +113,7 @@ class OneSelect:
             return Selected(
                 keep_top(self._node, top, clauses.order, self._names), outputs, single=top.first == top.last
             )
-        single = grouping is not None and self._tree.args.get("group") is None
+        single = grouping is not None and self._all_in_one
         return Selected(self._node, outputs, self._links, single=single, counts=counts)
 
     def _resolved(self, top: TopRows | None) -> tuple[Clauses, Grouping | None]:
@@ -153,8 +158,9 @@ class OneSelect:
         inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
         self._links = tuple(each for each in self._links if each not in inner)
         self._node = LogicalFilter(self._node, inner) if inner else self._node
-        grouping = Grouping(self._node, self._names, self._values.names)
-        if group is None:
+        several = self._sets is not None and not self._all_in_one
+        grouping = Grouping(self._node, self._names, self._values.names, several)
+        if group is None or self._all_in_one:
             return grouping
 
         def alias(column: exp.Column) -> exp.Expr | None:
@@ -164,9 +170,13 @@ class OneSelect:
             no_windows(node, "GROUP BY")
             return self._scope.resolve(node, alias=alias)
 
+        named: dict[exp.Expr, str] = {}
         for expression, at in group_expressions(group, items, resolve):
             own = [item.name for item in items.items if item.expression.unnest() == expression.unnest()]
-            grouping.group_by(expression, at, own[0] if own and self._context.named else "")
+            named[at] = grouping.group_by(expression, at, own[0] if own and self._context.named else "")
+        if several and self._sets is not None:
+            sets = tuple(frozenset(named[each.unnest()] for each in one) for one in self._sets)
+            grouping.sets = GroupingSets(sets, tuple(dict.fromkeys(named.values())), self._names.fresh("grouping"))
         if not grouping.group:
             raise Refusal("there is nothing to group by: leave out GROUP BY for one row over all", group)
         return grouping
@@ -178,7 +188,7 @@ class OneSelect:
         at = self._tree.args.get("group") or next((call for each in clauses for call in calls(each)), self._tree)
         named = self._context.named
         clauses = clauses.changed(lambda node, name: grouping.over(node, name if named else ""))
-        is_global = self._tree.args.get("group") is None and not self._links
+        is_global = self._all_in_one and not self._links
         self._node = grouping.aggregate(is_global=is_global, at=at, split=self._split)
         return clauses
 
