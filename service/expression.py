@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rowkind.avro.schema import Record, Type
+from rowkind.service.python.function import PythonFunction
 
 PLACE = -1
 """The part of an element that says where it stands in its row."""
@@ -16,7 +17,8 @@ class Expression:
 
     `sql` is DuckDB SQL; `columns` are the input columns that it reads, by name; `text` is what the user wrote (Spark
     SQL, qualified), for explain and errors. A bare column is an expression whose `column` is set; it is never
-    evaluated, its packed bytes are handed on; `ROW_DIGEST` is made of the packed bytes of the whole input.
+    evaluated, its packed bytes are handed on; `ROW_DIGEST` is made of the packed bytes of the whole input. `functions`
+    are those of the job's own that it calls.
     """
 
     sql: str
@@ -24,6 +26,7 @@ class Expression:
     columns: tuple[str, ...]
     text: str
     column: str | None = None
+    functions: tuple[PythonFunction, ...] = ()
 
 
 @dataclass(frozen=True)

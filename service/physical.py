@@ -175,6 +175,14 @@ class Calc:
         """The rows that predicate, projection and key are over."""
         return self.expands[-1].output if self.expands else self.input
 
+    @property
+    def expressions(self) -> Iterator[Expression]:
+        """All that is computed."""
+        for expand in self.expands:
+            yield from (expand.array, *expand.carried, *([expand.predicate] if expand.predicate else []))
+        yield from (*self.columns, *self.key.parts, *(each.expression for each in self.sub_key))
+        yield from [self.predicate] if self.predicate else []
+
 
 @dataclass(frozen=True)
 class Traits:

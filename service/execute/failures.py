@@ -31,7 +31,7 @@ class LeftOut:
 class OnFailure:
     """What is to be done about rows on which an expression fails.
 
-    - `of`: whose rows they are: a table, or the operator of a sink.
+    - `of`: whose rows they are: a table, or the operator of a sink. `tables`: those that have sent what it emits.
     - `excused`: rows that are left out also where the query is to fail, as `<of>:<partition>:<offset>`.
     - `tell`: is told of rows that were left out.
     - `record`: how people find what has an arrival number. `skip`: what else they can do about it.
@@ -42,6 +42,11 @@ class OnFailure:
     excused: AbstractSet[str] = frozenset()
     record: str = "offset {0.offset} of partition {0.partition}"
     skip: str = "; `rowkind skip JOB {1}:{0.partition}:{0.offset}` leaves out this row"
+    tables: tuple[str, ...] = ()
+
+    def place(self, number: ArrivalNumber) -> str:
+        """Where to look for what has an arrival number, in words."""
+        return self.record.format(number) + (f" of {' or '.join(self.tables)}" if self.tables else "")
 
 
 def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:
@@ -65,7 +70,7 @@ def _failing(of: Calc, rows: Rows, failure: OnFailure) -> tuple[Mask, tuple[str,
         place = ArrivalNumber.of(int(rows.seq[row]))
         if of.on_error == "fail" and f"{failure.of}:{place.partition}:{place.offset}" not in failure.excused:
             raise ExpressionError(
-                f"{failure.of}: {reason}, on the row that came with {failure.record.format(place)}. Mend the query, or "
+                f"{failure.of}: {reason}, on the row that came with {failure.place(place)}. Mend the query, or "
                 f"say `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place, failure.of)}."
             )
         without[row] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -84,6 +85,11 @@ def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:
     """By side, the table whose changes reach the operator as they were sent; None where something lies between."""
     inputs = (node.left, node.right) if isinstance(node, physical.PhysicalJoin) else (node.input,)
     return tuple(each.source if isinstance(each, PhysicalScan) else None for each in inputs)
+
+
+def tables(known: Sequence[SourceTable | None]) -> tuple[str, ...]:
+    """The tables that may have sent a row of an operator with these `sources`; none where something lies between."""
+    return tuple(dict.fromkeys(each.table for each in known if each is not None)) if all(known) else ()
 
 
 def _is_upsert(node: physical.PhysicalNode) -> bool:

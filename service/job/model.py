@@ -25,6 +25,7 @@ from rowkind.service.job.fields import (
     Size,
     TopicName,
 )
+from rowkind.service.job.functions import JobFunction
 from rowkind.service.job.substitution import Settings
 from rowkind.service.job.table import RowKindSettings, Table
 
@@ -101,6 +102,7 @@ class Job(Section):
     `promises` says what becomes of a job whose tables do not keep what it promises of them: `exact`, a primary key.
     `status` says who may see the status port: certificate and key, files, for TLS, user and password for a login.
     `parallelism` is in how many tasks its shards are worked on; how many `shards` there are, state fixes for good.
+    `code` is the folder or the wheel with the code of its `functions`, seen from the job file.
     """
 
     name: ResourceName = Field(alias="job")
@@ -119,6 +121,8 @@ class Job(Section):
     atomic: bool = False
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
     tables: dict[Identifier, Table] = Field(min_length=1)
+    code: str | None = None
+    functions: dict[Identifier, JobFunction] = Field(default_factory=dict)
     views: dict[Identifier, str] = Field(default_factory=dict)
     sinks: dict[ResourceName, Sink] = Field(min_length=1)
 
@@ -200,6 +204,8 @@ class Job(Section):
             raise ValueError(
                 f"`parallelism` is {self.parallelism}, and each task needs one of the {self.shards} `shards`"
             )
+        if self.functions and self.code is None:
+            raise ValueError("`functions` need `code`: the folder or the wheel that they are in")
         topics: dict[str, str] = {}
         for name, sink in self.sinks.items():
             if sink.topic in topics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from rowkind.service.expression import Expand
+from rowkind.service.expression import Expand, Expression
 from rowkind.service.physical import (
     ROW_DIGEST,
     AggregateCall,
@@ -80,6 +80,7 @@ def _own(
             return {
                 "kind": node.kind,
                 "condition": node.condition.text if node.condition else "none",
+                **(_functions(node.condition, of="condition's ") if node.condition else {}),
                 "left": _input(node.left_input),
                 "right": _input(node.right_input),
             }
@@ -126,6 +127,7 @@ def _calc(calc: Calc) -> Fingerprint:
         "key": _key(calc.key),
         "sub-key": ", ".join(map(_order, calc.sub_key)) or "none",
         "side": str(calc.side),
+        **_functions(*calc.expressions),
         **({"on_error": calc.on_error} if calc.on_error != "fail" and _computes(calc) else {}),
     }
 
@@ -139,10 +141,14 @@ def _expand(expand: Expand) -> str:
 
 def _computes(calc: Calc) -> bool:
     """Whether anything is evaluated, and so may fail."""
-    expressions = (*calc.columns, *calc.key.parts, *(each.expression for each in calc.sub_key))
-    if calc.expands:
-        return True
-    return calc.predicate is not None or any(each.column is None for each in expressions)
+    return bool(calc.expands) or any(each.column is None for each in calc.expressions)
+
+
+def _functions(*expressions: Expression, of: str = "") -> Fingerprint:
+    """Which functions of the job's are called, and what stands for their code."""
+    called = dict.fromkeys(function for each in expressions for function in each.functions)
+    said = ", ".join(f"{each.name} {each.identity}" for each in called)
+    return {f"{of}functions": said} if said else {}
 
 
 def _key(key: Key) -> str:

@@ -17,11 +17,11 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
 from rowkind.service.execute.failures import LeftOut, OnFailure
-from rowkind.service.execute.operators import operator, sources
+from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, of_table
 from rowkind.service.graph import Exit, always_runs, graph
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
@@ -81,7 +81,7 @@ class MemoryEngine:
                 self._unmatched(each.node.node, output.unmatched)
             for promise in broken(output, sources(each.node)):
                 self._broken(promise)
-            self._send(each.exits, output.rows, inbox, OnFailure(each.node.node))
+            self._send(each.exits, output.rows, inbox, _failure(each.node))
         return {
             sink.name: net(
                 Changes.concat(inbox[self.graph.place(sink.name)]), sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq
@@ -95,6 +95,10 @@ class MemoryEngine:
             changes = leave(way, rows, failure)
             self._watch(way, changes)
             inbox[way.to].append(changes)
+
+
+def _failure(node: PhysicalOperator) -> OnFailure:
+    return OnFailure(node.node, tables=tables(sources(node)))
 
 
 def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:

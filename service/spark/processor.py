@@ -28,6 +28,7 @@ from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.members import Member, addressed, dead_letters
+from rowkind.service.execute.operators import tables
 from rowkind.service.execute.promises import OnBroken, broken
 from rowkind.service.execute.route import Part, deliver, leave, pieces
 from rowkind.service.metrics import add
@@ -162,7 +163,8 @@ class OperatorProcessor(StatefulProcessor):
             rows, lost = self._process(member, shard, own, now, tally)
             started = time.perf_counter()
             left_out: list[LeftOut] = []
-            failure = OnFailure(f"{member.sink}.{member.node}", left_out.append, self._excused)
+            of = f"{member.sink}.{member.node}"
+            failure = OnFailure(of, left_out.append, self._excused, tables=tables(member.sources))
             for way in member.exits:
                 result = leave(way, rows, failure)
                 if way.level == self._level:

@@ -86,7 +86,7 @@ def _rows(folder: Path, sql: str, *rows: dict[str, Any], table: str = "t") -> li
         ("SELECT id, explode(tags) AS x, explode(items) AS i FROM t WHERE id = 1 AND size(tags) > 3", []),
         ("SELECT DISTINCT explode(tags) AS x FROM t", [["x"], [None]]),
         ("SELECT id, explode(tags) AS x FROM t ORDER BY x DESC LIMIT 1", [[1, "x"]]),
-        ("SELECT *, explode(at) AS one FROM (SELECT id, at FROM t WHERE id = 1) d", [[1, [TIME], "2026-01-01T00:00:00Z"]]),
+        ("SELECT *, explode(at) AS one FROM (SELECT id, at FROM t) d", [[1, [TIME], "2026-01-01T00:00:00Z"]]),
         (
             "SELECT tag, COUNT(*) AS n FROM (SELECT explode(tags) AS tag FROM t) d GROUP BY tag WITH ROLLUP",
             [["x", 2], [None, 1], [None, 3]],

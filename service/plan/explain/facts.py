@@ -288,6 +288,7 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
         yield Fact("rows differ", text, {"digested": True})
     if computed := [_computed(calc, number) for number, each in enumerate(calc.columns) if each.column is None]:
         yield Fact("computes", ", ".join(map(" = ".join, computed)), {"computes": dict(computed)})
+    yield from _functions(calc)
 
 
 def _expand(expand: Expand) -> str:
@@ -298,6 +299,14 @@ def _expand(expand: Expand) -> str:
 def _expand_values(expand: Expand) -> dict[str, Any]:
     where: dict[str, Any] = {} if expand.predicate is None else {"filter": expand.predicate.text}
     return {"elements_of": expand.text, "outer": expand.outer, **where}
+
+
+def _functions(calc: Calc) -> Iterator[Fact]:
+    """The functions of the job's that are called."""
+    called = dict.fromkeys(each for expression in calc.expressions for each in expression.functions)
+    if called:
+        values = {each.name: f"{each.module}:{each.attribute}" for each in called}
+        yield Fact("python", ", ".join(f"{name} is {where}" for name, where in values.items()), {"functions": values})
 
 
 def _computed(calc: Calc, number: int) -> tuple[str, str]:

@@ -58,6 +58,7 @@ KEYS = {
     "partition_key": "what rows that share a shard are equal in; none for scans, and where there is one shard",
     "fixes": "of a sink: what its rows share a shard by, where its key does not name that but fixes it for good",
     "filter": "the condition on the rows that the step emits, or that are expanded",
+    "functions": "the functions of the job's that the step calls at its exit, and where each is",
     "expands": "what makes several rows of one at the exit of the step, one after the other and before its filter",
     "elements_of": "of expands: what has the elements, for each of which there is a row",
     "outer": "of expands: whether a row without elements stays, with NULLs",

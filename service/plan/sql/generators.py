@@ -5,6 +5,7 @@
     FROM t, LATERAL posexplode(t.tags) AS u(n, tag)                   elements count from 0
     FROM t LATERAL VIEW OUTER explode(t.counts) u AS name, number     keys and values of a map
     SELECT id, inline(items) FROM t                                   the fields of structs as columns
+    FROM t, LATERAL words(t.text) AS w(word, n)                       the rows of a table function of the job
 
 UNNEST takes structs apart, as in the SQL standard; explode leaves them whole and inline takes them apart, as in Spark.
 """
@@ -20,6 +21,7 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns, parts_of
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNode, conjuncts
+from rowkind.service.plan.scalar.job_functions import ROWS, function_of
 from rowkind.service.plan.scalar.scalars import compile_scalar
 from rowkind.service.plan.sql.context import Context, Queries
 from rowkind.service.plan.sql.grouping import calls, no_aggregates
@@ -68,12 +70,19 @@ def generator(at: exp.Expr) -> Generator | None:
             raise Refusal("UNNEST takes one array or map here: unnest an array of structs for several columns", at)
         return Generator(at, at.expressions[0], at.alias, _names(at), ordinality)
     if isinstance(at, exp.Lateral) and isinstance(at.this, exp.Func):
-        found = generator(at.this)
+        call = at.this
+        if isinstance(call, exp.Anonymous) and word(call) == "TABLE" and len(call.expressions) == 1:
+            call = call.expressions[0]
+        found = generator(call)
         if found is None:
             raise Refusal(f"the table function {word(at.this)} is not known; there is {', '.join(NAMES)}", at.this)
         if at.args.get("ordinality"):
             raise Refusal("WITH ORDINALITY stands behind UNNEST: write POSEXPLODE here, which counts from 0", at)
         return replace(found, alias=at.alias, names=_names(at), outer=found.outer or bool(at.args.get("outer")))
+    if isinstance(at, exp.Anonymous) and (function := function_of(at)) is not None and function.kind == "table":
+        rows = at.copy()
+        rows.set(ROWS, value=True)
+        return Generator(at, rows)
     if isinstance(at, exp.Anonymous) and word(at) in NAMES:
         if len(at.expressions) != 1:
             raise Refusal(f"{word(at)} takes one array or map", at)
@@ -163,7 +172,7 @@ def _takes_apart(found: Generator, type_: Type) -> bool:
     structs = type_.kind == "array" and type_.element.kind == "record"
     if found.word in INLINE and not structs:
         raise Refusal(f"{found.word} takes an array of structs, but this is {type_.sql}: write EXPLODE", found.array)
-    return structs and found.word in (*INLINE, "UNNEST")
+    return structs and (found.word in (*INLINE, "UNNEST") or function_of(found.call) is not None)
 
 
 def _spelled(found: Generator, shown: Sequence[str]) -> Sequence[str]:

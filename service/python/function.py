@@ -1,0 +1,54 @@
+"""A function over Arrow arrays, as the job says that it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rowkind.avro.schema import Type
+from rowkind.service.python.code import Code
+from rowkind.service.python.errors import FunctionError
+
+FunctionKind = Literal["scalar", "table"]
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A function of the job's, `name` in SQL, which gives one value per row, or as a table function an array of rows.
+
+    `arguments` are cast to their types. Unless it is `called_on_null` it sees only rows without a NULL among them, and
+    the result is NULL for others. `version` stands for its code in a checkpoint: that of the job, or the code's digest.
+    `parameters` and `gives` are the types as DuckDB calls them.
+    """
+
+    name: str
+    kind: FunctionKind
+    module: str
+    attribute: str
+    arguments: tuple[Type, ...]
+    result: Type
+    deterministic: bool
+    called_on_null: bool
+    code: Code
+    version: str
+    parameters: tuple[str, ...]
+    gives: str
+
+    @property
+    def identity(self) -> str:
+        """What it is called in DuckDB: another function, another name."""
+        said = (self.module, self.attribute, self.arguments, self.result, self.deterministic, self.called_on_null)
+        return "python_" + hashlib.sha256(f"{said} {self.version}".encode()).hexdigest()[:16]
+
+    def loaded(self) -> Callable[..., Any]:
+        """The function itself. Raises FunctionError."""
+        try:
+            found = self.code.load(self.module, self.attribute)
+        except FunctionError as error:
+            raise FunctionError(f"function {self.name}: {error}") from None
+        if not callable(found):
+            raise FunctionError(f"function {self.name}: {self.module}:{self.attribute} is no function")
+        called: Callable[..., Any] = found
+        return called
