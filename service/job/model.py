@@ -28,6 +28,8 @@ from rowkind.service.job.fields import (
 from rowkind.service.job.functions import JobFunction
 from rowkind.service.job.substitution import Settings
 from rowkind.service.job.table import RowKindSettings, Table
+from rowkind.service.python.code import Code
+from rowkind.service.python.errors import FunctionError
 
 
 class Sink(Section):
@@ -228,6 +230,15 @@ class Job(Section):
     def budget(self) -> Budget:
         """How its memory is divided."""
         return budget(self.memory, self.parallelism)
+
+    def python(self) -> Code | None:
+        """The code of its functions, None if it has none. Raises JobError."""
+        if not self.functions or self.code is None:
+            return None
+        try:
+            return Code.at(self.file.parent / self.code)
+        except FunctionError as error:
+            raise JobError(str(self.file), [Problem(self.line("code"), "code", str(error))]) from None
 
     @property
     def file(self) -> Path:

@@ -20,13 +20,9 @@ from rowkind.service.python.function import PythonFunction
 
 def job_functions(job: Job) -> Mapping[str, PythonFunction]:
     """The functions of a job by their names in capitals; each can be loaded. Raises JobError."""
-    if not job.functions:
+    code = job.python()
+    if code is None:
         return {}
-    assert job.code is not None, "a job with functions says where they are"
-    try:
-        code = Code.at(job.file.parent / job.code)
-    except FunctionError as error:
-        raise JobError(str(job.file), [Problem(job.line("code"), "code", str(error))]) from None
     found, problems = {}, []
     for name in job.functions:
         try:
