@@ -8,6 +8,7 @@ thing, and except for extremes each counts with a sign, so that a retraction is 
     sums       SUM, AVG                         how many, and an exact number (`operators.columns.exact_numbers`,
                                                 of doubles `operators.columns.exact_doubles`)
     extremes   MIN, MAX, ANY_VALUE (as MIN)     the value; no signs, see `operators.arranged_values`
+    custom     anybody's own function           its state and its result, see `operators.group_function`
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from rowkind.operators.columns.exact_doubles import ExactDoubles
 from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
+from rowkind.operators.group_function import Custom, GroupFunction
 
 AccumulatorColumn = Any
 """What an accumulator makes of rows or groups; only the accumulator that made it looks inside."""
@@ -47,6 +49,7 @@ class AccumulatorCall:
     - `argument_type`: its Arrow type: an integer, a float, decimal128, boolean, a date or time, text or bytes. SUM and
       AVG take numbers, BOOL_AND and BOOL_OR booleans.
     - `filter`: the name of a boolean column among the arguments; a row counts where it is true.
+    - `custom`: what computes a function that is none of ours. Its arguments are one struct.
     """
 
     function: AggregateFunction
@@ -55,6 +58,7 @@ class AccumulatorCall:
     argument_type: pa.DataType | None = None
     filter: str | None = None
     distinct: bool = False
+    custom: GroupFunction | None = None
 
     @property
     def accumulator(self) -> Accumulator:
@@ -66,6 +70,9 @@ class AccumulatorCall:
                 return Sums(self)
             case "min" | "max" | "any_value":
                 return Extremes(self)
+            case "custom":
+                assert self.custom is not None, "it is somebody's"
+                return Custom(self.custom)
 
 
 class Accumulator(Protocol):

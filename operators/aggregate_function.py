@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-AggregateFunction = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or"]
+AggregateFunction = Literal["count", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or", "custom"]
 
 ORDERED: tuple[AggregateFunction, ...] = ("min", "max", "any_value")
 """The functions whose result is one of the values."""

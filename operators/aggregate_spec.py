@@ -10,6 +10,7 @@ import pyarrow as pa
 from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts
 from rowkind.operators.aggregate_function import ORDERED, keeps_values
 from rowkind.operators.arranged_values import Stream
+from rowkind.operators.group_views import ViewCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,16 @@ class AggregateSpec:
         assert call.argument is not None
         assert call.argument_type is not None
         return Stream(call.argument, call.filter, call.argument_type, call.function in ORDERED)
+
+    @property
+    def views(self) -> tuple[ViewCodec, ...]:
+        """The views of functions that are not ours, call by call."""
+        return tuple(view for call in self.calls if call.custom is not None for view in call.custom.views)
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether there is something that has to live as long as its group."""
+        return bool(self.streams or self.views)
 
     @property
     def sources(self) -> tuple[int | None, ...]:

@@ -42,6 +42,7 @@ from rowkind.service.physical import (
     Traits,
     inputs,
 )
+from rowkind.service.python.function import called
 
 
 @dataclass(frozen=True)
@@ -340,7 +341,7 @@ def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
 def _call(call: AggregateCall, names: Mapping[str, str]) -> str:
     arguments = [names[name] for name in call.arguments]
     where = names[call.filter] if call.filter is not None else ""
-    return f"{call.function} {call.type} {arguments} {where} {call.distinct}"
+    return f"{called(call.function)} {call.type} {arguments} {where} {call.distinct}"
 
 
 def _calc(node: PhysicalNode) -> str:

@@ -16,6 +16,7 @@ from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.ranking import Ranking
 from rowkind.service.expression import Expand, Expression
+from rowkind.service.python.function import PythonFunction
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
 
@@ -103,7 +104,7 @@ class AggregateCall:
     """One call: its result's name and type, the columns of the input that it reads, and what the user wrote."""
 
     name: str
-    function: AggregateFunction
+    function: AggregateFunction | PythonFunction
     type: Type
     arguments: tuple[str, ...]
     filter: str | None
@@ -125,6 +126,12 @@ class Aggregation:
     retracts: bool
     is_global: bool
     ttl_ms: int | None
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether each task may add its rows up before they are shuffled."""
+        own = [call.function for call in self.calls if isinstance(call.function, PythonFunction)]
+        return not own or (not self.retracts and all(each.merges and not each.views for each in own))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.columns.changes import constant
 from rowkind.operators.columns.value_bytes import canonical
 from rowkind.service.physical import AggregateCall, Aggregation
+from rowkind.service.python.aggregate import PythonAggregate
+from rowkind.service.python.function import PythonFunction
 
 
 @lru_cache(maxsize=64)
@@ -39,19 +41,36 @@ def spec_of(aggregation: Aggregation) -> AggregateSpec:
 
 
 @dataclass(frozen=True)
+class Structs:
+    """Several columns as one of structs, NULL where one of them is unless that is to be seen too."""
+
+    names: tuple[str, ...]
+    with_nulls: bool
+
+    def of(self, columns: Sequence[pa.Array]) -> pa.StructArray:
+        """The columns as one."""
+        there = np.ones(len(columns[0]), np.bool_)
+        for column in columns:
+            if column.null_count and not self.with_nulls:
+                there &= column.is_valid().to_numpy(zero_copy_only=False)
+        fields = [f"{number}" for number in range(len(columns))]
+        return pa.StructArray.from_arrays(list(columns), fields, mask=None if there.all() else pa.array(~there))
+
+
+Argument = str | tuple[str, ...] | Structs
+
+
+@dataclass(frozen=True)
 class Arguments:
     """The columns that calls name, of packed rows of `record`; several columns packed into one are a tuple here."""
 
     record: Record
-    names: tuple[str | tuple[str, ...], ...]
+    names: tuple[Argument, ...]
 
     def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
         """Each column under the name by which the operator's calls ask for it."""
         rows = codec.read(self.record, payloads)
-        return {
-            _name(each): rows.column(each) if isinstance(each, str) else _packed([rows.column(name) for name in each])
-            for each in self.names
-        }
+        return {_name(each): _column(each, rows) for each in self.names}
 
 
 @dataclass(frozen=True)
@@ -87,12 +106,16 @@ class ResultPacking:
 
 
 def _call(call: AggregateCall, record: Record) -> AccumulatorCall:
-    argument = _argument(call)
+    argument, own = _argument(call), call.function
     type_ = None
     if argument is not None:
         type_ = record.type(argument).arrow if isinstance(argument, str) else pa.binary()
+    if isinstance(own, PythonFunction):
+        assert argument is not None, "a function of a job has an argument"
+        custom = PythonAggregate(own)
+        return AccumulatorCall("custom", call.type.arrow, _name(argument), filter=call.filter, custom=custom)
     return AccumulatorCall(
-        function=call.function,
+        function=own,
         type=call.type.arrow,
         argument=None if argument is None else _name(argument),
         argument_type=type_,
@@ -101,18 +124,36 @@ def _call(call: AggregateCall, record: Record) -> AccumulatorCall:
     )
 
 
-def _argument(call: AggregateCall) -> str | tuple[str, ...] | None:
+def _argument(call: AggregateCall) -> Argument | None:
+    if isinstance(call.function, PythonFunction):
+        return Structs(call.arguments, call.function.called_on_null)
     if len(call.arguments) > 1:
         return call.arguments
     return call.arguments[0] if call.arguments else None
 
 
-def _reads(call: AggregateCall) -> list[str | tuple[str, ...]]:
+def _reads(call: AggregateCall) -> list[Argument]:
     return [each for each in (_argument(call), call.filter) if each is not None]
 
 
-def _name(argument: str | tuple[str, ...]) -> str:
-    return argument if isinstance(argument, str) else "\0".join(argument)
+def _name(argument: Argument) -> str:
+    match argument:
+        case str():
+            return argument
+        case Structs():
+            return "\0".join(("struct", str(argument.with_nulls), *argument.names))
+        case _:
+            return "\0".join(argument)
+
+
+def _column(argument: Argument, rows: codec.Decoded) -> pa.Array:
+    match argument:
+        case str():
+            return rows.column(argument)
+        case Structs():
+            return argument.of([rows.column(name) for name in argument.names])
+        case _:
+            return _packed([rows.column(name) for name in argument])
 
 
 def _packed(columns: Sequence[pa.Array]) -> pa.BinaryArray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Mask, Rows
+from rowkind.operators.group_function import RowFailed
 from rowkind.service.execute import calc
 from rowkind.service.execute.expressions import ExpressionError, failing
 from rowkind.service.physical import Calc
@@ -47,6 +48,15 @@ class OnFailure:
     def place(self, number: ArrivalNumber) -> str:
         """Where to look for what has an arrival number, in words."""
         return self.record.format(number) + (f" of {' or '.join(self.tables)}" if self.tables else "")
+
+
+def failed_in_operator(error: RowFailed, failure: OnFailure) -> ExpressionError:
+    """What a function of the job's that failed on a row of a group says to people.
+
+    A row cannot be left out there: nobody would know that it was when it is taken back.
+    """
+    where = f", on the row that came with {failure.place(ArrivalNumber.of(error.seq))}" if error.seq >= 0 else ""
+    return ExpressionError(f"{failure.of}: {error}{where}. Mend the function, or leave such rows out by WHERE.")
 
 
 def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:

@@ -27,6 +27,7 @@ from rowkind.service.physical import (
     inputs,
     walk,
 )
+from rowkind.service.python.function import called
 
 Fingerprint = dict[str, str]
 
@@ -171,7 +172,7 @@ def _order(order: SubKeyPart) -> str:
 def _call(call: AggregateCall) -> str:
     arguments = f"{'DISTINCT ' if call.distinct else ''}{', '.join(call.arguments) or '*'}"
     where = f" FILTER ({call.filter})" if call.filter else ""
-    return f"{call.function}({arguments}){where} AS {call.name} {call.type.sql}"
+    return f"{called(call.function)}({arguments}){where} AS {call.name} {call.type.sql}"
 
 
 def _columns(names: tuple[str, ...]) -> str:

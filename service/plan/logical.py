@@ -19,6 +19,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
 from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy
 from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.python.function import PythonFunction
 from rowkind.service.source_table import SourceTable
 
 
@@ -151,7 +152,7 @@ class LogicalCall:
     column: a row counts where it is true. `at` is the call in the SQL.
     """
 
-    function: AggregateFunction
+    function: AggregateFunction | PythonFunction
     arguments: tuple[str, ...]
     type: Type
     at: exp.Expr

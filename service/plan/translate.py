@@ -235,7 +235,7 @@ class _Translator:
         )
         return physical.PhysicalAggregate(
             node=self._name("aggregate", aggregate),
-            input=_with_first_step(node, aggregation),
+            input=_with_first_step(node, aggregation) if aggregation.adds_up else node,
             aggregation=aggregation,
             calc=self._calc(top, edge, output, _named(output), record),
             traits=_traits(top, _shown(map(resolved, aggregate.group)), edge.needs_before),

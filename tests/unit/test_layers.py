@@ -25,7 +25,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.metrics": ("operators",),
     "service.row_kind": ("operators",),
     "service.source_table": ("avro", "operators", "service.row_kind"),
-    "service.python": ("avro", "errors"),
+    "service.python": ("avro", "operators", "errors"),
     "service.expression": ("avro", "service.python"),
     "service.physical": ("service.expression", "service.source_table"),
     "service.graph": ("service.physical",),

@@ -37,6 +37,7 @@ from rowkind.service.plan.explain.description import (
 )
 from rowkind.service.plan.explain.state import alias, called, kept
 from rowkind.service.plan.explain.titles import title, titled_values
+from rowkind.service.python.function import PythonFunction
 from rowkind.service.source_table import SourceTable
 
 _KINDS = {
@@ -288,7 +289,7 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
         yield Fact("rows differ", text, {"digested": True})
     if computed := [_computed(calc, number) for number, each in enumerate(calc.columns) if each.column is None]:
         yield Fact("computes", ", ".join(map(" = ".join, computed)), {"computes": dict(computed)})
-    yield from _functions(calc)
+    yield from _functions(node)
 
 
 def _expand(expand: Expand) -> str:
@@ -301,9 +302,12 @@ def _expand_values(expand: Expand) -> dict[str, Any]:
     return {"elements_of": expand.text, "outer": expand.outer, **where}
 
 
-def _functions(calc: Calc) -> Iterator[Fact]:
+def _functions(node: PhysicalNode) -> Iterator[Fact]:
     """The functions of the job's that are called."""
-    called = dict.fromkeys(each for expression in calc.expressions for each in expression.functions)
+    called = dict.fromkeys(each for expression in node.calc.expressions for each in expression.functions)
+    if isinstance(node, PhysicalAggregate):
+        calls = (call.function for call in node.aggregation.calls)
+        called |= dict.fromkeys(each for each in calls if isinstance(each, PythonFunction))
     if called:
         values = {each.name: f"{each.module}:{each.attribute}" for each in called}
         yield Fact("python", ", ".join(f"{name} is {where}" for name, where in values.items()), {"functions": values})

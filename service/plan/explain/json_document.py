@@ -33,8 +33,8 @@ KEYS = {
     "state": "what the step keeps: name, of, layout, sub_key, calls, reason, ttl_ms, by_arrival",
     "of": "of a state: the table or the step whose rows it keeps",
     "layout": "of a state: `one row per key`, `unique key` (rows by key and sub_key), `multiset` (equal rows counted), "
-    "`values` (all different ones of its calls), `top rows` (from 1 to the rank's last), `every row` of a partition in "
-    "order, or `facts` (about all rows, on every shard)",
+    "`values` (all different ones of its calls), `views` (of functions of the job), `top rows` (from 1 to the rank's "
+    "last), `every row` of a partition in order, or `facts` (about all rows, on every shard)",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",

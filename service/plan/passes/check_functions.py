@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
+    LogicalAggregate,
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
@@ -21,6 +22,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.python.function import PythonFunction
 
 
 def check_functions(query: Query) -> Query:
@@ -35,7 +37,29 @@ def check_functions(query: Query) -> Query:
                 _check((node.array,), node.input)
             case LogicalJoin():
                 _check((*node.condition, *(each for key in node.keys for each in (key.left, key.right))), None)
+            case LogicalAggregate():
+                _check_calls(node)
     return query
+
+
+def _check_calls(aggregate: LogicalAggregate) -> None:
+    """An aggregate function over rows that may be taken back must be able to take them back."""
+    for call in aggregate.calls.values():
+        function = call.function
+        if not isinstance(function, PythonFunction) or produced(aggregate.input.input) == "append":
+            continue
+        if not function.retracts:
+            raise Refusal(
+                f"{function.name} has no method `retract`, and these rows may be taken back: write one, or aggregate "
+                f"where rows only come",
+                call.at,
+            )
+        if not function.deterministic:
+            raise Refusal(
+                f"{function.name} is not deterministic, and these rows may be taken back, where it would give "
+                f"something else: say `deterministic: true` if the same rows always give the same",
+                call.at,
+            )
 
 
 def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
@@ -40,9 +40,9 @@ def call(compiler: Compiler, node: exp.Anonymous, function: PythonFunction) -> T
             f"{function.name} is a table function, which gives rows: write FROM …, LATERAL {function.name}(…) AS t",
             node,
         )
-    if len(node.expressions) != len(function.arguments):
-        takes = ", ".join(each.sql for each in function.arguments)
-        raise Refusal(f"{function.name} takes ({takes}), and this is {len(node.expressions)} of them", node)
+    if function.kind == "aggregate":
+        raise Refusal(f"{function.name} is an aggregate function, which stands in SELECT or HAVING", node)
+    _check_count(node, function, len(node.expressions))
     values = [
         _argument(function, compiler.value(part), to, part)
         for part, to in zip(node.expressions, function.arguments, strict=True)
@@ -50,6 +50,29 @@ def call(compiler: Compiler, node: exp.Anonymous, function: PythonFunction) -> T
     left_out = not function.called_on_null and any(value.type.nullable for value in values)
     result = with_null(function.result, function.result.nullable or left_out)
     return Typed(f"{function.identity}({', '.join(value.sql for value in values)})", result)
+
+
+def with_types(
+    node: exp.Expr, function: PythonFunction, arguments: Sequence[exp.Expr], given: Sequence[Type]
+) -> tuple[exp.Expr, ...]:
+    """The arguments of an aggregate function in the types that it takes. Raises Refusal."""
+    _check_count(node, function, len(arguments))
+    typed = []
+    for argument, type_, wanted in zip(arguments, given, function.arguments, strict=True):
+        if _same(type_, wanted):
+            typed.append(argument)
+            continue
+        found = common(type_, wanted)
+        if found is None or found.required != wanted.required:
+            raise Refusal(f"{function.name} takes {wanted.sql} here, but this is {type_.sql}: write a CAST", argument)
+        typed.append(exp.cast(argument.copy(), wanted.sql, dialect="spark"))
+    return tuple(typed)
+
+
+def _check_count(node: exp.Expr, function: PythonFunction, count: int) -> None:
+    if count != len(function.arguments):
+        takes = ", ".join(each.sql for each in function.arguments)
+        raise Refusal(f"{function.name} takes ({takes}), and this is {count} of them", node)
 
 
 def _argument(function: PythonFunction, value: Typed, to: Type, at: exp.Expr) -> Typed:

@@ -14,7 +14,9 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate_function import AggregateFunction
 from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, decimal, family
+from rowkind.service.python.function import PythonFunction
 
 AGGREGATES: Mapping[str, AggregateFunction] = {
     "COUNT": "count",
@@ -69,7 +71,7 @@ class ParsedCall:
     `filter` is true.
     """
 
-    function: AggregateFunction
+    function: AggregateFunction | PythonFunction
     arguments: tuple[exp.Expr, ...] = ()
     distinct: bool = False
     filter: exp.Expr | None = None
@@ -79,6 +81,8 @@ def is_aggregate(node: exp.Expr) -> bool:
     """Whether a node is a call of an aggregate function, whether supported or not; FILTER (WHERE …) belongs to it."""
     if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         return is_aggregate(node.this)
+    if (function := function_of(node)) is not None:
+        return function.kind == "aggregate"
     if isinstance(node, exp.Anonymous):
         return _name(node) in AGGREGATES or _name(node) in _REFUSED
     return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Any) and not isinstance(node.parent, exp.Predicate))
@@ -93,6 +97,10 @@ def aggregate_call(node: exp.Expr) -> ParsedCall:
         return aggregate_call(node.this)
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
+    if (own := function_of(node)) is not None:
+        if distinct := node.find(exp.Distinct):
+            raise Refusal(f"{own.name} is given each row: aggregate the rows of a SELECT DISTINCT", distinct)
+        return ParsedCall(own, tuple(node.expressions))
     name = _name(node)
     function = AGGREGATES.get(name)
     if function is None:
@@ -114,8 +122,10 @@ def aggregate_call(node: exp.Expr) -> ParsedCall:
     return ParsedCall("count", () if constant else arguments)
 
 
-def aggregate_type(function: str, argument: Type | None, at: exp.Expr | None = None) -> Type:
+def aggregate_type(function: str | PythonFunction, argument: Type | None, at: exp.Expr | None = None) -> Type:
     """The type of a result, by the operator's function; `argument` is None for COUNT(*). Raises Refusal."""
+    if isinstance(function, PythonFunction):
+        return function.result
     if function == "count":
         return BIGINT
     assert argument is not None, "all but COUNT have an argument"

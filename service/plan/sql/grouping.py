@@ -17,6 +17,7 @@ from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalInput, LogicalNode, LogicalProject, reads
 from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.job_functions import with_types
 from rowkind.service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
 from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_call, aggregate_type, is_aggregate
 from rowkind.service.plan.sql.context import Names
@@ -24,6 +25,7 @@ from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets, 
 from rowkind.service.plan.sql.hints import no_split
 from rowkind.service.plan.sql.scope import outside_queries
 from rowkind.service.plan.sql.select_list import SelectList
+from rowkind.service.python.function import PythonFunction
 
 _LONGEST = 30
 _NOT_GROUPED = (
@@ -175,6 +177,9 @@ class Grouping:
                 raise Refusal("a subquery cannot stand inside of an aggregate function: use a derived table", node)
         if asked not in self._calls:
             types = [self._type(argument, node) for argument in asked.arguments]
+            given = asked.arguments
+            if isinstance(asked.function, PythonFunction):
+                given = with_types(node, asked.function, given, types)
             if asked.filter is not None:
                 compile_condition([asked.filter], self._types)
             for type_ in types:
@@ -183,7 +188,7 @@ class Grouping:
             column = self.names.claim(name) if name else self.names.fresh(stem(node))
             self._built[column] = LogicalCall(
                 function=asked.function,
-                arguments=tuple(self._argument(argument.unnest(), asked.filter) for argument in asked.arguments),
+                arguments=tuple(self._argument(argument.unnest(), asked.filter) for argument in given),
                 type=aggregate_type(asked.function, types[0] if types else None, node),
                 at=node,
                 filter=None if asked.filter is None else self._column(asked.filter.unnest()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import sqlglot
 from sqlglot import exp
@@ -64,6 +65,8 @@ def _function(job: Job, name: str, code: Code) -> PythonFunction:
         version=of.version or code.digest,
         parameters=parameters,
         gives=gives,
+        accumulator=of.state,
+        views=of.view_types,
     )
-    function.loaded()
-    return function
+    found = function.loaded()
+    return replace(function, retracts=hasattr(found, "retract"), merges=hasattr(found, "merge"))
