@@ -150,15 +150,15 @@ class Custom:
             elif of not in states or touched[of] or of not in before:
                 states.setdefault(of, function.create())
                 computed.append(of)
-        if with_results and computed:
-            try:
+        try:
+            if with_results and computed:
                 packed = function.pack([function.result(states[of], views(of)) for of in computed]).to_pylist()
-            except ValueError as error:
-                raise RowFailed(str(error), -1) from None
-            for of, result in zip(computed, packed, strict=True):
-                given[of] = result
-        fresh = function.create() if not alive.all() else None
-        saved = function.save([states[of] if alive[of] else fresh for of in range(count)])
+                for of, result in zip(computed, packed, strict=True):
+                    given[of] = result
+            fresh = function.create() if not alive.all() else None
+            saved = function.save([states[of] if alive[of] else fresh for of in range(count)])
+        except ValueError as error:
+            raise RowFailed(str(error), -1) from None
         return CustomPart(saved, binary(given))
 
     def to_columns(self, part: CustomPart) -> list[Column]:

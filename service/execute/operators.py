@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -87,9 +86,9 @@ def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:
     return tuple(each.source if isinstance(each, PhysicalScan) else None for each in inputs)
 
 
-def tables(known: Sequence[SourceTable | None]) -> tuple[str, ...]:
-    """The tables that may have sent a row of an operator with these `sources`; none where something lies between."""
-    return tuple(dict.fromkeys(each.table for each in known if each is not None)) if all(known) else ()
+def tables(node: physical.PhysicalOperator) -> tuple[str, ...]:
+    """The tables that an operator's rows are made of; its arrival numbers are of one of these."""
+    return tuple(dict.fromkeys(each.source.table for each in physical.walk(node) if isinstance(each, PhysicalScan)))
 
 
 def _is_upsert(node: physical.PhysicalNode) -> bool:

@@ -106,7 +106,7 @@ class MemoryEngine:
 
 
 def _failure(node: PhysicalOperator) -> OnFailure:
-    return OnFailure(node.node, tables=tables(sources(node)))
+    return OnFailure(node.node, tables=tables(node))
 
 
 def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:

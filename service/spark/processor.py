@@ -29,7 +29,6 @@ from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
 from rowkind.service.execute.members import Member, addressed, dead_letters
-from rowkind.service.execute.operators import tables
 from rowkind.service.execute.promises import OnBroken, broken
 from rowkind.service.execute.route import Part, deliver, leave, pieces
 from rowkind.service.metrics import add
@@ -165,7 +164,7 @@ class OperatorProcessor(StatefulProcessor):
             started = time.perf_counter()
             left_out: list[LeftOut] = []
             of = f"{member.sink}.{member.node}"
-            failure = OnFailure(of, left_out.append, self._excused, tables=tables(member.sources))
+            failure = OnFailure(of, left_out.append, self._excused, tables=member.tables)
             for way in member.exits:
                 result = leave(way, rows, failure)
                 if way.level == self._level:
@@ -189,7 +188,7 @@ class OperatorProcessor(StatefulProcessor):
         try:
             output = member.operator.process(changes, stores, now)
         except RowFailed as error:
-            of = OnFailure(f"{member.sink}.{member.node}", tables=tables(member.sources))
+            of = OnFailure(f"{member.sink}.{member.node}", tables=member.tables)
             raise failed_in_operator(error, of) from None
         except ExpressionError as error:
             raise ExpressionError(

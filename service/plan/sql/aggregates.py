@@ -98,8 +98,8 @@ def aggregate_call(node: exp.Expr) -> ParsedCall:
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
     if (own := function_of(node)) is not None:
-        if distinct := node.find(exp.Distinct):
-            raise Refusal(f"{own.name} is given each row: aggregate the rows of a SELECT DISTINCT", distinct)
+        if node.find(exp.Distinct):
+            raise Refusal(f"{own.name} is given each row: aggregate the rows of a SELECT DISTINCT", node)
         return ParsedCall(own, tuple(node.expressions))
     name = _name(node)
     function = AGGREGATES.get(name)
