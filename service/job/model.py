@@ -130,6 +130,7 @@ class Job(Section):
 
     _file: Path = PrivateAttr(default=Path("job.yaml"))
     _lines: dict[tuple[str | int, ...], int] = PrivateAttr(default_factory=dict)
+    _python: Code | None = PrivateAttr(default=None)
 
     @field_validator("kafka")
     @classmethod
@@ -236,9 +237,11 @@ class Job(Section):
         if not self.functions or self.code is None:
             return None
         try:
-            return Code.at(self.file.parent / self.code)
+            # All of it is read, once.
+            self._python = self._python or Code.at(self.file.parent / self.code)
         except FunctionError as error:
             raise JobError(str(self.file), [Problem(self.line("code"), "code", str(error))]) from None
+        return self._python
 
     @property
     def file(self) -> Path:
