@@ -362,10 +362,9 @@ def _calc(node: PhysicalNode) -> str:
 
 
 def _expand(expand: Expand, names: Mapping[str, str]) -> str:
+    computed = [_expression(each, names) for each in (expand.array, *expand.carried)]
     predicate = _expression(expand.predicate, names) if expand.predicate else ""
-    carried = [_expression(each, names) for each in expand.carried]
-    flags = (expand.made, expand.first, expand.inline, expand.outer)
-    return f"{_expression(expand.array, names)} {carried} {_types(expand.output)} {predicate} {flags}"
+    return f"{computed} {_types(expand.output)} {predicate} {expand.made} {expand.first} {expand.inline} {expand.outer}"
 
 
 def _key(key: Key, names: Mapping[str, str]) -> str:

@@ -60,8 +60,8 @@ def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
         payload = encoded if payload is None else codec.concat_rows(payload, encoded)
     elif payload is None:
         payload = codec.encode(made, {}, len(of))
-    kind = np.where(halves, _alone(rows.kind[of]), rows.kind[of])
-    return Rows(kind, rows.seq[of], payload)
+    kind = rows.kind[of]
+    return Rows(np.where(halves, _alone(kind), kind) if halves.any() else kind, rows.seq[of], payload)
 
 
 @dataclass(frozen=True)

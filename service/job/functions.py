@@ -10,12 +10,12 @@ from rowkind.avro.errors import SchemaError
 from rowkind.avro.type import Field as Column
 from rowkind.avro.type import Type
 from rowkind.service.job.fields import Identifier, Section
-from rowkind.service.python.views import ViewType
+from rowkind.service.python.function import ViewType
 
 Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class View(Section):
+class FunctionView(Section):
     """One view of an aggregate: `{map: [key, value]}`, `{set: type}` or `{list: type}`, of SQL types."""
 
     map: tuple[str, str] | None = None
@@ -23,7 +23,7 @@ class View(Section):
     list: str | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> View:
+    def _one(self) -> FunctionView:
         if sum(each is not None for each in (self.map, self.set, self.list)) != 1:
             raise ValueError("expected one of map: [key, value], set: type and list: type")
         key = self.type("").key
@@ -60,7 +60,7 @@ class JobFunction(Section):
     called_on_null: bool = False
     version: str | None = None
     accumulator: dict[Identifier, str] = Field(default_factory=dict)
-    views: dict[Identifier, View] = Field(default_factory=dict)
+    views: dict[Identifier, FunctionView] = Field(default_factory=dict)
 
     @field_validator("arguments")
     @classmethod

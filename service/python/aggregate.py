@@ -27,7 +27,7 @@ from rowkind.operators.group_function import Views
 from rowkind.operators.group_views import GroupViews
 from rowkind.service.python.code import describe
 from rowkind.service.python.function import PythonFunction
-from rowkind.service.python.views import ViewType
+from rowkind.service.python.views import Elements
 
 _BIGINT = Type.of("BIGINT NOT NULL")
 
@@ -39,14 +39,14 @@ class PythonAggregate:
     function: PythonFunction
 
     @property
-    def views(self) -> Sequence[ViewType]:
-        """Its views."""
-        return self.function.views
+    def views(self) -> Sequence[Elements]:
+        """How its views are written."""
+        return tuple(map(Elements, self.function.views))
 
     def create(self) -> dict[str, Any]:
         """The state of a group without rows."""
         state = self._called("create") or {}
-        return {**state, **{view.counter: 0 for view in self.views if view.kind == "list"}}
+        return {**state, **{view.counter: 0 for view in self.function.views if view.kind == "list"}}
 
     def load(self, packed: pa.BinaryArray) -> list[dict[str, Any]]:
         """States from their bytes."""
@@ -113,7 +113,7 @@ class PythonAggregate:
         whole = dict(state)
         for number, view in enumerate(self.views):
             store = _Loose() if views.of is None else _Kept(views, number)
-            whole[view.name] = view.opened(store, whole)
+            whole[view.of.name] = view.opened(store, whole)
         return whole
 
     def _called(self, method: str, *arguments: Any) -> Any:
@@ -126,7 +126,7 @@ class PythonAggregate:
 
     @property
     def _record(self) -> Record:
-        counters = tuple(Field(view.counter, _BIGINT) for view in self.views if view.kind == "list")
+        counters = tuple(Field(view.counter, _BIGINT) for view in self.function.views if view.kind == "list")
         return Record("State", (*self.function.accumulator, *counters))
 
     @property

@@ -10,11 +10,27 @@ from typing import Any, Literal
 from rowkind.avro.schema import Field, Type
 from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
-from rowkind.service.python.views import ViewType
+
+ViewKind = Literal["map", "set", "list"]
 
 _METHODS = ("create", "add", "result")
 
 FunctionKind = Literal["scalar", "table", "aggregate"]
+
+
+@dataclass(frozen=True)
+class ViewType:
+    """A view that an aggregate declares: what its keys are and, but for a set, its values."""
+
+    name: str
+    kind: ViewKind
+    key: Type
+    value: Type | None
+
+    @property
+    def counter(self) -> str:
+        """The field of a state that has the number of the next element of a list."""
+        return f"#{self.name}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, MutableSet, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -16,8 +16,7 @@ from rowkind.avro import codec
 from rowkind.avro.order import comparable
 from rowkind.avro.schema import Field, Record
 from rowkind.avro.type import Type
-
-ViewKind = Literal["map", "set", "list"]
+from rowkind.service.python.function import ViewType
 
 
 class Store(Protocol):
@@ -37,61 +36,53 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True)
-class ViewType:
-    """A view that a function declares, and how its elements are written: `operators.group_views.ViewCodec`."""
+class Elements:
+    """How the elements of a view are written: `operators.group_views.ViewCodec`."""
 
-    name: str
-    kind: ViewKind
-    key: Type
-    value: Type | None
+    of: ViewType
 
     def keys(self, keys: Sequence[Any]) -> pa.BinaryArray:
         """Bytes that are equal where keys are. Raises ValueError for what is no key."""
         if any(key != key for key in keys):  # noqa: PLR0124 -- NaN is
-            raise ValueError(f"NaN cannot be a key of the view {self.name}")
-        return comparable(self._array(keys, self.key))
+            raise ValueError(f"NaN cannot be a key of the view {self.of.name}")
+        return comparable(self._array(keys, self.of.key))
 
     def pack(self, keys: Sequence[Any], values: Sequence[Any]) -> pa.BinaryArray:
         """An entry each. Raises ValueError for what is no value."""
-        columns = {"key": self._array(keys, self.key)}
-        if self.value is not None:
-            columns["value"] = self._array(values, self.value)
+        columns = {"key": self._array(keys, self.of.key)}
+        if self.of.value is not None:
+            columns["value"] = self._array(values, self.of.value)
         return codec.encode(self._record, columns)
 
     def unpack(self, entries: pa.BinaryArray) -> list[tuple[Any, Any]]:
         """The key and the value of each entry."""
         rows = codec.read(self._record, entries)
         keys = rows.column("key").to_pylist()
-        values = [True] * len(keys) if self.value is None else rows.column("value").to_pylist()
+        values = [True] * len(keys) if self.of.value is None else rows.column("value").to_pylist()
         return list(zip(keys, values, strict=True))
-
-    @property
-    def counter(self) -> str:
-        """The field of a state that has the number of the next element of a list."""
-        return f"#{self.name}"
 
     def opened(self, store: Store, state: dict[str, Any]) -> MapView | SetView | ListView:
         """The view over its elements; a list counts in the state."""
-        match self.kind:
+        match self.of.kind:
             case "map":
                 return MapView(store)
             case "set":
                 return SetView(store)
             case "list":
-                return ListView(store, state, self.counter)
+                return ListView(store, state, self.of.counter)
 
     @property
     def _record(self) -> Record:
-        value = () if self.value is None else (Field("value", self.value),)
-        return Record("Element", (Field("key", self.key), *value))
+        value = () if self.of.value is None else (Field("value", self.of.value),)
+        return Record("Element", (Field("key", self.of.key), *value))
 
     def _array(self, values: Sequence[Any], type_: Type) -> pa.Array:
         try:
             found = pa.array(values, type_.arrow)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise ValueError(f"the view {self.name} holds {type_.sql}: {' '.join(str(error).split())}") from None
+            raise ValueError(f"the view {self.of.name} holds {type_.sql}: {' '.join(str(error).split())}") from None
         if found.null_count and not type_.nullable:
-            raise ValueError(f"the view {self.name} holds {type_.sql} without NULL")
+            raise ValueError(f"the view {self.of.name} holds {type_.sql} without NULL")
         return found
 
 
