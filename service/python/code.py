@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -63,7 +64,7 @@ class Code:
         except Exception as error:  # noqa: BLE001 -- whatever the module does while it is imported
             raise FunctionError(f"{module} cannot be imported: {describe(error, place)}") from None
         origin = str(getattr(found, "__file__", None) or getattr(found, "__path__", [""])[0])
-        if not origin.startswith(place):
+        if not _is_in(origin, place):
             raise FunctionError(f"{module} is a module of Python or of a library, {origin}: give yours another name")
         if not hasattr(found, attribute):
             raise FunctionError(f"{module} has no {attribute}")
@@ -72,8 +73,8 @@ class Code:
     @property
     def place(self) -> str:
         """Where this process imports it from."""
-        shipped = [Path(entry) for entry in sys.path if entry.endswith(self.archive)] + [Path.cwd() / self.archive]
-        return next((str(each) for each in shipped if each.exists()), self.path)
+        shipped = [*(entry for entry in sys.path if entry.endswith(self.archive)), str(Path.cwd() / self.archive)]
+        return next((each for each in shipped if Path(each).exists()), self.path)
 
 
 def describe(error: BaseException, place: str) -> str:
@@ -85,11 +86,11 @@ def describe(error: BaseException, place: str) -> str:
     what = f"{type(error).__name__}{f': {text}' if text else ''}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{what} ({error.filename}, line {error.lineno})"
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.startswith(place)]
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_in(each.filename, place)]
     if not frames:
         return what
     last = frames[-1]
-    name = last.filename.removeprefix(place).lstrip("/")
+    name = os.path.relpath(last.filename, place)
     line = (last.line or linecache.getline(last.filename, last.lineno or 0)).strip()
     return f"{what}, at {name}:{last.lineno}{f': {line}' if line else ''}"
 
@@ -99,6 +100,11 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
         parts = file.relative_to(folder).parts
         if file.is_file() and not any(part in _LEFT_OUT or part.startswith(".") for part in parts):
             yield "/".join(parts), file
+
+
+def _is_in(file: str, place: str) -> bool:
+    """Whether a module's file lies in a folder or an archive, each perhaps seen from where the process is."""
+    return bool(file) and Path(file).resolve().is_relative_to(Path(place).resolve())
 
 
 _loaded: dict[str, str] = {}
@@ -116,7 +122,7 @@ def _make_way(place: str, digest: str) -> None:
         del _loaded[other]
         sys.path[:] = [entry for entry in sys.path if entry != other]
         for name, module in [*sys.modules.items()]:
-            if str(getattr(module, "__file__", None) or "").startswith(other):
+            if _is_in(str(getattr(module, "__file__", None) or ""), other):
                 del sys.modules[name]
     importlib.invalidate_caches()
     sys.path.append(place)

@@ -46,6 +46,9 @@ def seen(x):
     assert not x.null_count, "it sees no NULL"
     return x
 
+def zero(x):
+    return pc.divide(x, 0)
+
 def short(x):
     return x[:-1]
 
@@ -61,9 +64,15 @@ def one(x):
 NUMBER = 1
 """
 CALL = """
-import pickle, pyarrow
+import os, pickle, pyarrow, sys
+from rowkind.service.python.code import describe
+sys.path += [os.environ["ENTRY"]] if os.environ["ENTRY"] else []
 code = pickle.load(open("code.pickle", "rb"))
 print(code.load("own", "named")(pyarrow.array([None, "x"])).to_pylist())
+try:
+    code.load("own", "zero")(pyarrow.array([1]))
+except Exception as error:
+    print(describe(error, code.place))
 """
 DOUBLES = {"arguments": ["DOUBLE", "DOUBLE"], "returns": "DOUBLE", "deterministic": True}
 NUMBER = {"arguments": ["INT"], "returns": "INT", "deterministic": True}
@@ -298,9 +307,10 @@ def test_changed_code_is_seen_and_tells_in_the_fingerprint(folder: Path) -> None
     assert plans["1", 10] == plans["1", 20]
 
 
+@pytest.mark.parametrize("entry", ["", "./"])
 @pytest.mark.parametrize("kind", ["folder", "wheel"])
-def test_the_code_is_imported_from_the_archive_that_was_shipped(folder: Path, kind: str) -> None:
-    """A process that has nothing but the archive in its folder, as on another machine, calls the function."""
+def test_the_code_is_imported_from_the_archive_that_was_shipped(folder: Path, kind: str, entry: str) -> None:
+    """A process that has nothing but the archive in its folder, or as Spark has it on its path, calls the function."""
     path = folder / "code"
     if kind == "wheel":
         path = folder / "own-1.0-py3-none-any.whl"
@@ -319,10 +329,13 @@ def test_the_code_is_imported_from_the_archive_that_was_shipped(folder: Path, ki
             CALL,
         ],
         cwd=away,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "ENTRY": entry and entry + code.archive},
         capture_output=True,
         text=True,
         check=True,
     )
 
-    assert found.stdout.strip() == "['nobody', 'x']"
+    assert found.stdout.splitlines() == [
+        "['nobody', 'x']",
+        "ArrowInvalid: divide by zero, at own.py:25: return pc.divide(x, 0)",
+    ]
