@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rowkind.operators.changelog import RowKind
 from rowkind.service.job.load import load
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run import trial
+from rowkind.service.run.memory import MemoryEngine
 
 JOB = """
 job: expand
-on_error: {on_error}
 tables:
   t:
     mode: retract
@@ -46,12 +48,12 @@ ROW = {
 EMPTY = {"id": 2, "tags": [], "counts": None, "items": None, "at": []}
 
 
-def _run(folder: Path, sql: str, changes: Sequence[tuple[str, Change]], *, fold: bool, on_error: str = "fail") -> Any:
+def _run(folder: Path, sql: str, changes: Sequence[tuple[str, Change]], *, fold: bool, rows: int = 1) -> Any:
     file = folder / "job.yaml"
-    file.write_text(JOB.format(sql=sql, on_error=on_error))
+    file.write_text(JOB.format(sql=sql))
     job = load(file)
     lines = [json.dumps({"table": table, "op": op, "row": row}) for table, (op, row) in changes]
-    batches = trial.read(job, lines, "changes.jsonl", 1)
+    batches = trial.read(job, lines, "changes.jsonl", rows)
     told: list[str] = []
     printed = list(trial.results(job, plan(job, "result"), batches, trial.in_memory(told.append), fold=fold))
     return [json.loads(each) for each in printed]
@@ -199,3 +201,43 @@ def test_what_cannot_be_taken_apart_is_refused_with_its_reason(tmp_path: Path, s
         _rows(tmp_path, sql, table="k")
     assert reason in str(refused.value)
     assert "^" in str(refused.value)
+
+
+@pytest.mark.parametrize(("partition", "last"), [("tag", 1), ("id", 2)])
+def test_ranks_by_arrival_do_not_depend_on_batches(tmp_path: Path, partition: str, last: int) -> None:
+    """What was made of one row arrived at once; which of it ranks first is the same however the rows come."""
+    number = f"ROW_NUMBER() OVER (PARTITION BY {partition} ORDER BY PROCTIME()) AS rn"
+    inner = f"SELECT id, tag, {number} FROM t CROSS JOIN UNNEST(tags) AS u(tag)"
+    sql = f"SELECT id, tag FROM ({inner}) r WHERE rn <= {last}"
+    rng = random.Random(5)
+    live: dict[int, dict[str, Any]] = {}
+    changes: list[tuple[str, Change]] = []
+    for _ in range(60):
+        row = {**EMPTY, "id": rng.randint(1, 6), "tags": rng.choices("abc", k=rng.randint(0, 4))}
+        if row["id"] in live and rng.random() < 0.4:
+            changes.append(("t", ("-D", live.pop(row["id"]))))
+        else:
+            changes.append(("t", ("+U" if row["id"] in live else "+I", row)))
+            live[row["id"]] = row
+
+    found = [sorted(map(json.dumps, _run(tmp_path, sql, changes, fold=True, rows=rows))) for rows in (1, 7, 60)]
+
+    assert found[0] == found[1] == found[2] != []
+
+
+def test_a_row_that_is_written_again_keeps_what_was_made_of_it(tmp_path: Path) -> None:
+    """With a TTL an unchanged row refreshes the groups of its elements, which can then still be taken back."""
+    file = tmp_path / "job.yaml"
+    sql = "SELECT tag, COUNT(*) AS n FROM t CROSS JOIN UNNEST(tags) AS u(tag) GROUP BY tag"
+    text = JOB.format(sql=sql)
+    file.write_text(f"{text}\nttl: 10 s\n")
+    job = load(file)
+    sink = plan(job, "result")
+    engine = MemoryEngine(sink)
+    row = {**EMPTY, "tags": ["a"]}
+    told = []
+    for now, op in ((0, "+I"), (6_000, "+U"), (12_000, "-D")):
+        (batch,) = trial.read(job, [json.dumps({"table": "t", "op": op, "row": row})], "changes.jsonl", 1)
+        told.append(engine.batch(batch, now)["result"].kind.tolist())
+
+    assert told == [[RowKind.INSERT], [], [RowKind.DELETE]]

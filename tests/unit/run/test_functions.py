@@ -42,6 +42,10 @@ def lists(x):
 def words(x):
     return [[{"word": each, "length": len(each)} for each in text.split()] or None for text in x.to_pylist()]
 
+def picky(x):
+    assert "big blue" not in x.to_pylist(), "not this one"
+    return words(x)
+
 def seen(x):
     assert not x.null_count, "it sees no NULL"
     return x
@@ -85,6 +89,7 @@ FUNCTIONS: dict[str, Any] = {
     "bare": {"python": "own:named", **TEXT},
     "lists": {"python": "own:lists", **TEXT, "returns": "ARRAY<STRING>"},
     "words": {"python": "own:words", **TEXT, "kind": "table", "returns": {"word": "STRING", "length": "INT"}},
+    "picky": {"python": "own:picky", **TEXT, "kind": "table", "returns": {"word": "STRING", "length": "INT"}},
     "seen": {"python": "own:seen", **NUMBER},
     "strict": {"python": "own:seen", **NUMBER, "called_on_null": True, "returns": "INT NOT NULL"},
     "short": {"python": "own:short", **NUMBER},
@@ -203,7 +208,7 @@ def test_a_function_that_is_not_as_the_job_says_stops_it(folder: Path, call: str
     ("call", "row", "reason"),
     [
         ("inverse(a - 4)", 3, "inverse: ZeroDivisionError: division by zero, at own.py:9: return pa.array([1 / each"),
-        ("strict(a)", 2, "strict: AssertionError: it sees no NULL, at own.py:21: assert not x.null_count"),
+        ("strict(a)", 2, "strict: AssertionError: it sees no NULL, at own.py:25: assert not x.null_count"),
         ("wide(a)", 1, "wide gave no INT: Integer value 6000000000 not in range"),
     ],
 )
@@ -231,6 +236,23 @@ def test_a_row_on_which_a_function_fails_can_be_left_out_or_null(folder: Path) -
         [1, -0.5],
         [2, None],
     ]
+
+
+@pytest.mark.parametrize(
+    ("on_error", "view", "expected"),
+    [
+        ("dead_letter", "LATERAL VIEW", [[1, "big,"], [1, "red"]]),
+        ("null", "LATERAL VIEW", [[1, "big,"], [1, "red"]]),
+        ("dead_letter", "LATERAL VIEW OUTER", [[1, "big,"], [1, "red"], [2, None]]),
+        ("null", "LATERAL VIEW OUTER", [[1, "big,"], [1, "red"], [2, None], [3, None]]),
+    ],
+)
+def test_a_row_on_which_a_table_function_fails_has_no_rows(
+    folder: Path, on_error: str, view: str, expected: list[list[Any]]
+) -> None:
+    """As the job says, the row is left out and told, or what the function gives for it is NULL."""
+    sql = f"SELECT id, w FROM t {view} picky(s) x AS w, l"
+    assert _rows(folder, sql, on_error=on_error, dead_letters={"topic": "dead"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -337,5 +359,5 @@ def test_the_code_is_imported_from_the_archive_that_was_shipped(folder: Path, ki
 
     assert found.stdout.splitlines() == [
         "['nobody', 'x']",
-        "ArrowInvalid: divide by zero, at own.py:25: return pc.divide(x, 0)",
+        "ArrowInvalid: divide by zero, at own.py:29: return pc.divide(x, 0)",
     ]
