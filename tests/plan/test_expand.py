@@ -79,6 +79,7 @@ def _rows(folder: Path, sql: str, *rows: dict[str, Any], table: str = "t") -> li
         ("SELECT id, z.col FROM t LATERAL VIEW OUTER explode(tags) z", [[1, "x"], [1, "x"], [1, None], [2, None]]),
         ("SELECT id, n, k, v FROM t LATERAL VIEW posexplode(counts) z AS n, k, v", [[1, 0, "a", 1], [1, 1, "b", None]]),
         ("SELECT id, y FROM t, LATERAL explode(tags) AS z(y) WHERE y = 'x'", [[1, "x"], [1, "x"]]),
+        ("SELECT id, y FROM t, explode(tags) AS z(y) WHERE y = 'x'", [[1, "x"], [1, "x"]]),
         ("SELECT id, y FROM t LEFT JOIN LATERAL explode(tags) AS z(y)", [[1, "x"], [1, "x"], [1, None], [2, None]]),
         ("SELECT id, u.* FROM t CROSS JOIN UNNEST(items) WITH ORDINALITY AS u", [[1, "p", 2, 1], [1, None, None, 2]]),
         ("SELECT id, x FROM t CROSS JOIN UNNEST(tags) AS x", [[1, "x"], [1, "x"], [1, None]]),

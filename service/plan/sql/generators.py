@@ -63,6 +63,10 @@ def generator(at: exp.Expr) -> Generator | None:
     if isinstance(at, exp.Join):
         found = generator(at.this)
         return found and replace(found, outer=found.outer or _keeps_rows(at), on=at.args.get("on"))
+    if isinstance(at, exp.Table) and isinstance(at.this, exp.Anonymous):
+        # A function in FROM reads what stands before it, as in PostgreSQL, with and without LATERAL.
+        found = generator(at.this)
+        return found and replace(found, alias=at.alias, names=_names(at))
     if isinstance(at, exp.Unnest):
         offset = at.args.get("offset")
         ordinality = None if not offset else offset.name if isinstance(offset, exp.Expr) else ""

@@ -146,8 +146,8 @@ class Scope:
         return known or (self.outer is not None and self.outer._is_table(name))  # noqa: SLF001 -- as above
 
     def _names(self) -> list[str]:
-        aliases = [relation.alias for relation in self.relations]
-        return aliases + [spelled for relation in self.relations for spelled in relation.columns]
+        aliases = [relation.alias for relation in self._open]
+        return aliases + [spelled for relation in self._open for spelled in relation.columns]
 
     def _is_outer(self, column: exp.Column) -> bool:
         """Whether only the query around this one has such a column."""
