@@ -40,6 +40,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
 from rowkind.service.plan.scalar.conditions import Possible, may_fail
+from rowkind.service.plan.scalar.job_functions import functions_in
 
 
 def push_filters(query: Query) -> Query:
@@ -132,9 +133,12 @@ def _possible(condition: exp.Expr) -> exp.Expr:
 
 
 def _within(condition: exp.Expr, side: set[str]) -> bool:
-    """Whether a condition reads one side only. One that reads no column at all stays where it is."""
+    """Whether a condition reads one side only. One that reads no column at all stays where it is.
+
+    So does one that gives another answer each time it is asked.
+    """
     read = reads(condition)
-    return bool(read) and read <= side
+    return bool(read) and read <= side and all(function.deterministic for function in functions_in(condition))
 
 
 def _filtered(node: LogicalNode, conditions: Iterable[exp.Expr]) -> LogicalNode:

@@ -158,6 +158,7 @@ def _rows(folder: Path, sql: str, **settings: Any) -> list[list[Any]]:
         ),
         ("SELECT id, CASE WHEN a = 0 THEN 0 ELSE inverse(a) END AS x FROM t WHERE id < 3", [[1, 0.5], [2, None]]),
         ("SELECT times(2, 3) AS x, id FROM t WHERE id = 1", [[6.0, 1]]),
+        ("SELECT x.id FROM t x JOIN t y ON x.id = y.id WHERE x.a + y.a > 4 AND inverse(x.a - 2) > 0", [[3]]),
     ],
 )
 def test_a_function_stands_wherever_a_value_may(folder: Path, sql: str, expected: list[list[Any]]) -> None:
@@ -260,6 +261,7 @@ def test_a_row_on_which_a_table_function_fails_has_no_rows(
     [
         ("SELECT luck(a, 1) AS x FROM t", "luck is not deterministic, and these rows may be taken back"),
         ("SELECT x.a FROM u x JOIN u y ON x.a = y.a AND luck(x.a, y.a) > 1", "a join computes it again"),
+        ("SELECT x.a FROM u x JOIN u y ON x.a = y.a WHERE luck(x.a, 1) > 1", "a join computes it again"),
         ("SELECT times(a) AS x FROM t", "times takes (DOUBLE, DOUBLE), and this is 1 of them"),
         ("SELECT times(s, 1) AS x FROM t", "times takes DOUBLE here, but this is STRING: write a CAST"),
         ("SELECT upper(words(s)) AS x FROM t", "words is a table function, which gives rows"),
