@@ -204,6 +204,9 @@ def _keeps_rows(join: exp.Join) -> bool:
     if method or kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT") or join.args.get("using"):
         words = " ".join(each for each in (method, side, kind) if each)
         raise Refusal(f"what makes several rows of one stands behind CROSS JOIN or LEFT JOIN, not {words} JOIN", join)
+    if side == "LEFT" and join.args.get("on") is None:
+        # Spark then leaves out the rows that a LEFT JOIN keeps.
+        raise Refusal("LEFT JOIN of a row's elements is written with ON TRUE", join)
     return side == "LEFT"
 
 
