@@ -161,9 +161,12 @@ def _custom(
     views: Callable[[int], Views],
     batch: tuple[Lifted, Changes],
 ) -> CustomPart:
-    """The groups of somebody's function after the batch. Raises RowFailed with the arrival number of the row."""
+    """The groups of somebody's function after the batch, whose stored ones are the first of these pieces.
+
+    Raises RowFailed with the arrival number of the row.
+    """
     try:
-        return accumulator.after(pieces, alive, views)
+        return accumulator.after(pieces[0], pieces[1:], alive, views)
     except RowFailed as error:
         lifted, changes = batch
         raw = next((form.row for form in lifted.forms if not form.packed), None)

@@ -116,30 +116,36 @@ class Custom:
     def total(self, pieces: Sequence[CustomPiece], count: int) -> CustomPart:
         """Rows that come, added up before they are shuffled: states without results."""
         everything = np.ones(count, np.bool_)
-        found = self.after(pieces, everything, lambda group: Views(None, group, 0), with_results=False)
-        assert found is not None, "a part is made of groups"
-        return found
+        return self.after(None, pieces, everything, lambda group: Views(None, group, 0))
 
     def after(
-        self, pieces: Sequence[CustomPiece], alive: Mask, views: Callable[[int], Views], *, with_results: bool = True
+        self,
+        stored: CustomPiece | None,
+        pieces: Sequence[CustomPiece],
+        alive: Mask,
+        views: Callable[[int], Views],
     ) -> CustomPart:
-        """The groups after all pieces; what is not `alive` is asked nothing, and is empty. Raises RowFailed."""
+        """The groups that are `stored` after all pieces; what is not `alive` is asked nothing, and is empty.
+
+        Where nothing can be stored, because these are not the groups but what a task has of them, there are no results.
+        Raises RowFailed.
+        """
         function, count = self.function, len(alive)
         states: dict[int, Any] = {}
         before: dict[int, bytes] = {}
         touched = np.zeros(count, np.bool_)
+        if stored is not None:
+            part, group, _ = stored
+            assert isinstance(part, CustomPart), "what is stored is a part"
+            states = dict(zip(group.tolist(), function.load(part.states), strict=True))
+            before = dict(zip(group.tolist(), part.results.to_pylist(), strict=True))
         for part, group, sign in pieces:
             if isinstance(part, CustomRows):
                 self._rows(part, group, sign, alive, (states, touched, views))
-                continue
-            loaded = function.load(part.states)
-            results = part.results.to_pylist()
-            for number, (of, state) in enumerate(zip(group.tolist(), loaded, strict=True)):
-                assert sign[number] > 0, "what is added up has no rows that go"
-                if of in states:
-                    states[of], touched[of] = function.merge(states[of], state), True
-                else:
-                    states[of], before[of] = state, results[number]
+            else:
+                assert (sign > 0).all(), "what is added up has no rows that go"
+                self._sums(part, group, states)
+                touched[group] = True
         nothing = function.pack([None])[0].as_py()
         given: list[bytes] = []
         computed: list[int] = []
@@ -151,7 +157,7 @@ class Custom:
                 states.setdefault(of, function.create())
                 computed.append(of)
         try:
-            if with_results and computed:
+            if stored is not None and computed:
                 packed = function.pack([function.result(states[of], views(of)) for of in computed]).to_pylist()
                 for of, result in zip(computed, packed, strict=True):
                     given[of] = result
@@ -172,6 +178,13 @@ class Custom:
     def finish(self, part: CustomPart) -> pa.Array:
         """The results."""
         return self.function.unpack(part.results)
+
+    def _sums(self, part: CustomPart, group: Indices, states: dict[int, Any]) -> None:
+        for of, state in zip(group.tolist(), self.function.load(part.states), strict=True):
+            try:
+                states[of] = self.function.merge(states[of], state) if of in states else state
+            except ValueError as error:
+                raise RowFailed(str(error), -1) from None
 
     def _rows(
         self,

@@ -206,7 +206,7 @@ def _keeps_rows(join: exp.Join) -> bool:
         raise Refusal(f"what makes several rows of one stands behind CROSS JOIN or LEFT JOIN, not {words} JOIN", join)
     if side == "LEFT" and join.args.get("on") is None:
         # Spark then leaves out the rows that a LEFT JOIN keeps.
-        raise Refusal("LEFT JOIN of a row's elements is written with ON TRUE", join)
+        raise Refusal("LEFT JOIN of a row's elements is written with ON TRUE", join.this)
     return side == "LEFT"
 
 

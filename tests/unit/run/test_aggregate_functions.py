@@ -266,6 +266,9 @@ def test_rows_that_only_come_are_added_up_before_they_are_shuffled(folder: Path)
     ]
     (found,) = folded(folder, merged, TABLES, rows, batch_rows=100, code="code", functions=FUNCTIONS)
     assert math.isclose(found["m"], sum(number % 7 for number in range(300)) / 300)
+    for count in (100, 200):
+        (found,) = folded(folder, merged, TABLES, rows[:count], batch_rows=100, code="code", functions=FUNCTIONS)
+        assert math.isclose(found["m"], sum(number % 7 for number in range(count)) / count)
     assert "added up in each task first" in explain([plan(_job(folder, merged), "o")])
     assert "added up in each task first" not in explain([plan(_job(folder, sql), "o")])
 
