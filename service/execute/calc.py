@@ -20,6 +20,7 @@ from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Ro
 from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import hash64, mix, sketch64
 from rowkind.operators.contenders import contenders
+from rowkind.operators.group_function import RowFailed
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expand import expanded
@@ -137,7 +138,11 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
 def _first_step(calc: Calc, changes: Changes) -> Changes:
     match calc.partial:
         case Aggregation() if len(changes):
-            return partial(spec_of(calc.partial), changes)
+            try:
+                return partial(spec_of(calc.partial), changes)
+            except RowFailed:
+                # A function of the job's. The operator meets the row again, and says which it is.
+                return changes
         case Contest(ranking, identity) if len(changes):
             return contenders(ranking, changes, Identity(calc.output, identity) if identity else None)
         case _:

@@ -289,6 +289,19 @@ def test_lists_and_sets_keep_what_was_put_in(folder: Path) -> None:
     assert found == [{"g": "a", "w": "-,p 3"}]
 
 
+def test_an_error_in_a_task_names_the_row_too(folder: Path) -> None:
+    """Where rows are added up before they are shuffled, what fails is found where they come together."""
+    code = (folder / "code" / "own.py").read_text()
+    (folder / "code" / "own.py").write_text(
+        code.replace('state["n"] += len(x)', 'state["n"] += 1 // min(x.to_pylist())')
+    )
+    rows = [{"table": "u", "op": "+I", "row": {"g": "a", "x": int(number != 77)}} for number in range(1, 101)]
+    sql = "SELECT g, mean_of(x) AS m FROM u GROUP BY g"
+
+    with pytest.raises(ExpressionError, match=r"mean_of.add: ZeroDivisionError: .* with change 77 of u"):
+        folded(folder, sql, TABLES, rows, batch_rows=100, code="code", functions=FUNCTIONS)
+
+
 def test_an_error_names_the_row_and_the_line(folder: Path) -> None:
     """Of the rows of a batch the first on which the method fails, with its place in the table, and the line of code."""
     rows = [{"id": number, "g": "a", "x": 1, "s": "bad" if number == 3 else "p"} for number in range(1, 6)]
