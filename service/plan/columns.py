@@ -24,7 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalWindow,
 )
 from rowkind.service.plan.memoized import memoized
-from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
+from rowkind.service.plan.scalar.scalars import Columns, compile_scalar, resolved
 from rowkind.service.plan.scalar.types import BINARY, INT, STRING, with_null
 from rowkind.service.plan.traits.null_rejection import rejects
 
@@ -119,7 +119,23 @@ def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dic
 
 def _computed(node: LogicalProject, below: dict[str, Type]) -> dict[str, Type]:
     named = by_name(below)
-    return {name: compile_scalar(output, named).type for name, output in node.outputs.items()}
+    found = {name: compile_scalar(output, named).type for name, output in node.outputs.items()}
+    if not (isinstance(node.input, LogicalFilter) and isinstance(node.input.input, LogicalExpand)):
+        return found
+    # A condition on a column that some grouping sets leave out has sunk to where the column is computed.
+    conditions = node.input.conjuncts
+    return {
+        name: type_.required if any(_rejects_null(each, node.outputs[name].unnest()) for each in conditions) else type_
+        for name, type_ in found.items()
+    }
+
+
+def _rejects_null(condition: exp.Expr, value: exp.Expr) -> bool:
+    """Whether a condition is never true of a row in which an expression is NULL."""
+    if isinstance(value, exp.Column):
+        return False
+    told = condition.transform(lambda each: resolved("#") if each.unnest() == value else each)
+    return rejects(told, {"#"})
 
 
 def _joined(node: LogicalJoin) -> dict[str, Type]:
