@@ -11,6 +11,7 @@ thing, and except for extremes each counts with a sign, so that a retraction is 
     extremes   MIN, MAX, ANY_VALUE (as MIN),    the value; no signs, see `operators.arranged_values`
                MIN_BY, MAX_BY, FIRST, LAST
     gathered   COLLECT_LIST, LISTAGG, MODE, …   nothing: they read all values of a group (`operators.gathered`)
+    custom     anybody's own function           its state and its result, see `operators.group_function`
 
 MIN_BY and MAX_BY are MIN and MAX of bytes that compare as the order does and end in the value. FIRST and LAST are those
 of bytes that begin with the time of arrival (`operators.arrivals`), so each is one value where rows only come.
@@ -35,6 +36,7 @@ from rowkind.operators.columns.exact_doubles import ExactDoubles
 from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
+from rowkind.operators.group_function import GroupFunction
 
 AccumulatorColumn = Any
 """What an accumulator makes of rows or groups; only the accumulator that made it looks inside."""
@@ -63,6 +65,7 @@ class AccumulatorCall:
     - `gather`: for a function that is made of all values of a group, what makes it.
     - `stage`: in an aggregate of two steps the first one's result are the accumulators, packed, and the second one's
       argument are those: one call in three, `argument_type` and all, but for `type` in the first.
+    - `custom`: what computes a function that is none of ours. Its arguments are one struct.
     """
 
     function: AggregateFunction
@@ -74,6 +77,7 @@ class AccumulatorCall:
     grows: bool = False
     gather: Gather | None = None
     stage: Stage = "whole"
+    custom: GroupFunction | None = None
 
 
 class Accumulator(Protocol):

@@ -4,7 +4,8 @@ Maintains GROUP BY with the functions of `operators.aggregate_function`, each wi
 "groups" holds one row per group, replaced as it changes: the group's columns and its accumulators, so that sums go
 forward by what the batch brings (`operators.accumulators`). Arrangement "values" exists only where DISTINCT, extremes
 such as MIN and MAX over an input that retracts, or what is made of all values, such as COLLECT_LIST, need to know the
-values themselves (`operators.arranged_values`).
+values themselves (`operators.arranged_values`), and arrangement "views" where somebody's own function keeps some
+(`operators.group_views`).
 
 The walk: look the touched groups up; count the batch's rows into their values; add up what is stored, what the batch
 brings, and what came and went among the values; where an extreme has gone and nothing beats it, look for the next one;
@@ -26,7 +27,7 @@ refresh.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,7 +44,9 @@ from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.gathered import Gathered
+from rowkind.operators.group_function import Custom, CustomPart, CustomPiece, RowFailed, Views
 from rowkind.operators.group_state import After, GroupState
+from rowkind.operators.group_views import GroupViews
 from rowkind.operators.operator import Output
 from rowkind.operators.partial_aggregate import Lifted, lift
 
@@ -56,10 +59,11 @@ class Aggregate:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """The groups with their TTL in ms, and the values, which outlive them for a while."""
+        """The groups with their TTL in ms, and their values and views, which outlive them for a while."""
         ttl = self.spec.ttl_ms
         groups: dict[str, int | None] = {"groups": ttl}
-        return groups | ({"values": None if ttl is None else 2 * ttl} if self.spec.streams else {})
+        beside = [name for name, there in (("values", self.spec.streams), ("views", self.spec.views)) if there]
+        return groups | dict.fromkeys(beside, None if ttl is None else 2 * ttl)
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
@@ -77,16 +81,24 @@ class Aggregate:
             lifted = lift(spec, changes)
         else:
             none = Changes.empty()
-        parts, finished = [], []
+        finished = []
+        values = views = None
         if spec.streams:
             arranged = Arrangement(stores["values"], "values", "unique key", self.arrangements["values"], now)
             values = ArrangedValues(arranged, spec.streams, groups.keys(now))
-            parts = self._totals(changes, lifted, groups, values)
+        if spec.views:
+            arranged = Arrangement(stores["views"], "views", "unique key", self.arrangements["views"], now)
+            views = GroupViews(arranged, spec.views, groups.keys(now))
+        parts = self._totals(changes, lifted, groups, (values, views))
+        if values is not None:
             groups, parts = self._gathered(groups, parts, values)
-            groups = self._refreshed(groups, values, now)
-            finished.append(arranged.finish())
-        else:
-            parts = self._totals(changes, lifted, groups, None)
+        if values is not None or views is not None:
+            groups = self._refreshed(groups, values, views, now)
+        if values is not None:
+            finished.append(values.arrangement.finish())
+        if views is not None:
+            views.finish()
+            finished.append(views.arrangement.finish())
         after = After.of(spec, changes, lifted, groups, parts)
         rows = after.emit(spec)
         arrangement.replace(after.entries(spec, now), len(after.gone))
@@ -96,19 +108,32 @@ class Aggregate:
         )
 
     def _totals(
-        self, changes: Changes, lifted: Lifted, groups: GroupState, values: ArrangedValues | None
+        self,
+        changes: Changes,
+        lifted: Lifted,
+        groups: GroupState,
+        beside: tuple[ArrangedValues | None, GroupViews | None],
     ) -> list[AccumulatorColumn]:
-        """Each accumulator of every group after the batch."""
+        """Each accumulator of every group after the batch; `beside` is what is kept of groups besides."""
         spec = self.spec
+        values, views = beside
         touched = []
+        first = 0
         if values is not None:
             touched = values.apply([(groups.of_change[rows.row], rows) for rows in lifted.values])
         rows = lifted.pieces(groups.of_change, changes.weight)
-        totals = []
+        totals: list[AccumulatorColumn] = []
+        alive = np.ones(groups.count, np.bool_)
         for accumulator, source, stored in zip(spec.accumulators, spec.sources, groups.parts, strict=True):
             before = (stored, groups.of_stored, np.ones(len(groups.stored), np.int64))
-            if source is None:
+            if isinstance(accumulator, Custom):
+                found = _custom(accumulator, [before, *next(rows)], alive, _views(views, first), (lifted, changes))
+                totals.append(found)
+                first += len(accumulator.function.views)
+            elif source is None:
                 totals.append(accumulator.total([before, *next(rows)], groups.count))
+                if len(totals) == 1:
+                    alive = (totals[0][0] > 0) | spec.is_global
             elif isinstance(accumulator, Gathered):
                 totals.append(None)
             elif isinstance(accumulator, Extremes):
@@ -116,6 +141,9 @@ class Aggregate:
                 totals.append(_extremes(accumulator, before, touched[source], values, groups.count))
             else:
                 totals.append(accumulator.total([before, _came_and_went(accumulator, touched[source])], groups.count))
+        if views is not None:
+            for group in np.flatnonzero(~alive).tolist():
+                views.forget(group)
         return totals
 
     def _gathered(
@@ -136,13 +164,44 @@ class Aggregate:
             parts[number] = accumulator.total([(column, every.group, every.after)], groups.count)
         return replace(groups, parts=stored), parts
 
-    def _refreshed(self, groups: GroupState, values: ArrangedValues, now: int) -> GroupState:
-        """The groups, with the values of those written again of which they have not all been written for a TTL."""
+    def _refreshed(
+        self, groups: GroupState, values: ArrangedValues | None, views: GroupViews | None, now: int
+    ) -> GroupState:
+        """The groups; what is kept of them besides is written again where it has not all been written for a TTL."""
         if self.spec.ttl_ms is None:
             return groups
         due = (groups.at >= 0) & (groups.refreshed <= now - self.spec.ttl_ms)
-        values.refresh(np.flatnonzero(due))
+        if values is not None:
+            values.refresh(np.flatnonzero(due))
+        if views is not None:
+            views.refresh(np.flatnonzero(due))
         return replace(groups, refreshed=np.where(due | (groups.at < 0), now, groups.refreshed))
+
+
+def _custom(
+    accumulator: Custom,
+    pieces: Sequence[CustomPiece],
+    alive: Mask,
+    views: Callable[[int], Views],
+    batch: tuple[Lifted, Changes],
+) -> CustomPart:
+    """The groups of somebody's function after the batch, whose stored ones are the first of these pieces.
+
+    Raises RowFailed with the arrival number of the row.
+    """
+    try:
+        return accumulator.after(pieces[0], pieces[1:], alive, views)
+    except RowFailed as error:
+        lifted, changes = batch
+        raw = next((form.row for form in lifted.forms if not form.packed), None)
+        if raw is None or error.row < 0:
+            raise
+        raise RowFailed(error.text, error.row, int(changes.seq[raw[error.row]])) from None
+
+
+def _views(views: GroupViews | None, first: int) -> Callable[[int], Views]:
+    """What leads to the views of one function, whose first one has this number, in a group."""
+    return lambda group: Views(views, group, first)
 
 
 def _but_refreshes(changes: Changes, groups: GroupState) -> tuple[Changes, GroupState]:

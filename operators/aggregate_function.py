@@ -22,7 +22,8 @@ GatheredFunction = Literal["collect_list", "collect_set", "listagg", "percentile
 Stage = Literal["whole", "first", "second"]
 """An aggregate may be done in two steps, of which the first one's results are what the second one adds up."""
 
-AggregateFunction = AddedFunction | MomentFunction | ExtremeFunction | GatheredFunction
+AggregateFunction = AddedFunction | MomentFunction | ExtremeFunction | GatheredFunction | Literal["custom"]
+"""A custom one is none of ours (`operators.group_function`)."""
 
 MOMENTS: frozenset[str] = frozenset(get_args(MomentFunction))
 EXTREMES: frozenset[str] = frozenset(get_args(ExtremeFunction))

@@ -12,6 +12,8 @@ from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, M
 from rowkind.operators.aggregate_stages import FirstStage, SecondStage
 from rowkind.operators.arranged_values import Stream
 from rowkind.operators.gathered import Gathered
+from rowkind.operators.group_function import Custom
+from rowkind.operators.group_views import ViewCodec
 from rowkind.operators.moments import Moments
 
 
@@ -77,6 +79,16 @@ class AggregateSpec:
         return Stream(call.argument, call.filter, call.argument_type, "hash")
 
     @property
+    def views(self) -> tuple[ViewCodec, ...]:
+        """The views of functions that are not ours, call by call."""
+        return tuple(view for call in self.calls if call.custom is not None for view in call.custom.views)
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether there is something that has to live as long as its group."""
+        return bool(self.streams or self.views)
+
+    @property
     def sources(self) -> tuple[int | None, ...]:
         """For each accumulator the number of its stream; None where it takes the rows themselves."""
         streams = self.streams
@@ -101,6 +113,8 @@ def accumulator(call: AccumulatorCall) -> Accumulator:
 
 
 def _whole(call: AccumulatorCall) -> Accumulator:
+    if call.custom is not None:
+        return Custom(call.custom)
     if call.function in MOMENTS:
         return Moments(call)
     if call.function in EXTREMES:

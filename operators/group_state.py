@@ -163,7 +163,7 @@ class After:
         columns: list[Column] = []
         for accumulator, part in zip(spec.accumulators, self.parts, strict=True):
             columns += accumulator.to_columns(part)
-        if spec.streams:
+        if spec.keeps_times:
             columns += [np.where(groups.at >= 0, groups.born, now), groups.refreshed]
         at = pa.array(come)
         if rows < groups.count:
@@ -185,7 +185,7 @@ class After:
 
 def _times(spec: AggregateSpec) -> str:
     """The kinds of the columns with the times of a group."""
-    return "nn" if spec.streams else ""
+    return "nn" if spec.keeps_times else ""
 
 
 def _packed(spec: AggregateSpec, lifted: Lifted, groups: GroupState, come: Indices) -> pa.BinaryArray:

@@ -16,26 +16,16 @@ operator wants it: then their rows are handed on in memory.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from rowkind.avro.schema import Record
+from rowkind.service.computes import computes
 from rowkind.service.physical import (
-    AggregateCall,
-    Aggregation,
     Calc,
-    Expression,
-    Key,
     PhysicalAggregate,
-    PhysicalInput,
-    PhysicalJoin,
     PhysicalNode,
-    PhysicalNormalize,
     PhysicalOperator,
-    PhysicalRank,
     PhysicalScan,
     PhysicalSink,
     PhysicalUnion,
@@ -294,107 +284,3 @@ def _scan(scans: Sequence[PhysicalScan], exits: Sequence[Exit]) -> GraphScan:
     record = first.source.declared.select([name for name in first.source.declared.names if name in read])
     widened = replace(first, calc=replace(first.calc, input=record))
     return GraphScan(widened, tuple(replace(each, calc=replace(each.calc, input=record)) for each in exits))
-
-
-def computes(node: PhysicalNode, *, ttl: bool = True) -> str:
-    """A digest of what a node computes, which is equal where that is, whatever things are called in the SQL.
-
-    Columns are named by their place. `ttl` says whether TTLs count.
-    """
-    if isinstance(node, PhysicalScan):
-        return f"scan {node.source.table}"
-    below = [(computes(each, ttl=ttl), _calc(each)) for each in inputs(node)]
-    return hashlib.sha256(f"{_own(node, ttl=ttl)} of {below}".encode()).hexdigest()
-
-
-def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
-    match node:
-        case PhysicalUnion():
-            return "union"
-        case PhysicalJoin():
-            both = _numbered(node.left.calc.output.concat(node.right.calc.output))
-            condition = _expression(node.condition, both) if node.condition else "none"
-            return f"{node.kind} join {_input(node.left_input, ttl)} {_input(node.right_input, ttl)} if {condition}"
-        case PhysicalAggregate():
-            return f"aggregate {_aggregation(node.aggregation, ttl=ttl)}"
-        case PhysicalRank():
-            identity = [_numbered(node.input.calc.output)[name] for name in node.identity]
-            functions = [*node.numbers.values()]
-            numbered = "numbered" if functions else ""
-            more = f" {functions}" if functions not in ([], [node.ranking.function]) else ""
-            more += "" if node.settled is None else f" settled {node.settled}"
-            if node.condition is not None:
-                names = _numbered(node.input.calc.output.concat(node.condition.numbers))
-                more += f" if {_expression(node.condition.expression, names)} of {node.condition.functions}"
-                more += "" if node.condition.bound is None else f" up to {names[node.condition.bound]}"
-            return f"rank {node.ranking} {numbered} {node.strategy} {identity} {_input(node.state, ttl)}{more}"
-        case PhysicalNormalize():
-            return f"normalize {_input(node.state, ttl)}"
-
-
-def _input(chosen: PhysicalInput, ttl: bool) -> str:
-    return repr(chosen if ttl else replace(chosen, ttl_ms=None))
-
-
-def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
-    names = _numbered(aggregation.input)
-    group = [names[name] for name in aggregation.group]
-    calls = [_call(each, names) for each in aggregation.calls]
-    kept = aggregation.ttl_ms if ttl else None
-    return f"{group} {calls} {_types(aggregation.output)} {aggregation.retracts} {aggregation.is_global} {kept}"
-
-
-def _call(call: AggregateCall, names: Mapping[str, str]) -> str:
-    arguments = [names[name] for name in call.arguments]
-    where = names[call.filter] if call.filter is not None else ""
-    plain = f"{call.function} {call.type} {arguments} {where} {call.distinct}"
-    order = [(names[each.column], each.descending, each.nulls_first) for each in call.order]
-    more = (order, call.constants, call.grows, call.stage, call.types)
-    return f"{plain} {more}" if any(more[:3]) or call.stage != "whole" else plain
-
-
-def _calc(node: PhysicalNode) -> str:
-    if isinstance(node, PhysicalUnion):
-        return ""
-    calc = node.calc
-    # Those of a table are the same for everybody, and who reads which of them says nothing.
-    names = {} if isinstance(node, PhysicalScan) else _numbered(calc.input)
-    columns = [_expression(each, names) for each in calc.columns]
-    order = [(_expression(each.expression, names), each.descending, each.nulls_first) for each in calc.sub_key]
-    predicate = _expression(calc.predicate, names) if calc.predicate else ""
-    replaced = [names.get(name, name) for name in calc.replaced_by]
-    flags = (calc.side, calc.upsert, calc.nets, isinstance(calc.partial, Aggregation))
-    return f"{columns} {_types(calc.output)} {_key(calc.key, names)} {order} {predicate} {replaced} {flags}"
-
-
-def _key(key: Key, names: Mapping[str, str]) -> str:
-    salt = "" if key.salt is None else f" {key.salt}"
-    return f"{[_expression(each, names) for each in key.parts]} {key.null_safe} {key.drop_null} {key.constant!r}{salt}"
-
-
-def _expression(expression: Expression, names: Mapping[str, str]) -> str:
-    what = expression.sql if expression.column is None else f'"{names.get(expression.column, expression.column)}"'
-    return f"{_renamed(what, names)} {expression.type}"
-
-
-_TOKEN = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)\"""")
-
-
-def _renamed(sql: str, names: Mapping[str, str]) -> str:
-    """DuckDB SQL with other names of columns, which are all quoted there."""
-
-    def other(token: re.Match[str]) -> str:
-        if token[1] is None:
-            return token[0]
-        name = token[1].replace('""', '"')
-        return f'"{names.get(name, name)}"'
-
-    return _TOKEN.sub(other, sql)
-
-
-def _numbered(record: Record) -> Mapping[str, str]:
-    return {name: f"${number}" for number, name in enumerate(record.names)}
-
-
-def _types(record: Record) -> str:
-    return ", ".join(f"{each.type.sql}{'' if each.type.nullable else ' NOT NULL'}" for each in record.fields)

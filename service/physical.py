@@ -8,13 +8,16 @@ one; the calc of the lower node makes the one out of the other. Spark (`service.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.service.expression import Expand, Expression
+from rowkind.service.keys import Key, SubKeyPart
+from rowkind.service.python.function import PythonFunction
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
 
@@ -53,69 +56,6 @@ def is_digest(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Expression:
-    """A scalar expression over the columns of a node's input.
-
-    `sql` is DuckDB SQL; `columns` are the input columns that it reads, by name; `text` is what the user wrote (Spark
-    SQL, qualified), for explain and errors. A bare column is an expression whose `column` is set; it is never
-    evaluated, its packed bytes are handed on; `ROW_DIGEST` is made of the packed bytes of the whole input.
-    """
-
-    sql: str
-    type: Type
-    columns: tuple[str, ...]
-    text: str
-    column: str | None = None
-
-
-MOST_SALTS = 1024
-"""No more than there may be shards."""
-
-
-@dataclass(frozen=True)
-class Salt:
-    """How the rows of one key get to `count` shards: as copies to all of them, or dealt out by what tells them apart.
-
-    That is the sub-key where it identifies rows, and all of the row elsewhere.
-    """
-
-    count: int
-    deal: Literal["by sub-key", "by row", "copies"]
-
-
-@dataclass(frozen=True)
-class Key:
-    """How the key of an edge is made from the columns of the calc's *input*.
-
-    - `parts`: one expression per key column, already cast to the type that both sides of the consumer share.
-    - `null_safe`: per part, whether NULL equals NULL (`IS NOT DISTINCT FROM`, GROUP BY, unique keys).
-    - `drop_null`: a row whose key has a NULL in a part that is not null safe is dropped (inner joins), else it stays
-      with a null key and a hash of its whole row (outer joins).
-    - `record`: where the consumer is a Kafka topic, the Avro schema of the topic's key: the key bytes are then that
-      Avro record and not comparable bytes. None elsewhere.
-    - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer:
-      a fact about the input as a whole.
-    - `salt`: if the rows of one key are to be in several shards.
-    """
-
-    parts: tuple[Expression, ...] = ()
-    null_safe: tuple[bool, ...] = ()
-    drop_null: bool = False
-    record: Record | None = None
-    constant: bytes | None = None
-    salt: Salt | None = None
-
-
-@dataclass(frozen=True)
-class SubKeyPart:
-    """One part of a sub-key: an expression and how its comparable bytes sort."""
-
-    expression: Expression
-    descending: bool = False
-    nulls_first: bool = True
-
-
-@dataclass(frozen=True)
 class GatheredOrder:
     """One column of the order of gathered values."""
 
@@ -133,7 +73,7 @@ class AggregateCall:
     """
 
     name: str
-    function: AggregateFunction
+    function: AggregateFunction | PythonFunction
     type: Type
     arguments: tuple[str, ...]
     filter: str | None
@@ -161,6 +101,12 @@ class Aggregation:
     is_global: bool
     ttl_ms: int | None
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether each task may add its rows up before they are shuffled."""
+        own = [call.function for call in self.calls if isinstance(call.function, PythonFunction)]
+        return not own or (not self.retracts and all(each.merges and not each.views for each in own))
+
 
 @dataclass(frozen=True)
 class Contest:
@@ -177,6 +123,7 @@ class Contest:
 class Calc:
     """Predicate, projection and next key and sub-key, run at the exit of a scan or an operator.
 
+    `expands` come first, each over the rows of the one before; all else is over what comes out of the last.
     `replaced_by` are the columns of the input by which its rows replace each other without being taken back; empty
     where they do not. No predicate may swallow such a row: it still ends the one before. `upsert` says that deletes
     bring these columns only. Of what is known by its key alone, nothing else is computed.
@@ -192,7 +139,7 @@ class Calc:
     input: Record
     output: Record
     columns: tuple[Expression, ...]
-    key: Key = Key()
+    key: Key = field(default_factory=Key)
     sub_key: tuple[SubKeyPart, ...] = ()
     predicate: Expression | None = None
     side: int = 0
@@ -202,6 +149,20 @@ class Calc:
     partial: Aggregation | Contest | None = None
     refreshes: bool = False
     on_error: OnError = "fail"
+    expands: tuple[Expand, ...] = ()
+
+    @property
+    def expanded(self) -> Record:
+        """The rows that predicate, projection and key are over."""
+        return self.expands[-1].output if self.expands else self.input
+
+    @property
+    def expressions(self) -> Iterator[Expression]:
+        """All that is computed."""
+        for expand in self.expands:
+            yield from (expand.array, *expand.carried, *([expand.predicate] if expand.predicate else []))
+        yield from (*self.columns, *self.key.parts, *(each.expression for each in self.sub_key))
+        yield from [self.predicate] if self.predicate else []
 
 
 @dataclass(frozen=True)
@@ -396,7 +357,10 @@ class PhysicalSink:
     @property
     def by_seq(self) -> bool:
         """Whether the changes come straight from a table whose rows replace each other: the last of a key wins."""
-        return self.mode == "upsert" and isinstance(self.input, PhysicalScan) and self.input.source.replaces
+        scan = self.input
+        return (
+            self.mode == "upsert" and isinstance(scan, PhysicalScan) and scan.source.replaces and not scan.calc.expands
+        )
 
 
 def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:

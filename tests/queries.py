@@ -19,13 +19,13 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.ranking import Ranking
+from rowkind.service.expression import Expression
+from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.physical import (
     AggregateCall,
     Aggregation,
     Calc,
     ChangelogMode,
-    Expression,
-    Key,
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
@@ -36,7 +36,6 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSink,
     PhysicalUnion,
-    SubKeyPart,
     walk,
 )
 from rowkind.service.source_table import SourceTable

@@ -24,7 +24,8 @@ from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import At, Range
-from rowkind.service.physical import Calc, Key, PhysicalScan
+from rowkind.service.keys import Key
+from rowkind.service.physical import Calc, PhysicalScan
 from rowkind.service.source_table import SourceTable
 
 _PAUSE_SECONDS = 0.1

@@ -5,6 +5,7 @@
     packed    several columns as bytes that are equal where all are, NULL where one of them is: COUNT(DISTINCT a, b)
     ranked    comparable bytes of an order and behind them a value, NULL where the order is: MIN_BY and MAX_BY
     entry     columns packed as a row: FIRST and LAST, and what is gathered
+    structs   columns as they are, side by side: functions of the job
 
 Numbers are packed in one way, with 0.0 for -0.0, so that equal values are equal bytes.
 """
@@ -30,6 +31,7 @@ from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import fixed_width
 from rowkind.operators.columns.value_bytes import canonical
 from rowkind.service.physical import AggregateCall
+from rowkind.service.python.function import PythonFunction
 
 _LENGTH = 4
 
@@ -53,6 +55,9 @@ def argument_of(call: AggregateCall, record: Record) -> Argument | None:
     """What a call reads over rows of a record; None for COUNT(*)."""
     if not call.arguments:
         return None
+    if isinstance(call.function, PythonFunction):
+        types = tuple(record.type(each).arrow for each in call.arguments)
+        return Structs(call.arguments, types, call.function.called_on_null)
     if call.function in ("min_by", "max_by"):
         value, order = call.arguments
         return Ranked(record.select([value]), order)
@@ -110,6 +115,32 @@ class AsDoubles:
             return doubles[0]
         none = ~_all_there(doubles)
         return pa.StructArray.from_arrays(doubles, fields=list(self.type), mask=pa.array(none))
+
+
+@dataclass(frozen=True)
+class Structs:
+    """Several columns as one of structs, NULL where one of them is unless that is to be seen too."""
+
+    columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    with_nulls: bool
+
+    @property
+    def name(self) -> str:
+        """The columns, side by side."""
+        return "\0".join(("structs", str(self.with_nulls), *self.columns))
+
+    @property
+    def type(self) -> pa.DataType:
+        """A struct with a field for each, called by its number."""
+        return pa.struct([pa.field(f"{number}", each) for number, each in enumerate(self.types)])
+
+    def of(self, rows: Decoded) -> pa.StructArray:
+        """The columns."""
+        columns = [rows.column(name) for name in self.columns]
+        none = None if self.with_nulls else ~_all_there(columns)
+        mask = None if none is None or not none.any() else pa.array(none)
+        return pa.StructArray.from_arrays(columns, [f"{number}" for number in range(len(columns))], mask=mask)
 
 
 @dataclass(frozen=True)

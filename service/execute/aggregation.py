@@ -21,6 +21,8 @@ from rowkind.operators.columns.value_bytes import canonical
 from rowkind.service.execute.aggregate_arguments import Argument, Entry, OneColumn, Ranked, argument_of, whole_type
 from rowkind.service.execute.gathering import Gathering
 from rowkind.service.physical import AggregateCall, Aggregation
+from rowkind.service.python.aggregate import PythonAggregate
+from rowkind.service.python.function import PythonFunction
 
 
 @lru_cache(maxsize=64)
@@ -91,6 +93,10 @@ class ResultPacking:
 
 
 def _call(call: AggregateCall, argument: Argument | None, record: Record) -> AccumulatorCall:
+    if isinstance(call.function, PythonFunction):
+        assert argument is not None, "a function of a job has an argument"
+        custom = PythonAggregate(call.function)
+        return AccumulatorCall("custom", call.type.arrow, argument.name, filter=call.filter, custom=custom)
     types = call.types or tuple(record.type(name) for name in call.arguments)
     own = None if argument is None else argument.type if call.stage != "second" else whole_type(call, types)
     reads_bytes = call.stage == "first" or isinstance(argument, Ranked | Entry)

@@ -1,4 +1,4 @@
-"""What happens to rows between two operators: filter, projection, and where each row goes next.
+"""What happens to rows between two operators: expand, filter, projection, and where each row goes next.
 
 A calc works on whole columns. It reads only the fields that an expression needs, once, evaluates all expressions over
 them in one go, and copies the packed bytes of every other column.
@@ -13,23 +13,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.avro import codec
-from rowkind.avro.codec import Decoded
-from rowkind.avro.defaults import nothing
 from rowkind.avro.order import comparable, join_bytes
-from rowkind.avro.schema import Field, Record
+from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, constant
 from rowkind.operators.columns.consolidation import net_weights
-from rowkind.operators.columns.hashing import digest128, hash64, mix, sketch64
+from rowkind.operators.columns.hashing import hash64, mix, sketch64
 from rowkind.operators.contenders import contenders
+from rowkind.operators.group_function import RowFailed
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.expand import expanded
 from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
 from rowkind.service.execute.ranked_rows import Identity
 from rowkind.service.execute.salting import salted
-from rowkind.service.physical import ROW_DIGEST, Aggregation, Calc, Contest, Expression, Key, OnError, SubKeyPart
+from rowkind.service.execute.updates import updates
+from rowkind.service.execute.values import Values, passes, read
+from rowkind.service.expression import Expression
+from rowkind.service.keys import Key, SubKeyPart
+from rowkind.service.physical import Aggregation, Calc, Contest, OnError
 
 
 def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
@@ -57,7 +59,7 @@ class JoinCondition:
         columns: dict[str, pa.Array] = {}
         for record, payloads in ((self.left, left), (self.right, right)):
             if names := [name for name in self.expression.columns if name in record.names]:
-                decoded = _read(record, payloads)
+                decoded = read(record, payloads)
                 columns |= {name: decoded.column(name) for name in names}
         matches = evaluate([self.expression], columns, len(left), nulls=self.on_error != "fail")[self.expression]
         return truth(matches)
@@ -72,7 +74,9 @@ def condition(expression: Expression, left: Record, right: Record, on_error: OnE
 def _live(calc: Calc, rows: Rows, without: Mask | None) -> Changes:
     if not len(rows):
         return Changes.empty()
-    update = _updates(rows)
+    if calc.expands:
+        rows, without = expanded(calc, rows, without), None
+    update = updates(rows)
     alone = np.zeros(len(rows), np.bool_)
     if calc.predicate is not None or without is not None:
         rows, update, alone = _filter(calc, rows, update, without)
@@ -103,8 +107,14 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
     """The rows on their way; where only the columns `known` are, the others are NULL, or what comes nearest to it."""
     if not len(rows):
         return Changes.empty()
-    values = _Values(calc, rows.payload, known)
-    payload = values.payload()
+    same = _hands_on(calc)
+    expressions = (
+        *(() if same else calc.columns),
+        *calc.key.parts,
+        *(each.expression for each in calc.sub_key),
+    )
+    values = Values(calc.expanded, expressions, rows.payload, nulls=calc.on_error == "null", known=known)
+    payload = rows.payload if same else values.packed(calc.output, calc.columns)
     sub_key = _sub_key(calc.sub_key, values) if calc.sub_key else constant(b"", len(rows))
     key, null = _key(calc.key, values)
     hashes = hash64(key) if calc.key.parts else np.full(len(rows), hash64(key[:1]), np.uint64)
@@ -129,87 +139,24 @@ def _sent(calc: Calc, rows: Rows, update: Int64s, known: frozenset[str] | None =
 def _first_step(calc: Calc, changes: Changes) -> Changes:
     match calc.partial:
         case Aggregation() if len(changes):
-            return partial(spec_of(calc.partial), changes)
+            try:
+                return partial(spec_of(calc.partial), changes)
+            except RowFailed:
+                # A function of the job's. The operator meets the row again, and says which it is.
+                return changes
         case Contest(ranking, identity) if len(changes):
             return contenders(ranking, changes, Identity(calc.output, identity) if identity else None)
         case _:
             return changes
 
 
-class _Values:
-    """The columns and expressions of one batch under a calc, decoded and evaluated once, and only if asked for."""
-
-    def __init__(self, calc: Calc, payloads: pa.BinaryArray, known: frozenset[str] | None) -> None:
-        self._calc = calc
-        self._payloads = payloads
-        self._known = known
-        self._same = _hands_on(calc)
-        expressions = (
-            *(() if self._same else calc.columns),
-            *calc.key.parts,
-            *(each.expression for each in calc.sub_key),
-        )
-        computed = [each for each in expressions if each.column is None and self._is_known(each)]
-        self._decoded = _read(calc.input, payloads) if expressions else None
-        nulls = calc.on_error == "null"
-        self._computed = evaluate(computed, self._columns(computed), len(payloads), nulls=nulls) if computed else {}
-
-    def payload(self) -> pa.BinaryArray:
-        """The rows under the calc's output."""
-        return self._payloads if self._same else self.packed(self._calc.output, self._calc.columns)
-
-    def packed(self, record: Record, expressions: Sequence[Expression]) -> pa.BinaryArray:
-        """The expressions as rows under `record`."""
-        if self._decoded is None:
-            return codec.encode(record, {}, len(self))
-        return self._decoded.assemble(
-            record, [self._source(*each) for each in zip(record.fields, expressions, strict=True)]
-        )
-
-    def _source(self, field: Field, expression: Expression) -> pa.Array | str | bytes:
-        if not self._is_known(expression):
-            return nothing(field.type)
-        if expression.column == ROW_DIGEST:
-            return self._digest()
-        return self._computed[expression] if expression.column is None else expression.column
-
-    def _digest(self) -> pa.BinaryArray:
-        """What tells the rows apart by all of their columns, in the one way in which each value can be written."""
-        assert self._decoded is not None, "an expression was not announced"
-        return digest128(self._decoded.assemble(self._calc.input, self._calc.input.names))
-
-    def _is_known(self, expression: Expression) -> bool:
-        return self._known is None or self._known.issuperset(expression.columns)
-
-    def of(self, expression: Expression) -> pa.Array:
-        """The values of one expression."""
-        if expression.column is None:
-            return self._computed[expression]
-        assert self._decoded is not None, "an expression was not announced"
-        return self._decoded.column(expression.column)
-
-    def _columns(self, expressions: Sequence[Expression]) -> dict[str, pa.Array]:
-        assert self._decoded is not None, "an expression was not announced"
-        names = dict.fromkeys(name for expression in expressions for name in expression.columns)
-        return {name: self._decoded.column(name) for name in names}
-
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-
-def _read(record: Record, payloads: pa.BinaryArray) -> Decoded:
-    decoded = codec.read(record, payloads)
-    bad = np.flatnonzero(decoded.bad)
-    assert not len(bad), f"a row inside the query cannot be read: {decoded.reason(int(bad[0]))}"
-    return decoded
-
-
 def _hands_on(calc: Calc) -> bool:
     """Whether the output is the input, byte for byte."""
-    return tuple(each.column for each in calc.columns) == calc.input.names and calc.output.same_rows(calc.input)
+    input_ = calc.expanded
+    return tuple(each.column for each in calc.columns) == input_.names and calc.output.same_rows(input_)
 
 
-def _key(key: Key, values: _Values) -> tuple[pa.BinaryArray, Mask]:
+def _key(key: Key, values: Values) -> tuple[pa.BinaryArray, Mask]:
     """The key of every row, and where it is NULL in a part that must not match NULL."""
     null = np.zeros(len(values), np.bool_)
     if not key.parts:
@@ -222,29 +169,17 @@ def _key(key: Key, values: _Values) -> tuple[pa.BinaryArray, Mask]:
     return _comparable(key.parts, values), null
 
 
-def _comparable(expressions: Sequence[Expression], values: _Values) -> pa.BinaryArray:
+def _comparable(expressions: Sequence[Expression], values: Values) -> pa.BinaryArray:
     return join_bytes([comparable(values.of(expression)) for expression in expressions])
 
 
-def _sub_key(orders: Sequence[SubKeyPart], values: _Values) -> pa.BinaryArray:
+def _sub_key(orders: Sequence[SubKeyPart], values: Values) -> pa.BinaryArray:
     return join_bytes(
         [
             comparable(values.of(each.expression), descending=each.descending, nulls_first=each.nulls_first)
             for each in orders
         ]
     )
-
-
-def _updates(rows: Rows) -> Int64s:
-    """Per row the number of the update that it is one half of, -U with its +U directly behind; 0 for other rows."""
-    update = np.zeros(len(rows), np.int64)
-    first = np.flatnonzero(
-        (rows.kind[:-1] == RowKind.UPDATE_BEFORE)
-        & (rows.kind[1:] == RowKind.UPDATE_AFTER)
-        & (ArrivalNumber.partitions(rows.seq[:-1] ^ rows.seq[1:]) == 0)
-    )
-    update[first] = update[first + 1] = first + 1
-    return update
 
 
 def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tuple[Rows, Int64s, Mask]:
@@ -254,17 +189,17 @@ def _filter(calc: Calc, rows: Rows, update: Int64s, without: Mask | None) -> tup
     in an upsert stream it becomes a delete; elsewhere it goes on together with its own delete, so that the consumer
     neither keeps a row nor misses one.
     """
-    passes = _passes(calc, rows) if without is None else _passes_of_others(calc, rows, without)
+    through = _passes(calc, rows) if without is None else _passes_of_others(calc, rows, without)
     none = np.zeros(len(rows), np.bool_)
-    if passes.all():
+    if through.all():
         return rows, update, none
     if calc.upsert:
-        return replace(rows, kind=np.where(passes, rows.kind, np.int8(RowKind.DELETE))), update, none
+        return replace(rows, kind=np.where(through, rows.kind, np.int8(RowKind.DELETE))), update, none
     if calc.nets:
-        return rows.filter(passes), update[passes], none[passes]
-    replaces = ~passes & (rows.kind == RowKind.UPDATE_AFTER) & bool(calc.replaced_by)
+        return rows.filter(through), update[through], none[through]
+    replaces = ~through & (rows.kind == RowKind.UPDATE_AFTER) & bool(calc.replaced_by)
     replaces[_behind_their_own(calc, rows, np.flatnonzero(replaces & (update > 0)))] = False
-    at = np.repeat(np.arange(len(rows)), passes + 2 * replaces)
+    at = np.repeat(np.arange(len(rows)), through + 2 * replaces)
     again = np.zeros(len(at), np.bool_)
     again[1:] = at[1:] == at[:-1]
     chosen = rows.take(at)
@@ -279,7 +214,7 @@ def _behind_their_own(calc: Calc, rows: Rows, halves: Indices) -> Indices:
     """Which of these +U take the row of the -U before them away, and not that of another key."""
     if not len(halves):
         return halves
-    before, after = (_read(calc.input, rows.payload.take(pa.array(at))) for at in (halves - 1, halves))
+    before, after = (read(calc.input, rows.payload.take(pa.array(at))) for at in (halves - 1, halves))
     same = np.ones(len(halves), np.bool_)
     for name in calc.replaced_by:
         equal = pc.equal(comparable(before.column(name)), comparable(after.column(name)))
@@ -288,9 +223,9 @@ def _behind_their_own(calc: Calc, rows: Rows, halves: Indices) -> Indices:
 
 
 def _passes_of_others(calc: Calc, rows: Rows, without: Mask) -> Mask:
-    passes = np.zeros(len(rows), np.bool_)
-    passes[~without] = _passes(calc, rows.filter(~without))
-    return passes
+    through = np.zeros(len(rows), np.bool_)
+    through[~without] = _passes(calc, rows.filter(~without))
+    return through
 
 
 def _passes(calc: Calc, rows: Rows) -> Mask:
@@ -300,10 +235,7 @@ def _passes(calc: Calc, rows: Rows) -> Mask:
     asked = np.ones(len(rows), np.bool_) if not calc.upsert else rows.kind != RowKind.DELETE
     if not asked.all():
         return _passes_of_others(calc, rows, ~asked)
-    decoded = _read(calc.input, rows.payload)
-    columns = {name: decoded.column(name) for name in calc.predicate.columns}
-    nulls = calc.on_error == "null"
-    return truth(evaluate([calc.predicate], columns, len(rows), nulls=nulls)[calc.predicate])
+    return passes(calc.predicate, calc.expanded, rows.payload, nulls=calc.on_error == "null")
 
 
 def _survivors(changes: Changes) -> Mask:

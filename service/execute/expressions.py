@@ -19,8 +19,10 @@ import pyarrow as pa
 
 from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Indices, Mask
+from rowkind.service.execute.job_functions import make_known, misfit
 from rowkind.service.execute.kernels import register
-from rowkind.service.physical import Expression
+from rowkind.service.expression import Expression
+from rowkind.service.python.errors import FunctionError
 
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
@@ -41,7 +43,7 @@ def evaluate(
     """The value of each expression in every one of `length` rows, as its Arrow type.
 
     With `nulls` an expression that may be NULL is so where it fails. Raises ExpressionError, which names the first
-    expression that failed.
+    expression that failed, and FunctionError for a function of the job's that is not as the job says.
     """
     try:
         return _evaluate(expressions, columns, length)
@@ -87,12 +89,17 @@ def _evaluate(
     expressions: Sequence[Expression], columns: Mapping[str, pa.Array], length: int
 ) -> dict[Expression, pa.Array]:
     distinct = list(dict.fromkeys(expressions))
+    functions = tuple(dict.fromkeys(function for expression in distinct for function in expression.functions))
     table = pa.table(dict(columns) or {"": pa.nulls(length, pa.int8())})
-    connection = _connection(os.getpid(), threading.get_ident())
+    connection, known = _connection(os.getpid(), threading.get_ident())
+    for function in functions:
+        make_known(connection, known, function)
     connection.register("input", table)
     try:
         found = connection.sql(_statement(tuple(expression.sql for expression in distinct))).to_arrow_table()
     except _data_errors() as error:
+        if functions and (wrong := misfit()) is not None:
+            raise FunctionError(wrong) from None
         reason = _reason(str(error))
         raise ExpressionError(f"{' or '.join(expression.text for expression in distinct)}: {reason}") from None
     finally:
@@ -119,7 +126,8 @@ def _statement(expressions: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=8)
-def _connection(process: int, thread: int) -> Any:  # noqa: ARG001 -- a forked worker must not use its parent's
+def _connection(process: int, thread: int) -> tuple[Any, dict[str, str]]:  # noqa: ARG001 -- a fork has its own
+    """A connection, and which functions of jobs it knows."""
     import duckdb  # noqa: PLC0415 -- a job without expressions starts without it
 
     connection = duckdb.connect(config={"threads": 1})
@@ -128,7 +136,7 @@ def _connection(process: int, thread: int) -> Any:  # noqa: ARG001 -- a forked w
     register(connection)
     # What is left to the end of the interpreter, DuckDB's bindings take for leaks, which they print.
     atexit.register(_connection.cache_clear)
-    return connection
+    return connection, {}
 
 
 def _reason(text: str) -> str:

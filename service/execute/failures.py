@@ -14,6 +14,7 @@ import numpy as np
 
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Mask, Rows
+from rowkind.operators.group_function import RowFailed
 from rowkind.service.execute import calc
 from rowkind.service.execute.expressions import ExpressionError, failing
 from rowkind.service.physical import Calc
@@ -31,7 +32,7 @@ class LeftOut:
 class OnFailure:
     """What is to be done about rows on which an expression fails.
 
-    - `of`: whose rows they are: a table, or the operator of a sink.
+    - `of`: whose rows they are: a table, or the operator of a sink. `tables`: those that have sent what it emits.
     - `excused`: rows that are left out also where the query is to fail, as `<of>:<partition>:<offset>`.
     - `tell`: is told of rows that were left out.
     - `record`: how people find what has an arrival number. `skip`: what else they can do about it.
@@ -42,6 +43,20 @@ class OnFailure:
     excused: AbstractSet[str] = frozenset()
     record: str = "offset {0.offset} of partition {0.partition}"
     skip: str = "; `rowkind skip JOB {1}:{0.partition}:{0.offset}` leaves out this row"
+    tables: tuple[str, ...] = ()
+
+    def place(self, number: ArrivalNumber) -> str:
+        """Where to look for what has an arrival number, in words."""
+        return self.record.format(number) + (f" of {' or '.join(self.tables)}" if self.tables else "")
+
+
+def failed_in_operator(error: RowFailed, failure: OnFailure) -> ExpressionError:
+    """What a function of the job's that failed on a row of a group says to people.
+
+    A row cannot be left out there: nobody would know that it was when it is taken back.
+    """
+    where = f", on the row that came with {failure.place(ArrivalNumber.of(error.seq))}" if error.seq >= 0 else ""
+    return ExpressionError(f"{failure.of}: {error}{where}. Mend the function, or leave such rows out by WHERE.")
 
 
 def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:
@@ -65,7 +80,7 @@ def _failing(of: Calc, rows: Rows, failure: OnFailure) -> tuple[Mask, tuple[str,
         place = ArrivalNumber.of(int(rows.seq[row]))
         if of.on_error == "fail" and f"{failure.of}:{place.partition}:{place.offset}" not in failure.excused:
             raise ExpressionError(
-                f"{failure.of}: {reason}, on the row that came with {failure.record.format(place)}. Mend the query, or "
+                f"{failure.of}: {reason}, on the row that came with {failure.place(place)}. Mend the query, or "
                 f"say `on_error: dead_letter` or `on_error: null` in the job{failure.skip.format(place, failure.of)}."
             )
         without[row] = True

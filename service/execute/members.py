@@ -41,6 +41,7 @@ class Member:
     - `state`: begins the names of its state. It is part of the checkpoint.
     - `exits`: where its rows go. `sides`: what its inputs are called, for errors.
     - `sources`: the tables whose changes come by them as they were sent, None elsewhere.
+    - `tables`: all that its rows are made of.
     - `always_runs`: the shard in which it has something to emit also where there are no changes.
     - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails.
     """
@@ -53,6 +54,7 @@ class Member:
     exits: tuple[Exit, ...] = ()
     sides: tuple[str, ...] = ("its input",)
     sources: tuple[SourceTable | None, ...] = ()
+    tables: tuple[str, ...] = ()
     always_runs: int | None = None
     wrap: Wrap | None = None
     explain: Explain | None = None

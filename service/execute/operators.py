@@ -109,6 +109,11 @@ def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:
     return tuple(each.source if isinstance(each, PhysicalScan) else None for each in inputs)
 
 
+def tables(node: physical.PhysicalOperator) -> tuple[str, ...]:
+    """The tables that an operator's rows are made of; its arrival numbers are of one of these."""
+    return tuple(dict.fromkeys(each.source.table for each in physical.walk(node) if isinstance(each, PhysicalScan)))
+
+
 def _is_upsert(node: physical.PhysicalNode) -> bool:
     """Whether a delete of a row that was never there is nothing unusual, as in an upsert topic, and not counted."""
     if isinstance(node, PhysicalUnion):

@@ -15,6 +15,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.functions import JobFunction
 from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
 from rowkind.service.job.substitution import SubstitutionError, protect, read_secret, references, substitute
 from rowkind.service.job.table import From, RowKindSettings, Table
@@ -139,6 +140,10 @@ _EXPECTED = {
     "sinks": ": the result topics, each with its sql",
     "mode": ": append, retract or upsert",
     "sql": ": the query whose result the topic keeps",
+    "python": ": where the function is, as module:name",
+    "arguments": ": the SQL types of its arguments",
+    "returns": ": the SQL type of its result, or the columns of a table function",
+    "deterministic": ": whether it gives the same for the same arguments, always",
 }
 
 
@@ -147,6 +152,8 @@ def _expected(kind: str, error: ErrorDetails) -> str:
         case "literal_error":
             return str(error["ctx"]["expected"]).replace("'", "")
         case "string_pattern_mismatch":
+            if ":" in error["ctx"]["pattern"]:
+                return "module:name"
             return (
                 "letters, digits and _ only"
                 if "A-Za-z_]" in error["ctx"]["pattern"]
@@ -193,14 +200,15 @@ def _settings(path: Path_) -> list[str]:
     model: type[BaseModel] = Job
     names = iter(path)
     for name in names:
-        if model is Job and name in ("tables", "sinks"):
-            model = Table if name == "tables" else Sink
+        if model is Job and name in _NAMED:
+            model = _NAMED[str(name)]
             next(names, None)
         else:
             model = _PARTS.get(str(name), model)
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
+_NAMED: Mapping[str, type[BaseModel]] = {"tables": Table, "functions": JobFunction, "sinks": Sink}
 _PARTS: Mapping[str, type[BaseModel]] = {
     "batch": BatchSettings,
     "dead_letters": DeadLetterSettings,

@@ -25,8 +25,11 @@ from rowkind.service.job.fields import (
     Size,
     TopicName,
 )
+from rowkind.service.job.functions import JobFunction
 from rowkind.service.job.substitution import Settings
 from rowkind.service.job.table import RowKindSettings, Table
+from rowkind.service.python.code import Code
+from rowkind.service.python.errors import FunctionError
 
 
 class Sink(Section):
@@ -101,6 +104,7 @@ class Job(Section):
     `promises` says what becomes of a job whose tables do not keep what it promises of them: `exact`, a primary key.
     `status` says who may see the status port: certificate and key, files, for TLS, user and password for a login.
     `parallelism` is in how many tasks its shards are worked on; how many `shards` there are, state fixes for good.
+    `code` is the folder or the wheel with the code of its `functions`, seen from the job file.
     """
 
     name: ResourceName = Field(alias="job")
@@ -119,11 +123,14 @@ class Job(Section):
     atomic: bool = False
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
     tables: dict[Identifier, Table] = Field(min_length=1)
+    code: str | None = None
+    functions: dict[Identifier, JobFunction] = Field(default_factory=dict)
     views: dict[Identifier, str] = Field(default_factory=dict)
     sinks: dict[ResourceName, Sink] = Field(min_length=1)
 
     _file: Path = PrivateAttr(default=Path("job.yaml"))
     _lines: dict[tuple[str | int, ...], int] = PrivateAttr(default_factory=dict)
+    _python: Code | None = PrivateAttr(default=None)
 
     @field_validator("kafka")
     @classmethod
@@ -200,6 +207,8 @@ class Job(Section):
             raise ValueError(
                 f"`parallelism` is {self.parallelism}, and each task needs one of the {self.shards} `shards`"
             )
+        if self.functions and self.code is None:
+            raise ValueError("`functions` need `code`: the folder or the wheel that they are in")
         topics: dict[str, str] = {}
         for name, sink in self.sinks.items():
             if sink.topic in topics:
@@ -222,6 +231,17 @@ class Job(Section):
     def budget(self) -> Budget:
         """How its memory is divided."""
         return budget(self.memory, self.parallelism)
+
+    def python(self) -> Code | None:
+        """The code of its functions, None if it has none. Raises JobError."""
+        if not self.functions or self.code is None:
+            return None
+        try:
+            # All of it is read, once.
+            self._python = self._python or Code.at(self.file.parent / self.code)
+        except FunctionError as error:
+            raise JobError(str(self.file), [Problem(self.line("code"), "code", str(error))]) from None
+        return self._python
 
     @property
     def file(self) -> Path:

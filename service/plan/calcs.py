@@ -1,17 +1,28 @@
-"""Calcs: the filters and projections above a scan or operator, and the way to its consumer, as one step."""
+"""Calcs: filters, projections and expands above a scan or operator, and the way to its consumer, as one step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from rowkind.avro.schema import Field, Record, Type
 from rowkind.service import physical
-from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject, LogicalRank, substitute
+from rowkind.service.expression import PLACE, Expand, Expression
+from rowkind.service.keys import Key, Salt, SubKeyPart
+from rowkind.service.plan.columns import by_name, columns
+from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNode, LogicalProject, LogicalRank
 from rowkind.service.plan.scalar import types
-from rowkind.service.plan.scalar.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.scalars import (
+    Columns,
+    compile_cast,
+    compile_condition,
+    compile_scalar,
+    resolved,
+    show,
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,7 @@ class Edge:
     constant: bytes | None = None
     needs_before: bool = True
     refreshes: bool = False
-    salt: physical.Salt | None = None
+    salt: Salt | None = None
 
 
 def calc(
@@ -48,19 +59,18 @@ def calc(
     upsert: bool = False,
     nets: bool = True,
 ) -> physical.Calc:
-    """The calc of a scan or operator whose filters and projections reach up to `top`."""
+    """The calc of a scan or operator whose filters, projections and expands reach up to `top`."""
     conditions, meanings = _merged(top, below)
-
-    def meaning(expression: exp.Expr) -> exp.Expr:
-        return substitute(expression, meanings)
-
+    keys = tuple(substitute(part, meanings) for part, *_ in edge.key)
+    carried = [meanings[name] for name in (*edge.types, *(name for name, *_ in edge.sub_key))]
+    expands, below = _expands(top, below, (*conditions, *keys, *carried))
     output = record_of(record, edge.types)
-    parts = tuple(_key_part(meaning(part), below, type_, edge) for part, type_, _ in edge.key)
+    parts = tuple(_key_part(part, below, type_, edge) for part, (_, type_, _) in zip(keys, edge.key, strict=True))
     return physical.Calc(
         input=input_,
         output=output.nullable() if edge.padded else output,
         columns=tuple(compile_scalar(meanings[name], below) for name in edge.types),
-        key=physical.Key(
+        key=Key(
             parts,
             tuple(null_safe for *_, null_safe in edge.key),
             edge.drop_null and bool(parts),
@@ -69,7 +79,7 @@ def calc(
             edge.salt,
         ),
         sub_key=tuple(
-            physical.SubKeyPart(compile_scalar(meanings[name], below), descending, nulls_first)
+            SubKeyPart(compile_scalar(meanings[name], below), descending, nulls_first)
             for name, descending, nulls_first in edge.sub_key
         ),
         predicate=compile_condition(conditions, below),
@@ -78,6 +88,7 @@ def calc(
         upsert=upsert,
         nets=nets,
         refreshes=edge.refreshes,
+        expands=expands,
     )
 
 
@@ -91,7 +102,7 @@ def rank_condition(rank: LogicalRank, row: Record, on_error: physical.OnError) -
     return physical.RankCondition(condition, numbers, tuple(rank.asked.values()), rank.bound, on_error)
 
 
-def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> physical.Expression:
+def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> Expression:
     plain = compile_scalar(part, below)
     # Key bytes widen by themselves, except where values of two types have to become the same ones first.
     families = types.family(plain.type), types.family(type_)
@@ -100,9 +111,42 @@ def _key_part(part: exp.Expr, below: Columns, type_: Type, edge: Edge) -> physic
     return compile_cast(part, below, type_)
 
 
+def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tuple[tuple[Expand, ...], Columns]:
+    """The expands below, of whose columns expressions are `asked`, and the columns that come out of the last of them.
+
+    Without one these are the columns of the scan or operator.
+    """
+    last = node
+    while isinstance(last, LogicalFilter | LogicalProject):
+        last = last.input
+    if not isinstance(last, LogicalExpand):
+        return (), below
+    conditions, meanings = _merged(last.input, below)
+    read = set[str]().union(*map(reads, asked))
+    carried = [name for name in columns(last.input) if name in read]
+    made = {name: part for name, part in {last.place: PLACE, **last.elements}.items() if name in read}
+    array, sources = substitute(last.array, meanings), [meanings[name] for name in carried]
+    earlier, below = _expands(last.input, below, (*conditions, array, *sources))
+    types_ = {name: type_ for name, type_ in columns(last).items() if name in {*carried, *made}}
+    step = Expand(
+        array=compile_scalar(array, below),
+        carried=tuple(compile_scalar(each, below) for each in sources),
+        made=tuple(made.values()),
+        output=record_of("Row", {name: types_[name] for name in (*carried, *made)}),
+        first=last.first,
+        inline=last.inline,
+        outer=last.outer,
+        text=show(last.at),
+        predicate=compile_condition(conditions, below),
+    )
+    return (*earlier, step), by_name(types_)
+
+
 def _merged(node: LogicalNode, below: Columns) -> tuple[Sequence[exp.Expr], Mapping[str, exp.Expr]]:
-    """The conditions above a scan or operator and what the columns on top mean, both in terms of the columns below."""
+    """The conditions above a scan, operator or expand, and what the columns on top mean, over the columns below."""
     match node:
+        case LogicalExpand():
+            return [], {name: resolved(name) for name in columns(node)}
         case LogicalFilter():
             conditions, meanings = _merged(node.input, below)
             return [*conditions, *(substitute(each, meanings) for each in node.conjuncts)], meanings

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.avro.schema import Type
+from rowkind.avro.schema import Field, Type
 from rowkind.service.physical import ROW_DIGEST
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -22,8 +24,8 @@ from rowkind.service.plan.logical import (
     LogicalWindow,
 )
 from rowkind.service.plan.memoized import memoized
-from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
-from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT
+from rowkind.service.plan.scalar.scalars import Columns, compile_scalar, resolved
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT, STRING, with_null
 from rowkind.service.plan.traits.null_rejection import rejects
 
 
@@ -39,6 +41,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return below if _replaces(node.input) else _without_null(below, node.conjuncts)
         case LogicalProject():
             return _computed(node, columns(node.input))
+        case LogicalExpand():
+            return columns(node.input) | _made(node)
         case LogicalJoin():
             return _joined(node)
         case LogicalAggregate():
@@ -75,12 +79,32 @@ def _passed(node: LogicalNode) -> dict[str, Type]:
             return _without_null(_passed(node.input), node.conjuncts)
         case LogicalProject():
             return _computed(node, _passed(node.input))
+        case LogicalExpand():
+            return _passed(node.input) | _made(node)
         case _:
             return columns(node)
 
 
+def parts_of(type_: Type, *, inline: bool) -> tuple[Field, ...]:
+    """The parts of an element of an array or a map, by the names that Spark gives them."""
+    element = type_.element
+    if type_.kind == "map":
+        return Field("key", STRING), Field("value", element)
+    if not inline:
+        return (Field("col", element),)
+    missing = element.nullable
+    return tuple(replace(field, type=with_null(field.type, missing or field.type.nullable)) for field in element.fields)
+
+
+def _made(node: LogicalExpand) -> dict[str, Type]:
+    array = compile_scalar(node.array, by_name(columns(node.input))).type
+    parts = parts_of(array, inline=node.inline)
+    made = {node.place: INT} | {name: parts[part].type for name, part in node.elements.items()}
+    return {name: type_.as_nullable() for name, type_ in made.items()} if node.outer else made
+
+
 def _replaces(node: LogicalNode) -> bool:
-    while isinstance(node, LogicalFilter | LogicalProject):
+    while isinstance(node, LogicalFilter | LogicalProject | LogicalExpand):
         node = node.input
     return isinstance(node, LogicalScan) and node.source.replaces
 
@@ -96,7 +120,23 @@ def _without_null(types: dict[str, Type], conditions: Iterable[exp.Expr]) -> dic
 
 def _computed(node: LogicalProject, below: dict[str, Type]) -> dict[str, Type]:
     named = by_name(below)
-    return {name: compile_scalar(output, named).type for name, output in node.outputs.items()}
+    found = {name: compile_scalar(output, named).type for name, output in node.outputs.items()}
+    if not (isinstance(node.input, LogicalFilter) and isinstance(node.input.input, LogicalExpand)):
+        return found
+    # A condition on a column that some grouping sets leave out has sunk to where the column is computed.
+    conditions = node.input.conjuncts
+    return {
+        name: type_.required if any(_rejects_null(each, node.outputs[name].unnest()) for each in conditions) else type_
+        for name, type_ in found.items()
+    }
+
+
+def _rejects_null(condition: exp.Expr, value: exp.Expr) -> bool:
+    """Whether a condition is never true of a row in which an expression is NULL."""
+    if isinstance(value, exp.Column):
+        return False
+    told = condition.transform(lambda each: resolved("#") if each.unnest() == value else each)
+    return rejects(told, {"#"})
 
 
 def _joined(node: LogicalJoin) -> dict[str, Type]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from rowkind.service.expression import Expand, Expression
+from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.physical import (
     ROW_DIGEST,
     AggregateCall,
     Calc,
-    Key,
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
@@ -22,10 +23,10 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSink,
     PhysicalUnion,
-    SubKeyPart,
     inputs,
     walk,
 )
+from rowkind.service.python.function import called
 
 Fingerprint = dict[str, str]
 
@@ -79,6 +80,7 @@ def _own(
             return {
                 "kind": node.kind,
                 "condition": node.condition.text if node.condition else "none",
+                **(_functions(node.condition, of="condition's ") if node.condition else {}),
                 "left": _input(node.left_input),
                 "right": _input(node.right_input),
             }
@@ -122,6 +124,7 @@ def _digest(scan: PhysicalScan) -> Fingerprint:
 def _calc(calc: Calc) -> Fingerprint:
     # What is done before rows are shuffled is left out: an operator takes them with that and without.
     return {
+        **({"expands": "; ".join(map(_expand, calc.expands))} if calc.expands else {}),
         "columns": ", ".join(
             f"{expression.text} AS {field.name} {field.type.sql}{'' if field.type.nullable else ' NOT NULL'}"
             for expression, field in zip(calc.columns, calc.output.fields, strict=True)
@@ -130,14 +133,28 @@ def _calc(calc: Calc) -> Fingerprint:
         "key": _key(calc.key),
         "sub-key": ", ".join(map(_order, calc.sub_key)) or "none",
         "side": str(calc.side),
+        **_functions(*calc.expressions),
         **({"on_error": calc.on_error} if calc.on_error != "fail" and _computes(calc) else {}),
     }
 
 
+def _expand(expand: Expand) -> str:
+    outer = " or NULL" if expand.outer else ""
+    where = f" where {expand.predicate.text}" if expand.predicate else ""
+    carried = "".join(f", {each.text}" for each in expand.carried)
+    return f"{expand.text}{outer} AS {_columns(expand.output.names)} of {expand.array.text}{carried}{where}"
+
+
 def _computes(calc: Calc) -> bool:
     """Whether anything is evaluated, and so may fail."""
-    expressions = (*calc.columns, *calc.key.parts, *(each.expression for each in calc.sub_key))
-    return calc.predicate is not None or any(each.column is None for each in expressions)
+    return bool(calc.expands) or any(each.column is None for each in calc.expressions)
+
+
+def _functions(*expressions: Expression, of: str = "") -> Fingerprint:
+    """Which functions of the job's are called, and what stands for their code."""
+    called = dict.fromkeys(function for each in expressions for function in each.functions)
+    said = ", ".join(f"{each.name} {each.identity}" for each in called)
+    return {f"{of}functions": said} if said else {}
 
 
 def _key(key: Key) -> str:
@@ -165,7 +182,7 @@ def _call(call: AggregateCall) -> str:
     more = [*map(repr, call.constants), *(["only grows"] if call.grows else [])]
     more += [f"{call.stage} step"] if call.stage != "whole" else []
     how = f" ({', '.join(more)})" if more else ""
-    return f"{call.function}({arguments}{by}){where}{how} AS {call.name} {call.type.sql}"
+    return f"{called(call.function)}({arguments}{by}){where}{how} AS {call.name} {call.type.sql}"
 
 
 def _columns(names: tuple[str, ...]) -> str:

@@ -18,7 +18,7 @@ from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
 from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy
-from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.python.function import PythonFunction
 from rowkind.service.source_table import SourceTable
 
 
@@ -169,7 +169,7 @@ class LogicalCall:
     which one this is, and `types` in the second one what the arguments of the first were.
     """
 
-    function: AggregateFunction
+    function: AggregateFunction | PythonFunction
     arguments: tuple[str, ...]
     type: Type
     at: exp.Expr
@@ -257,6 +257,26 @@ class LogicalRank:
 
 
 @dataclass(frozen=True)
+class LogicalExpand:
+    """Each row of the input as often as its `array` has elements, an array or a map, with one of them in each.
+
+    `elements` are the columns of an element by their names, and which part of it each is: 0 for the element, or for
+    the key of a map or the first field where `inline` takes structs apart, 1 for the next one. `place` is the column
+    with its number in the row, from `first` on. `outer` says that a row without elements stays, with NULLs. `at` is
+    the call in the SQL.
+    """
+
+    input: LogicalNode
+    array: exp.Expr
+    elements: Mapping[str, int]
+    place: str
+    at: exp.Expr
+    first: int = 0
+    inline: bool = False
+    outer: bool = False
+
+
+@dataclass(frozen=True)
 class LogicalNormalize:
     """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why."""
 
@@ -277,6 +297,7 @@ LogicalNode = (
     LogicalScan
     | LogicalFilter
     | LogicalProject
+    | LogicalExpand
     | LogicalJoin
     | LogicalAggregate
     | LogicalWindow
@@ -335,7 +356,7 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
             return (node.input.input,)
         case LogicalUnion():
             return node.inputs
-        case LogicalFilter() | LogicalProject() | LogicalWindow():
+        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
             return (node.input,)
 
 
@@ -351,7 +372,7 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
             return replace(node, input=replace(node.input, input=change(node.input.input)))
         case LogicalUnion():
             return replace(node, inputs=tuple(map(change, node.inputs)))
-        case LogicalFilter() | LogicalProject() | LogicalWindow():
+        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
             return replace(node, input=change(node.input))
 
 
@@ -365,37 +386,3 @@ def walk(node: LogicalNode) -> Iterator[LogicalNode]:
     for child in inputs(node):
         yield from walk(child)
     yield node
-
-
-def reads(node: exp.Expr) -> set[str]:
-    """The columns that an expression reads."""
-    return {column.name for column in node.find_all(exp.Column)}
-
-
-def substitute(node: exp.Expr, definitions: Mapping[str, exp.Expr]) -> exp.Expr:
-    """The expression with columns replaced by what defines them."""
-
-    def define(each: exp.Expr) -> exp.Expr:
-        if isinstance(each, exp.Column) and each.name in definitions:
-            definition = definitions[each.name]
-            if isinstance(definition, exp.Column):
-                return resolved(definition.name, like=each)
-            return exp.Paren(this=definition.copy())
-        return each
-
-    return node.transform(define)
-
-
-def conjuncts(node: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """A condition as the parts that AND holds together, those that are simply TRUE left out."""
-    if node is None:
-        return ()
-    parts = node.flatten() if isinstance(node, exp.And) else [node]
-    found: list[exp.Expr] = []
-    for part in parts:
-        bare = part.unnest()
-        if isinstance(bare, exp.And):
-            found += conjuncts(bare)
-        elif not (isinstance(bare, exp.Boolean) and bare.this):
-            found.append(bare)
-    return tuple(found)

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from sqlglot import exp
+
 from rowkind.service import physical
 from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.logical import Query
+from rowkind.service.plan.passes.check_functions import check_functions
 from rowkind.service.plan.passes.check_sink import check_sink
 from rowkind.service.plan.passes.choose_extremes import choose_extremes
 from rowkind.service.plan.passes.choose_layouts import choose_layouts
@@ -30,6 +33,7 @@ from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
 from rowkind.service.plan.passes.tell_arrivals_apart import tell_arrivals_apart
 from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
 from rowkind.service.plan.sql.build import Builder, Catalog
+from rowkind.service.plan.sql.job_functions import job_functions, with_functions
 from rowkind.service.plan.sql.parse import parse
 from rowkind.service.plan.translate import translate
 from rowkind.service.source_table import SourceTable
@@ -54,6 +58,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     prune_columns,
     tell_rows_apart,
     check_numbers,
+    check_functions,
 )
 
 
@@ -111,13 +116,16 @@ def _told(job: Job, sink: str, do: Callable[[], _Done]) -> _Done:
 def logical(job: Job, sink: str) -> Query:
     """The logical plan before any pass. Raises Refusal, PlanError, JobError."""
     origin = f"sinks.{sink}.sql"
-    tree = parse(job.sinks[sink].sql, origin, _place(job, origin))
+    functions = job_functions(job)
+
+    def parsed(sql: str, origin: str) -> exp.Expr:
+        return with_functions(parse(sql, origin, _place(job, origin)), functions)
+
+    tree = parsed(job.sinks[sink].sql, origin)
     catalog = Catalog(
         tables=tuple(job.tables),
         source=partial(source_table, job),
-        views={
-            name: partial(parse, sql, f"views.{name}", _place(job, f"views.{name}")) for name, sql in job.views.items()
-        },
+        views={name: partial(parsed, sql, f"views.{name}") for name, sql in job.views.items()},
     )
     builder = Builder(catalog)
     root = builder.query(tree)

@@ -17,12 +17,14 @@ from sqlglot import exp
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.service import physical
+from rowkind.service.keys import Salt
 from rowkind.service.physical import ROW_DIGEST
 from rowkind.service.plan.calcs import Edge, calc, rank_condition, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalCall,
+    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -39,7 +41,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.scalars import Columns, compile_condition, resolved, show
 from rowkind.service.plan.scalar.types import BIGINT, BINARY, INT
 from rowkind.service.plan.traits.aliases import sides
-from rowkind.service.plan.traits.changelog_modes import base, produced
+from rowkind.service.plan.traits.changelog_modes import bare_scan, base, produced
 from rowkind.service.plan.traits.partitioning import already_partitioned, normalize_key, partitioning, together
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
@@ -111,7 +113,7 @@ class _Translator:
             case LogicalUnion() as union:
                 inputs = tuple(self.node(_over(top, each), edge, record) for each in union.inputs)
                 return physical.PhysicalUnion(self._name("union", union), inputs, _traits(top, (), edge.needs_before))
-            case LogicalFilter() | LogicalProject() | LogicalWindow():
+            case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
                 raise AssertionError("a window is a rank by now, and the others are part of a calc")
 
     def _calc(
@@ -133,7 +135,7 @@ class _Translator:
         return self._known[id(scan)][1]
 
     def _scan(self, scan: LogicalScan, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalScan:
-        source = scan.source
+        source, bare = scan.source, bare_scan(top) is not None
         input_ = source.declared.select(scan.used)
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
         below |= {scan.name(ROW_DIGEST): (ROW_DIGEST, BINARY)} if scan.digested else {}
@@ -149,7 +151,7 @@ class _Translator:
                 record,
                 replaced_by=source.primary_key if source.replaces and not source.exact else (),
                 upsert=source.mode == "upsert",
-                nets=not source.ordered,
+                nets=not (source.ordered and bare),
             ),
             alias=scan.path,
             traits=_traits(top, (), needs_before),
@@ -230,7 +232,7 @@ class _Translator:
         )
         return physical.PhysicalAggregate(
             node=self._name("aggregate", aggregate),
-            input=_with_first_step(node, aggregation),
+            input=_with_first_step(node, aggregation) if aggregation.adds_up else node,
             aggregation=aggregation,
             calc=self._calc(top, edge, output, _named(output), record),
             traits=_traits(top, _shown(map(resolved, aggregate.group)), edge.needs_before),
@@ -249,13 +251,11 @@ class _Translator:
         if _holds_contests(rank):
             node = _with_first_step(node, physical.Contest(rank.ranking, rank.identity))
         schema = node.calc.output.concat(record_of("Row", dict.fromkeys(rank.numbers, INT)))
-        scan = base(side.input)
+        scan = bare_scan(side.input)
         return physical.PhysicalRank(
             node=self._name("deduplicate" if rank.ranking.takes_one else "rank", rank),
             input=node,
-            state=physical.PhysicalInput(
-                "multiset", side.ttl_ms, isinstance(scan, LogicalScan) and scan.source.mode == "retract"
-            ),
+            state=physical.PhysicalInput("multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract"),
             ranking=rank.ranking,
             numbers=rank.numbers,
             strategy=rank.strategy,
@@ -304,7 +304,7 @@ class _Translator:
 def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
     """The filters and projections above a union, above one of its inputs."""
     match top:
-        case LogicalFilter() | LogicalProject():
+        case LogicalFilter() | LogicalProject() | LogicalExpand():
             return replace(top, input=_over(top.input, input_))
         case _:
             return input_
@@ -354,8 +354,8 @@ def _carried(side: LogicalInput) -> Mapping[str, Type]:
 
 
 def _input(side: LogicalInput) -> physical.PhysicalInput:
-    scan = base(side.input)
-    if not isinstance(scan, LogicalScan):
+    scan = bare_scan(side.input)
+    if scan is None:
         return physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=False)
     source = scan.source
     return physical.PhysicalInput(
@@ -363,11 +363,11 @@ def _input(side: LogicalInput) -> physical.PhysicalInput:
     )
 
 
-def _salt(side: LogicalInput) -> physical.Salt | None:
+def _salt(side: LogicalInput) -> Salt | None:
     if side.copies > 1:
-        return physical.Salt(side.copies, "copies")
+        return Salt(side.copies, "copies")
     if side.spread > 1:
-        return physical.Salt(side.spread, "by sub-key" if side.layout == "unique key" else "by row")
+        return Salt(side.spread, "by sub-key" if side.layout == "unique key" else "by row")
     return None
 
 

@@ -108,6 +108,7 @@ def run(
                 parallelism=job.parallelism,
                 checkpoint=job.checkpoint,
                 budget=job.budget,
+                code=job.python(),
             )
             signals.listen()
             try:

@@ -16,12 +16,13 @@ from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
-from rowkind.service.execute.failures import LeftOut, OnFailure
-from rowkind.service.execute.operators import operator, sources
+from rowkind.operators.group_function import RowFailed
+from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
+from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, of_table
 from rowkind.service.graph import Exit, always_runs, graph
-from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
@@ -31,6 +32,10 @@ OnFailed = Callable[[str, LeftOut], None]
 
 Watch = Callable[[Exit, Changes], None]
 """Told what goes out by an exit in a batch."""
+
+
+_RECORD = "change {0.offset}"
+"""How a change is found in a file of them."""
 
 
 class MemoryEngine:
@@ -75,13 +80,16 @@ class MemoryEngine:
             changes = Changes.concat(inbox[place])
             if not len(changes) and not always_runs(each.node):
                 continue
-            output = self._operators[place].process(changes, self._stores[place], now)
+            try:
+                output = self._operators[place].process(changes, self._stores[place], now)
+            except RowFailed as error:
+                raise failed_in_operator(error, replace(_failure(each.node), record=_RECORD)) from None
             self.state[each.node.node] = output.state
             if len(output.unmatched):
                 self._unmatched(each.node.node, output.unmatched)
             for promise in broken(output, sources(each.node)):
                 self._broken(promise)
-            self._send(each.exits, output.rows, inbox, OnFailure(each.node.node))
+            self._send(each.exits, output.rows, inbox, _failure(each.node))
         return {
             sink.name: net(
                 Changes.concat(inbox[self.graph.place(sink.name)]), sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq
@@ -90,11 +98,15 @@ class MemoryEngine:
         }
 
     def _send(self, exits: Sequence[Exit], rows: Rows, inbox: dict[int, list[Changes]], failure: OnFailure) -> None:
-        failure = replace(failure, tell=partial(self._failed, failure.of), record="change {0.offset}", skip="")
+        failure = replace(failure, tell=partial(self._failed, failure.of), record=_RECORD, skip="")
         for way in exits:
             changes = leave(way, rows, failure)
             self._watch(way, changes)
             inbox[way.to].append(changes)
+
+
+def _failure(node: PhysicalOperator) -> OnFailure:
+    return OnFailure(node.node, tables=tables(node))
 
 
 def pruned(scan: PhysicalScan, tables: Mapping[str, Rows]) -> Rows:

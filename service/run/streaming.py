@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.service.execute.members import Member
-from rowkind.service.execute.operators import operator, sources
+from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.route import shard_without_key
 from rowkind.service.graph import Graph, GraphOperator, always_runs
 from rowkind.service.job.model import Job
@@ -149,6 +149,7 @@ def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
         exits=of.exits,
         sides=sides(of.node),
         sources=sources(of.node),
+        tables=tables(of.node),
         always_runs=shard_without_key(shards) if always_runs(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
         explain=LeftOutLetters(of.node),

@@ -24,9 +24,10 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.group_function import RowFailed
 from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.expressions import ExpressionError
-from rowkind.service.execute.failures import LeftOut, OnFailure
+from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
 from rowkind.service.execute.members import Member, addressed, dead_letters
 from rowkind.service.execute.promises import OnBroken, broken
 from rowkind.service.execute.route import Part, deliver, leave, pieces
@@ -162,7 +163,8 @@ class OperatorProcessor(StatefulProcessor):
             rows, lost = self._process(member, shard, own, now, tally)
             started = time.perf_counter()
             left_out: list[LeftOut] = []
-            failure = OnFailure(f"{member.sink}.{member.node}", left_out.append, self._excused)
+            of = f"{member.sink}.{member.node}"
+            failure = OnFailure(of, left_out.append, self._excused, tables=member.tables)
             for way in member.exits:
                 result = leave(way, rows, failure)
                 if way.level == self._level:
@@ -185,6 +187,9 @@ class OperatorProcessor(StatefulProcessor):
         started = time.perf_counter()
         try:
             output = member.operator.process(changes, stores, now)
+        except RowFailed as error:
+            of = OnFailure(f"{member.sink}.{member.node}", tables=member.tables)
+            raise failed_in_operator(error, of) from None
         except ExpressionError as error:
             raise ExpressionError(
                 f"{member.sink}, {member.node}: {error}. Mend the condition, or say `on_error: dead_letter` or "

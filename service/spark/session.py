@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 
 from rowkind.errors import RowkindError
 from rowkind.service.budget import Budget
+from rowkind.service.python.code import Code
 from rowkind.service.spark import s3
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
 from rowkind.service.spark.jvm import ended, forget, gateway, java, launch
@@ -110,6 +111,7 @@ def session(
     checkpoint: str,
     ui: bool = False,
     budget: Budget = _USUAL,
+    code: Code | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The session for a job; it becomes the process's only one.
@@ -121,6 +123,7 @@ def session(
         checkpoint: folder or URL under which queries keep their checkpoints.
         ui: serve Spark's own web page.
         budget: of the JVM, where it is started here, and of the state stores.
+        code: of the job's own functions, which executors on other machines are given.
         settings: further Spark settings, which win over what is set here.
 
     Raises:
@@ -180,7 +183,7 @@ def session(
         _write_plainly(spark)
         warm_up(spark)
     else:
-        _ship(spark)
+        _ship(spark, code)
     return spark
 
 
@@ -276,8 +279,8 @@ def archive(path: Path) -> None:
                     target.write(Path(folder) / name, Path("rowkind") / Path(folder).relative_to(root) / name)
 
 
-def _ship(spark: SparkSession) -> None:
-    """Give the executors the very code that runs here, whatever their image holds.
+def _ship(spark: SparkSession, code: Code | None) -> None:
+    """Give the executors the very code that runs here, whatever their image holds, and that of the job's functions.
 
     The libraries that it needs come with the executors' image (`service.run.executors`).
     """
@@ -287,3 +290,6 @@ def _ship(spark: SparkSession) -> None:
     path = Path(folder) / _SHIPPED
     archive(path)
     spark.sparkContext.addPyFile(str(path))
+    if code is not None:
+        code.pack(path.with_name(code.archive))
+        spark.sparkContext.addPyFile(str(path.with_name(code.archive)))

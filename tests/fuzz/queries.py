@@ -212,9 +212,21 @@ class Queries:
         text = f"SELECT {hint}{distinct}{listed} FROM {from_.text}{where}{by}{having}"
         return Query(text, tuple(output for _, output in items))
 
+    def _grouping_sets(self, groups: Sequence[str]) -> str:
+        """Sets of group columns; never of none, of which Spark has no row where there are no rows, as DuckDB has."""
+        rng = self._rng
+        first, *others = rng.sample(groups, len(groups))
+        if others and rng.random() < 0.6:
+            word = rng.choice(("ROLLUP", "CUBE"))
+            return f"{first}, {word} ({', '.join(others)})"
+        sets = [rng.sample(groups, rng.randint(1, len(groups))) for _ in range(rng.randint(1, 3))]
+        return f"GROUPING SETS ({', '.join('(' + ', '.join(each) + ')' for each in sets)})"
+
     def _group_by(self, groups: Sequence[Name], items: Sequence[tuple[str, Output]]) -> str:
         if not groups:
             return ""
+        if self._rng.random() < 0.1 and all(each.text.replace(".", "").replace("_", "").isalnum() for each in groups):
+            return f" GROUP BY {self._grouping_sets([each.text for each in groups])}"
         form = self._rng.random()
         texts = [text for text, _ in items]
         if form < 0.15 and all(each.text in texts for each in groups):

@@ -17,6 +17,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.dev.broker import Broker
+from rowkind.service.expression import Expression
 from rowkind.service.graph import Exit, GraphScan
 from rowkind.service.kafka.cluster import Cluster
 from rowkind.service.kafka.dead_letter import DeadLetter
@@ -24,7 +25,8 @@ from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.planning import Planner
 from rowkind.service.kafka.reading import LabelledBlock, Reading
 from rowkind.service.kafka.spec import SourceSpec
-from rowkind.service.physical import Calc, Expression, Key, PhysicalScan
+from rowkind.service.keys import Key
+from rowkind.service.physical import Calc, PhysicalScan
 from rowkind.service.source_table import SourceTable
 
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10,2)"}, name="Order")

@@ -26,7 +26,7 @@ from rowkind.service.kafka.errors import (
     UnreachableError,
 )
 from rowkind.service.kafka.offsets import Offset, Range
-from rowkind.service.physical import Key
+from rowkind.service.keys import Key
 from rowkind.service.source_table import Start
 from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings, way
 

@@ -46,6 +46,13 @@ def random_value(rng: random.Random, type_: Type) -> Any:
             return rng.random() < 0.5
         case sql if sql.startswith("DECIMAL"):
             return Decimal(rng.randint(0, 60)).scaleb(-1)
+    match type_.kind:
+        case "array":
+            return [random_value(rng, type_.element) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
+        case "map":
+            return {key: random_value(rng, type_.element) for key in rng.sample("abc", rng.randint(0, 3))}
+        case "record":
+            return {field.name: random_value(rng, field.type) for field in type_.fields}
     raise AssertionError(type_.sql)
 
 

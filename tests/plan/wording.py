@@ -37,6 +37,7 @@ PLANS = (
     "right_chain",
     "scalar_over_group",
     "semi_join_condition",
+    "unnest_left",
     "upsert_sink_longer_key",
     "upsert_table_to_retract",
 )

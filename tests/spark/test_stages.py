@@ -18,9 +18,10 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Type
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute.route import shard_without_key
+from rowkind.service.expression import Expression
 from rowkind.service.graph import graph
 from rowkind.service.metrics import sample
-from rowkind.service.physical import Expression, PhysicalJoin, PhysicalSink
+from rowkind.service.physical import PhysicalJoin, PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.memory import Fold, MemoryEngine
 from rowkind.service.run.streaming import opens

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rowkind.avro.schema import Record
-from rowkind.service.graph import GraphOperator, computes, graph, is_shuffled
+from rowkind.service.computes import computes
+from rowkind.service.expression import Expand
+from rowkind.service.graph import GraphOperator, graph, is_shuffled
 from rowkind.service.physical import (
     MAY_BE_SPREAD,
     ROW_DIGEST,
@@ -36,6 +39,7 @@ from rowkind.service.plan.explain.description import (
 from rowkind.service.plan.explain.state import alias, called, kept
 from rowkind.service.plan.explain.titles import title, titled_values
 from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.python.function import PythonFunction
 from rowkind.service.source_table import SourceTable
 
 _KINDS = {
@@ -287,6 +291,9 @@ def _needed(node: PhysicalNormalize) -> str:
 def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
     """What happens to rows at the exit of the node."""
     calc = node.calc
+    if calc.expands:
+        steps = list(map(_expand_values, calc.expands))
+        yield Fact("expands", "; then ".join(map(_expand, calc.expands)), {"expands": steps})
     if calc.predicate is not None:
         swallows = "; a row that fails it goes on as a delete of its key" if calc.upsert else ""
         values = {"filter": calc.predicate.text} | ({"filter_deletes": True} if calc.upsert else {})
@@ -299,6 +306,28 @@ def _calc_facts(node: PhysicalNode) -> Iterator[Fact]:
         yield Fact("rows differ", text, {"digested": True})
     if computed := [_computed(calc, number) for number, each in enumerate(calc.columns) if each.column is None]:
         yield Fact("computes", ", ".join(map(" = ".join, computed)), {"computes": dict(computed)})
+    yield from _functions(node)
+
+
+def _expand(expand: Expand) -> str:
+    rows = "each row" if expand.predicate is None else f"each row where {expand.predicate.text}"
+    return f"{rows} into one per element of {expand.text}" + (", or one with NULLs" if expand.outer else "")
+
+
+def _expand_values(expand: Expand) -> dict[str, Any]:
+    where: dict[str, Any] = {} if expand.predicate is None else {"filter": expand.predicate.text}
+    return {"elements_of": expand.text, "outer": expand.outer, **where}
+
+
+def _functions(node: PhysicalNode) -> Iterator[Fact]:
+    """The functions of the job's that are called."""
+    called = dict.fromkeys(each for expression in node.calc.expressions for each in expression.functions)
+    if isinstance(node, PhysicalAggregate):
+        calls = (call.function for call in node.aggregation.calls)
+        called |= dict.fromkeys(each for each in calls if isinstance(each, PythonFunction))
+    if called:
+        values = {each.name: f"{each.module}:{each.attribute}" for each in called}
+        yield Fact("python", ", ".join(f"{name} is {where}" for name, where in values.items()), {"functions": values})
 
 
 def _computed(calc: Calc, number: int) -> tuple[str, str]:

@@ -33,8 +33,9 @@ KEYS = {
     "state": "what the step keeps: name, of, layout, sub_key, calls, reason, ttl_ms, by_arrival",
     "of": "of a state: the table or the step whose rows it keeps",
     "layout": "of a state: `one row per key`, `unique key` (rows by key and sub_key), `multiset` (equal rows counted, "
-    "or with a ttl one by one), `values` (all different ones of its calls), `top rows` (from 1 to the rank's last), "
-    "`every row` of a partition in order, or `facts` (about all rows, on every shard)",
+    "or with a ttl one by one), `values` (all different ones of its calls), `views` (of functions of the job), "
+    "`top rows` (from 1 to the rank's last), `every row` of a partition in order, or `facts` (about all rows, on every "
+    "shard)",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
@@ -57,7 +58,11 @@ KEYS = {
     "upsert_key": "the columns by which updates stay in order",
     "partition_key": "what rows that share a shard are equal in; none for scans, and where there is one shard",
     "fixes": "of a sink: what its rows share a shard by, where its key does not name that but fixes it for good",
-    "filter": "the condition on the rows that the step emits",
+    "filter": "the condition on the rows that the step emits, or that are expanded",
+    "functions": "the functions of the job's that the step calls at its exit, and where each is",
+    "expands": "what makes several rows of one at the exit of the step, one after the other and before its filter",
+    "elements_of": "of expands: what has the elements, for each of which there is a row",
+    "outer": "of expands: whether a row without elements stays, with NULLs",
     "filter_deletes": "true where a row that fails the filter goes on as a delete of its key",
     "drops_null_keys": "true where rows with a NULL in the next step's key are dropped, because they match nothing",
     "computes": "the columns that are computed, each with its expression",

@@ -19,6 +19,7 @@ from rowkind.service.physical import (
     PhysicalUnion,
 )
 from rowkind.service.plan.explain.description import StepState, StepValues
+from rowkind.service.python.function import PythonFunction
 
 
 def kept(node: PhysicalNode) -> tuple[StepState, ...]:
@@ -107,10 +108,18 @@ def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
         what += _told_apart(node.aggregation)
         yield StepState("groups", of, what, None, ttl, _for_long(ttl), endless=ttl is None, values=groups)
     retracts = node.aggregation.retracts
+    for call in node.aggregation.calls:
+        own = call.function
+        if isinstance(own, PythonFunction) and own.views:
+            texts = [f"{view.kind} {view.name}" for view in own.views]
+            layout = f"the {' and the '.join(texts)} of {own.name}, in each group, an entry for each element"
+            shown = _values(node.input, "views", calls=[call.text])
+            yield StepState("views", of, layout, "the function keeps them", ttl, "as long as their group", values=shown)
     calls = [
         call
         for call in node.aggregation.calls
-        if keeps_values(call.function, distinct=call.distinct, retracts=retracts and not call.grows)
+        if not isinstance(call.function, PythonFunction)
+        and keeps_values(call.function, distinct=call.distinct, retracts=retracts and not call.grows)
     ]
     if calls:
         texts = list(dict.fromkeys(call.text for call in calls))

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalNode, Query, bottom_up
 from rowkind.service.plan.traits.monotonic import Monotonic, progress
+from rowkind.service.python.function import PythonFunction
 
 
 def choose_extremes(query: Query) -> Query:
@@ -29,6 +30,8 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 def _grows(call: LogicalCall, known: Monotonic) -> bool:
     if call.filter is not None and known.directions.get(call.filter) != "constant":
+        return False
+    if isinstance(call.function, PythonFunction):
         return False
     wanted = {"max": "increasing", "min": "decreasing", "any_value": "decreasing"}.get(call.function)
     return wanted is not None and known.directions.get(call.arguments[0]) in (wanted, "constant")

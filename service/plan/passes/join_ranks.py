@@ -28,8 +28,8 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalWindow,
     OrderColumn,
-    reads,
 )
+from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 

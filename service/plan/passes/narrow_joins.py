@@ -15,6 +15,7 @@ from rowkind.service.physical import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalJoin,
     LogicalNode,
@@ -25,9 +26,8 @@ from rowkind.service.plan.logical import (
     LogicalUnion,
     LogicalWindow,
     Query,
-    reads,
-    substitute,
 )
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.traits.null_rejection import rejects
 
 _FEWER: dict[PhysicalJoinKind, dict[tuple[bool, bool], PhysicalJoinKind]] = {
@@ -54,6 +54,10 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
             return replace(node, input=_narrow(node.input, ()))
         case LogicalProject():
             return replace(node, input=_narrow(node.input, [substitute(each, node.outputs) for each in above]))
+        case LogicalExpand():
+            made = {node.place, *node.elements}
+            kept = node.outer and not any(rejects(each, made) for each in above)
+            return replace(node, outer=kept, input=_narrow(node.input, _about(above, tuple(columns(node.input)))))
         case LogicalJoin():
             return _narrow_join(node, above)
         case LogicalWindow():

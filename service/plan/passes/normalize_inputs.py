@@ -7,6 +7,9 @@ ever, and a Normalize between the two keeps the table's rows and puts in what is
 
 A retract table without a primary key may take back what was not there just as well. A join or a rank finds its rows by
 their content, and so knows (`passes.tell_rows_apart`); an aggregate, a union and a retract topic do not.
+
+What takes rows apart into several must know the old row too, for each of its parts is to be taken back; and of a row
+that was not there, none.
 """
 
 from __future__ import annotations
@@ -15,18 +18,18 @@ from dataclasses import replace
 
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalInput,
     LogicalJoin,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
     LogicalRank,
-    LogicalScan,
     LogicalUnion,
     Query,
     bottom_up,
 )
-from rowkind.service.plan.traits.changelog_modes import base
+from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
 
@@ -48,6 +51,8 @@ def _visit(node: LogicalNode) -> LogicalNode:
             return replace(node, input=_side(node.input, "an aggregate adds up exact changes", counted=True))
         case LogicalRank():
             return replace(node, input=_side(node.input, "a rank finds rows by their content", counted=False))
+        case LogicalExpand() if _incomplete(node.input) or _unchecked(node.input):
+            return replace(node, input=_normalized(node.input, "each row is taken apart into several"))
         case LogicalUnion():
             reason = "a union has no key by which rows replace each other"
             return replace(
@@ -72,14 +77,14 @@ def _join_side(join: LogicalJoin, side: LogicalInput) -> LogicalInput:
 
 def _incomplete(node: LogicalNode) -> bool:
     """Whether updates may come without the old row."""
-    scan = base(node)
-    return isinstance(scan, LogicalScan) and scan.source.replaces and not scan.source.exact
+    scan = bare_scan(node)
+    return scan is not None and scan.source.replaces and not scan.source.exact
 
 
 def _unchecked(node: LogicalNode) -> bool:
     """Whether rows may be taken back that are not there."""
-    scan = base(node)
-    return isinstance(scan, LogicalScan) and scan.source.strays
+    scan = bare_scan(node)
+    return scan is not None and scan.source.strays
 
 
 def _needed_by_sink(query: Query, root: LogicalNode) -> str:

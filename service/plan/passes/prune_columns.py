@@ -8,6 +8,7 @@ from dataclasses import replace
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -19,8 +20,8 @@ from rowkind.service.plan.logical import (
     LogicalUnion,
     LogicalWindow,
     Query,
-    reads,
 )
+from rowkind.service.plan.scalar.conjuncts import reads
 
 
 def prune_columns(query: Query) -> Query:
@@ -41,6 +42,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return replace(node, input=_prune(node.input, set().union(*map(reads, outputs.values()))), outputs=outputs)
         case LogicalJoin() if node.answer is not None and node.answer not in wanted:
             return _prune(node.left.input, wanted)
+        case LogicalExpand():
+            return _expand(node, wanted)
         case LogicalJoin():
             return _join(node, wanted)
         case LogicalAggregate():
@@ -56,6 +59,12 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return replace(node, inputs=tuple(_prune(each, wanted) for each in node.inputs))
         case LogicalWindow():
             raise AssertionError("windows are ranks by now")
+
+
+def _expand(node: LogicalExpand, wanted: set[str]) -> LogicalExpand:
+    below = wanted.intersection(columns(node.input)) | reads(node.array)
+    elements = {name: part for name, part in node.elements.items() if name in wanted}
+    return replace(node, input=_prune(node.input, below), elements=elements)
 
 
 def _join(node: LogicalJoin, wanted: set[str]) -> LogicalJoin:

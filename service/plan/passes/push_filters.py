@@ -4,6 +4,7 @@
     WHERE on both sides     becomes part of an inner join's condition
     ON, one side only       sinks into a side whose rows the join does not preserve
     on groups               sinks below an aggregate or a window if it reads nothing but their groups or partitions
+    on whole rows           sinks below what makes several rows of one, if it does not read what tells those apart
     over a union            sinks into every input
 
 Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
@@ -23,6 +24,7 @@ from sqlglot import exp
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalJoin,
     LogicalNode,
@@ -33,11 +35,11 @@ from rowkind.service.plan.logical import (
     LogicalUnion,
     LogicalWindow,
     Query,
-    reads,
-    substitute,
 )
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
 from rowkind.service.plan.scalar.conditions import Possible, may_fail
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.job_functions import functions_in
 
 
 def push_filters(query: Query) -> Query:
@@ -56,6 +58,9 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
             return _filtered(replace(node, input=_push(node.input, ())), conditions)
         case LogicalProject():
             return replace(node, input=_push(node.input, [substitute(each, node.outputs) for each in conditions]))
+        case LogicalExpand():
+            sink, stay = _parted(conditions, set(columns(node.input)))
+            return _filtered(replace(node, input=_push(node.input, sink)), stay)
         case LogicalJoin():
             return _push_join(node, conditions)
         case LogicalWindow():
@@ -127,9 +132,12 @@ def _possible(condition: exp.Expr) -> exp.Expr:
 
 
 def _within(condition: exp.Expr, side: set[str]) -> bool:
-    """Whether a condition reads one side only. One that reads no column at all stays where it is."""
+    """Whether a condition reads one side only. One that reads no column at all stays where it is.
+
+    So does one that gives another answer each time it is asked.
+    """
     read = reads(condition)
-    return bool(read) and read <= side
+    return bool(read) and read <= side and all(function.deterministic for function in functions_in(condition))
 
 
 def _filtered(node: LogicalNode, conditions: Iterable[exp.Expr]) -> LogicalNode:

@@ -38,13 +38,13 @@ from rowkind.service.plan.logical import (
     LogicalWindow,
     OrderColumn,
     Query,
-    reads,
     walk,
     with_inputs,
 )
 from rowkind.service.plan.passes.join_ranks import join_ranks, over_same_rows
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.admitted_numbers import (
     EVERY,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from rowkind.service.plan.logical import (
+    LogicalExpand,
     LogicalFilter,
     LogicalNode,
     LogicalProject,
@@ -77,7 +78,7 @@ def _keeps(node: LogicalNode) -> bool:
     match node:
         case LogicalScan() | LogicalWindow():
             return False
-        case LogicalFilter() | LogicalProject():
+        case LogicalFilter() | LogicalProject() | LogicalExpand():
             return _keeps(node.input)
         case LogicalUnion():
             return all(map(_keeps, node.inputs))

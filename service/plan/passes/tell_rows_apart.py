@@ -30,7 +30,7 @@ from rowkind.service.plan.logical import (
     bottom_up,
 )
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.traits.changelog_modes import base
+from rowkind.service.plan.traits.changelog_modes import bare_scan
 
 
 def tell_rows_apart(query: Query) -> Query:
@@ -48,8 +48,8 @@ def _visit(node: LogicalNode) -> LogicalNode:
 
 
 def _side(side: LogicalInput) -> LogicalInput:
-    scan = base(side.input)
-    if not isinstance(scan, LogicalScan) or scan.source.primary_key or not scan.source.strays:
+    scan = bare_scan(side.input)
+    if scan is None or scan.source.primary_key or not scan.source.strays:
         return side
     if _carried(side.input, set(side.carried)).issuperset(map(scan.name, scan.source.declared.names)):
         return side
@@ -74,8 +74,8 @@ def _digested(node: LogicalNode) -> LogicalNode:
         case LogicalFilter():
             return replace(node, input=_digested(node.input))
         case LogicalProject():
-            scan = base(node)
-            assert isinstance(scan, LogicalScan), "nothing but a scan is digested"
+            scan = bare_scan(node)
+            assert scan is not None, "nothing but a scan is digested"
             name = scan.name(ROW_DIGEST)
             return replace(node, input=_digested(node.input), outputs={**node.outputs, name: resolved(name)})
         case LogicalScan():

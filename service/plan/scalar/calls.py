@@ -7,14 +7,18 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.scalar import job_functions
 from rowkind.service.plan.scalar.compiler import Compiler, Rule
 from rowkind.service.plan.scalar.functions import FUNCTIONS, REFUSED
 from rowkind.service.plan.scalar.functions.function import call
+from rowkind.service.plan.scalar.job_functions import FUNCTION, ROWS, function_of
 from rowkind.service.plan.scalar.typed import Typed
 from rowkind.service.plan.scalar.types import STRING
 
 
 def _called(compiler: Compiler, node: exp.Func) -> Typed:
+    if isinstance(node, exp.Anonymous) and (function := function_of(node)) is not None:
+        return job_functions.call(compiler, node, function)
     name = word(node)
     parts = list(node.expressions) if isinstance(node, exp.Anonymous) else []
     known = FUNCTIONS.get(name)
@@ -94,7 +98,8 @@ def _unit(_: Compiler, node: exp.Var) -> Typed:
 
 RULES: Mapping[type[exp.Expr], Rule] = {
     **dict.fromkeys(
-        (exp.Anonymous, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentUser), (_called, ("this", "expressions"))
+        (exp.Anonymous, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentUser),
+        (_called, ("this", "expressions", FUNCTION, ROWS)),
     ),
     exp.Trim: (_spelled, ("this", "expression", "position")),
     exp.Substring: (_spelled, ("this", "start", "length")),

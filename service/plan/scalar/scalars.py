@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.service.physical import Expression
+from rowkind.service.expression import Expression
 from rowkind.service.plan.scalar import arithmetic as scalar_arithmetic
 from rowkind.service.plan.scalar import calls as scalar_calls
 from rowkind.service.plan.scalar import conditions as scalar_conditions
@@ -20,6 +20,7 @@ from rowkind.service.plan.scalar import fields as scalar_fields
 from rowkind.service.plan.scalar import values as scalar_values
 from rowkind.service.plan.scalar.compiler import Columns, Compiler
 from rowkind.service.plan.scalar.conditions import joined
+from rowkind.service.plan.scalar.job_functions import functions_in
 from rowkind.service.plan.scalar.typed import Typed, converted, quoted
 from rowkind.service.plan.scalar.types import with_null
 
@@ -43,7 +44,7 @@ def compile_scalar(node: exp.Expr, columns: Columns) -> Expression:
         return Expression(quoted(name), type_, (name,), show(node), name)
     typed = Compiler(columns, _RULES).value(node)
     read = dict.fromkeys(columns[column.name][0] for column in node.find_all(exp.Column))
-    return Expression(typed.sql, typed.type, tuple(read), show(node))
+    return Expression(typed.sql, typed.type, tuple(read), show(node), functions=tuple(functions_in(node)))
 
 
 def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:
@@ -53,7 +54,11 @@ def compile_cast(node: exp.Expr, columns: Columns, to: Type) -> Expression:
         return plain
     typed = Typed(plain.sql, plain.type)
     return Expression(
-        converted(typed, to).sql, with_null(to, plain.type.nullable), plain.columns, f"CAST({plain.text} AS {to.sql})"
+        converted(typed, to).sql,
+        with_null(to, plain.type.nullable),
+        plain.columns,
+        f"CAST({plain.text} AS {to.sql})",
+        functions=plain.functions,
     )
 
 
@@ -70,6 +75,7 @@ def compile_condition(conjuncts: Sequence[exp.Expr], columns: Columns) -> Expres
         whole.type,
         tuple(read),
         " AND ".join(_operand(each) for each in conjuncts),
+        functions=tuple(functions_in(*conjuncts)),
     )
 
 

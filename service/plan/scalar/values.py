@@ -20,6 +20,17 @@ from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, NULL, STRING, wit
 _NARROW = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT"}
 
 
+class Constants(exp.Expression, exp.Func):
+    """An array of whole numbers; no user writes it."""
+
+    arg_types = {"expressions": True}  # noqa: RUF012 -- as sqlglot has it
+
+
+def _constants(_: Compiler, node: Constants) -> Typed:
+    numbers = ", ".join(f"CAST({each.name} AS BIGINT)" for each in node.expressions)
+    return Typed(f"[{numbers}]", Type.of("ARRAY<BIGINT NOT NULL> NOT NULL"))
+
+
 def _literal(_: Compiler, node: exp.Literal) -> Typed:
     text = str(node.this)
     if node.is_string:
@@ -112,6 +123,7 @@ def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
 
 
 RULES: Mapping[type[exp.Expr], Rule] = {
+    Constants: (_constants, ("expressions",)),
     exp.Literal: (_literal, ("this",)),
     exp.RawString: (_raw, ("this",)),
     exp.HexString: (_bytes, ("this",)),

@@ -16,8 +16,10 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, AggregateFunction
 from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, STRING, decimal, family
 from rowkind.service.plan.sql.aggregate_table import AGGREGATES, REFUSED_AGGREGATES
+from rowkind.service.python.function import PythonFunction
 
 _NAMED: Mapping[type[exp.Expr], str] = {
     exp.ArgMax: "MAX_BY",
@@ -45,7 +47,7 @@ class ParsedCall:
     has the argument's type where it need not, `several` that it is an array.
     """
 
-    function: AggregateFunction
+    function: AggregateFunction | PythonFunction
     arguments: tuple[exp.Expr, ...] = ()
     distinct: bool = False
     filter: exp.Expr | None = None
@@ -59,6 +61,8 @@ def is_aggregate(node: exp.Expr) -> bool:
     """Whether a node is a call of an aggregate function, whether supported or not; FILTER (WHERE …) belongs to it."""
     if isinstance(node, _BEHIND):
         return is_aggregate(node.this)
+    if (function := function_of(node)) is not None:
+        return function.kind == "aggregate"
     if isinstance(node, exp.Anonymous):
         return _name(node) in AGGREGATES or _name(node) in REFUSED_AGGREGATES
     return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Any) and not isinstance(node.parent, exp.Predicate))
@@ -91,6 +95,10 @@ def aggregate_call(node: exp.Expr) -> ParsedCall:
             return aggregate_call(node.this)
         case exp.WithinGroup():
             return _call(node.this, tuple(node.expression.expressions))
+    if (own := function_of(node)) is not None:
+        if node.find(exp.Distinct):
+            raise Refusal(f"{own.name} is given each row: aggregate the rows of a SELECT DISTINCT", node)
+        return ParsedCall(own, tuple(node.expressions))
     return _call(node, ())
 
 
@@ -180,6 +188,8 @@ def _fractions(node: exp.Expr) -> tuple[tuple[str, ...], bool]:
 def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr | None = None) -> Type:
     """The type of a result, by what is asked for and the types of its arguments. Raises Refusal."""
     function = call.function
+    if isinstance(function, PythonFunction):
+        return function.result
     if function == "count":
         return BIGINT
     argument = arguments[0]

@@ -68,6 +68,25 @@ class RowkindParser(SparkParser):
             first.set("this", spelled.get(first.name.lower(), first.name))
         return super()._replace_lambda(node, expressions)
 
+    def _parse_join(self, *arguments: Any, **named: Any) -> exp.Join | None:
+        """A join; sqlglot writes ON TRUE where there is none, which is not what Spark takes LATERAL for then."""
+        begin = self._index
+        found = super()._parse_join(*arguments, **named)
+        call = found.this.this if found is not None and isinstance(found.this, exp.Lateral) else found and found.this
+        written = {token.token_type.name for token in self._tokens[begin : self._index]}
+        if found is not None and isinstance(call, exp.Func) and "ON" not in written:
+            found.set("on", None)
+        return found
+
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        kinds: dict[str, type[exp.Cube | exp.Rollup]] = {"CUBE": exp.Cube, "ROLLUP": exp.Rollup}
+        kind = kinds.get(self._curr.token_type.name if self._curr else "")
+        if with_prefix or kind is None:
+            return super()._parse_cube_or_rollup(with_prefix=with_prefix)
+        self._advance()
+        # sqlglot takes no comparison here.
+        return kind(expressions=self._parse_wrapped_csv(self._parse_disjunction))
+
 
 class RowkindSql(Spark):
     """Spark's dialect with functions as they were written."""

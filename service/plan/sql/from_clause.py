@@ -21,11 +21,12 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalScan,
     View,
-    conjuncts,
 )
+from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries, check_reach
 from rowkind.service.plan.sql.domain import domain
+from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, near
 from rowkind.service.plan.sql.subqueries import of_empty
@@ -46,7 +47,9 @@ def from_clause(
     tree: exp.Select, context: Context, queries: Queries
 ) -> tuple[LogicalNode, Scope, tuple[exp.Expr, ...]]:
     """The rows that FROM brings, what names mean behind it, and what links them to a domain. Raises Refusal."""
-    first, joins = tree.args["from_"].this, tree.args.get("joins") or []
+    first = tree.args["from_"].this
+    # A LATERAL VIEW stands behind all joins, and is one with each row.
+    joins = [*(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
     nothing = Joined(None, Scope((), outer=context.outer))
     if not context.domain:
         rows = _chain(nothing, first, joins, context, queries)
@@ -76,6 +79,8 @@ def _chain(start: Joined, first: exp.Expr, joins: list[exp.Join], context: Conte
 
 def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
     """The rows so far joined with what is behind JOIN or a comma."""
+    if left.node is not None and (found := generator(join)) is not None:
+        return Joined(*in_from(found, left.node, left.scope, context, queries))
     no_aggregates(join.args.get("on"), "ON")
     if isinstance(join.this, exp.Lateral):
         return _lateral(left, join, context, queries)
@@ -181,6 +186,8 @@ def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
 
 
 def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
+    if isinstance(at, exp.Unnest):
+        raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
     if isinstance(at, exp.Values):
         raise Refusal("VALUES is not supported: a table of the job brings the rows", at)
     if isinstance(at, exp.Subquery):

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
-from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalCall,
@@ -22,9 +22,10 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalProject,
     OrderColumn,
-    reads,
 )
 from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.scalar.job_functions import with_types
 from rowkind.service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.aggregates import (
@@ -35,12 +36,13 @@ from rowkind.service.plan.sql.aggregates import (
     is_window_function,
 )
 from rowkind.service.plan.sql.context import Names
+from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets, written_columns
 from rowkind.service.plan.sql.hints import no_split
 from rowkind.service.plan.sql.scope import outside_queries
 from rowkind.service.plan.sql.select_list import SelectList
+from rowkind.service.python.function import PythonFunction
 
 _LONGEST = 30
-_SETS = "GROUPING SETS, ROLLUP and CUBE are not supported: write one GROUP BY each and UNION ALL"
 _NOT_GROUPED = (
     "the column {0} is neither in GROUP BY nor inside of an aggregate function: group by it, or write MAX({0}) or "
     "ANY_VALUE({0})"
@@ -76,11 +78,14 @@ class Grouping:
     """Collects the groups and calls of one SELECT.
 
     `below` are the rows that are grouped; `later` are columns that stand for subqueries and are there only afterwards.
+    With `sets` group columns have names of their own, for calls still read what they are made of.
     """
 
     below: LogicalNode
     names: Names
     later: KeysView[str]
+    in_sets: bool = False
+    sets: GroupingSets | None = field(default=None, init=False)
     _types: Columns = field(init=False)
     _groups: dict[exp.Expr, str] = field(default_factory=dict)
     _computed: dict[exp.Expr, str] = field(default_factory=dict)
@@ -101,7 +106,7 @@ class Grouping:
             type_ = self._type(bare, at)
             if not type_.orderable:
                 raise Refusal(f"a {type_.sql} cannot be grouped by: group by fields of it, or by a key", at)
-            self._groups[bare] = self._column(bare, name)
+            self._groups[bare] = self._named(bare, name) if self.in_sets else self._column(bare, name)
         return self._groups[bare]
 
     @property
@@ -112,7 +117,7 @@ class Grouping:
     @property
     def group(self) -> tuple[str, ...]:
         """The group columns."""
-        return tuple(dict.fromkeys(self._groups.values()))
+        return (*dict.fromkeys(self._groups.values()), *([self.sets.id] if self.sets is not None else []))
 
     @property
     def counts(self) -> frozenset[str]:
@@ -137,6 +142,8 @@ class Grouping:
             bare = each.unnest()
             if bare in self._groups:
                 return resolved(self._groups[bare], like=bare)
+            if isinstance(bare, exp.Grouping | exp.GroupingId):
+                return self._grouping(bare)
             if is_aggregate(bare) and not is_window_function(bare):
                 return resolved(self._call(bare, name if whole == bare else ""), like=bare)
             if isinstance(each, exp.Column) and each.name not in self.later:
@@ -153,16 +160,30 @@ class Grouping:
         inputs = [*self._groups.values()]
         for call in self._built.values():
             inputs += call.reads
-        by_column = {name: node for node, name in self._computed.items()}
+        groups = self._groups if self.in_sets else {}
+        by_column = {name: node for node, name in (*self._computed.items(), *groups.items())}
         outputs = {name: by_column.get(name, resolved(name)) for name in dict.fromkeys(inputs)}
+        rows = LogicalProject(self.below, outputs)
         return LogicalAggregate(
-            LogicalInput(LogicalProject(self.below, outputs)),
+            LogicalInput(rows if self.sets is None else self.sets.expanded(self.below, outputs)),
             self.group,
             dict(self._built),
             is_global,
             at,
             split is not None,
         )
+
+    def _grouping(self, node: exp.Grouping | exp.GroupingId) -> exp.Expr:
+        if self.sets is None:
+            raise Refusal(f"{word(node)} belongs to GROUP BY with GROUPING SETS, ROLLUP or CUBE", node)
+        if isinstance(node, exp.Grouping) and len(node.expressions) != 1:
+            raise Refusal("GROUPING takes one column: write GROUPING_ID for several", node)
+        for each in node.expressions:
+            if self._groups.get(each.unnest()) not in self.sets.names:
+                raise Refusal(f"{word(node)} takes columns of GROUP BY, and this is none", each)
+        names = [self._groups[each.unnest()] for each in node.expressions] or list(self.sets.names)
+        found = self.sets.grouping(names)
+        return exp.cast(found, "INT") if isinstance(node, exp.Grouping) else found
 
     def _call(self, node: exp.Expr, name: str) -> str:
         asked = aggregate_call(node)
@@ -179,6 +200,9 @@ class Grouping:
             asked = self._of_text(asked, node)
         if asked not in self._calls:
             types = tuple(self._type(argument, node) for argument in asked.arguments)
+            given = asked.arguments
+            if isinstance(asked.function, PythonFunction):
+                given = with_types(node, asked.function, given, types)
             if asked.filter is not None:
                 compile_condition([asked.filter], self._types)
             for type_ in types:
@@ -190,7 +214,7 @@ class Grouping:
             column = self.names.claim(name) if name else self.names.fresh(stem(node))
             self._built[column] = LogicalCall(
                 function=asked.function,
-                arguments=tuple(self._argument(argument.unnest(), asked.filter) for argument in asked.arguments),
+                arguments=tuple(self._argument(argument.unnest(), asked.filter) for argument in given),
                 type=aggregate_type(asked, types, node),
                 at=node,
                 filter=None if asked.filter is None else self._column(asked.filter.unnest()),
@@ -229,19 +253,18 @@ class Grouping:
         if isinstance(node, exp.Column):
             return node.name
         if node not in self._computed:
-            self._computed[node] = self.names.claim(name) if name else self.names.fresh(stem(like or node))
+            self._computed[node] = self._named(like or node, name)
         return self._computed[node]
+
+    def _named(self, node: exp.Expr, name: str) -> str:
+        return self.names.claim(name) if name else self.names.fresh(stem(node))
 
 
 def group_expressions(
     group: exp.Group, columns_: SelectList, resolve: Callable[[exp.Expr], exp.Expr]
 ) -> Iterator[tuple[exp.Expr, exp.Expr]]:
     """What GROUP BY says, names resolved, and where it says so: expressions, positions, or ALL. Raises Refusal."""
-    if any(group.args.get(name) for name in ("rollup", "cube", "grouping_sets", "totals")):
-        raise Refusal(_SETS, group)
-    for each in group.expressions:
-        if isinstance(each, exp.Rollup | exp.Cube | exp.GroupingSets):
-            raise Refusal(_SETS, each)
+    for each in written_columns(group) if grouping_sets(group) is not None else group.expressions:
         if isinstance(each, exp.Tuple):
             raise Refusal("GROUP BY takes columns without parentheses around them: GROUP BY a, b", each)
         item = columns_.position(each)

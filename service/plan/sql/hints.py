@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlglot import exp
 
 from rowkind.service.job import duration
-from rowkind.service.physical import MOST_SALTS
+from rowkind.service.keys import MOST_SALTS
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import SkewHint, TtlHint
 

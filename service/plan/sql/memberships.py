@@ -19,7 +19,8 @@ from sqlglot import exp
 
 from rowkind.service.physical import PhysicalJoinKind
 from rowkind.service.plan.columns import by_name, columns, kept
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, reads
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject
+from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.context import Selected
 

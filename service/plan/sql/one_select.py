@@ -1,6 +1,6 @@
 """One SELECT, clause by clause as SQL says that they happen.
 
-    FROM, WHERE                 from_clause, subqueries
+    FROM, WHERE                 from_clause, generators, subqueries
     GROUP BY, HAVING            grouping
     window functions, QUALIFY   windows
     DISTINCT, ORDER BY … LIMIT  unions, top_rows
@@ -20,11 +20,14 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalProject, conjuncts, reads
+from rowkind.service.plan.logical import LogicalFilter, LogicalProject
+from rowkind.service.plan.scalar.conjuncts import conjuncts, reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
 from rowkind.service.plan.sql.from_clause import from_clause
+from rowkind.service.plan.sql.generators import in_select
 from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
+from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets
 from rowkind.service.plan.sql.hints import Hints, no_split
 from rowkind.service.plan.sql.links import beyond, equal_links, linked_columns
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
@@ -88,7 +91,12 @@ class OneSelect:
             if links and context.domain:
                 raise beyond(links, columns(self._node).keys())
             self._links = links or self._links
+        self._tree, self._node, self._scope = in_select(tree, self._node, self._scope, context, queries)
         self._windows = named_windows(tree)
+        group = tree.args.get("group")
+        self._sets = grouping_sets(group) if group is not None else None
+        # GROUPING SETS (()) is one group of all rows, as there is without GROUP BY.
+        self._all_in_one = group is None or self._sets == ((),)
         self._subqueries = Subqueries(queries, context, self._scope)
 
     def built(self) -> Selected:
@@ -102,7 +110,7 @@ class OneSelect:
         counts: frozenset[str] | None = None
         if groups is not None:
             clauses, calls_ = self._grouped(clauses, groups)
-            counts = calls_ if self._tree.args.get("group") is None else None
+            counts = calls_ if self._all_in_one else None
         elif distinct is None:
             no_split(self._hints.split)
         self._node, with_values = self._subqueries.join(self._node, clauses)
@@ -119,7 +127,7 @@ class OneSelect:
             self._node, partition, self._links = linked_columns(self._links, self._node, self._names)
             kept = keep_top(self._node, top, clauses.order, self._names, partition)
             return Selected(kept, outputs, self._links, single=top.first == top.last)
-        single = groups is not None and self._tree.args.get("group") is None
+        single = groups is not None and self._all_in_one
         return Selected(self._node, outputs, self._links, single=single, counts=counts)
 
     def _resolved(self, top: TopRows | None) -> tuple[Clauses, list[GroupExpression] | None]:
@@ -134,7 +142,7 @@ class OneSelect:
         pieces = [*Clauses(items, qualify=qualify, order=order)]
         groups = None
         if group is not None or having is not None or any(any(calls(each)) for each in pieces):
-            groups = [] if group is None else self._groups(group, items)
+            groups = [] if group is None or self._all_in_one else self._groups(group, items)
         grouped = None if groups is None else set[str]().union(*(reads(each.expression) for each in groups))
         alias, place = aliases_last(self._scope, items, grouped), partial(self._subqueries.place, of_condition=True)
         if having is not None:
@@ -188,17 +196,22 @@ class OneSelect:
         early = self._subqueries.early.union(*map(reads, grouped))
         self._node, with_values = self._subqueries.join(self._node, [*clauses, *grouped], early)
         clauses = clauses.changed(lambda node, _: with_values(node))
-        grouping = Grouping(self._node, self._names, self._subqueries.names)
+        several = self._sets is not None and not self._all_in_one
+        grouping = Grouping(self._node, self._names, self._subqueries.names, several)
+        columns_: dict[exp.Expr, str] = {}
         for each in groups:
-            grouping.group_by(with_values(each.expression), each.at, each.name)
+            columns_[each.at] = grouping.group_by(with_values(each.expression), each.at, each.name)
+        if several and self._sets is not None:
+            sets = tuple(frozenset(columns_[each.unnest()] for each in one) for one in self._sets)
+            grouping.sets = GroupingSets(sets, tuple(dict.fromkeys(columns_.values())), self._names.fresh("grouping"))
         links = equal_links(self._links, columns(self._node).keys())
         self._links = tuple(link.over(grouping.group_by(link.own, link.at)) for link in links)
         at = self._tree.args.get("group") or next((call for each in clauses for call in calls(each)), self._tree)
         named = self._context.named
         clauses = clauses.changed(lambda node, name: grouping.over(node, name if named else ""))
-        if self._links and self._tree.args.get("group") is None:
+        if self._links and self._all_in_one:
             grouping.no_lists()
-        is_global = self._tree.args.get("group") is None and not self._links
+        is_global = self._all_in_one and not self._links
         self._node = grouping.aggregate(is_global=is_global, at=at, split=self._hints.split)
         return clauses, grouping.counts
 

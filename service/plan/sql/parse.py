@@ -15,7 +15,6 @@ from rowkind.service.plan.sql.dialect import RowkindSql
 _SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
 
 _CLAUSES = {
-    "laterals": "LATERAL VIEW is not supported",
     "sort": "SORT BY has no meaning for a result that keeps changing: leave it out",
     "cluster": "CLUSTER BY has no meaning for a result that keeps changing: leave it out",
     "distribute": "DISTRIBUTE BY has no meaning here: leave it out",
@@ -30,7 +29,7 @@ _CLAUSES = {
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 _SELECT = {
     *("expressions", "from_", "joins", "where", "hint", "with_", "kind", "group", "having", "distinct", "windows"),
-    *("qualify", "order", "limit", "offset"),
+    *("qualify", "order", "limit", "offset", "laterals"),
 }
 _SET_OPERATION = {"this", "expression", "distinct", "with_", "order", "limit", "offset"}
 _SUBQUERY = {"this", "order", "limit", "offset"}

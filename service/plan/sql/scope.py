@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import reads, substitute
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.fields import field_of, with_fields
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.tuples import compared
@@ -21,10 +21,14 @@ from rowkind.service.plan.sql.tuples import compared
 
 @dataclass(frozen=True)
 class Relation:
-    """A table, view or derived table in FROM: its alias, and its columns as spelled with their names in the plan."""
+    """A table, view or derived table in FROM: its alias, and its columns as spelled with their names in the plan.
+
+    One that is `hidden` has been put there by the planner: its columns are found by its alias only.
+    """
 
     alias: str
     columns: Mapping[str, str]
+    hidden: bool = False
 
     def find(self, column: str) -> list[str]:
         """The columns called so, by their names in the plan."""
@@ -112,7 +116,12 @@ class Scope:
 
     def knows(self, column: exp.Column) -> bool:
         """Whether a bare name is a column of FROM, or of more than one table in it."""
-        return any(relation.find(column.name) for relation in self.relations)
+        return any(relation.find(column.name) for relation in self._open)
+
+    @property
+    def _open(self) -> tuple[Relation, ...]:
+        """The relations whose columns go by their names alone."""
+        return tuple(relation for relation in self.relations if not relation.hidden)
 
     def _column(self, column: exp.Column, *, outer: bool) -> exp.Expr:
         if isinstance(column.this, exp.Star):
@@ -134,7 +143,7 @@ class Scope:
                     beyond,
                 )
             return found
-        relations = self._named(column) if column.table else self.relations
+        relations = self._named(column) if column.table else self._open
         own = [(relation, name) for relation in relations for name in relation.find(column.name)]
         merged = self.using(column.name) if not column.table else None
         shared = [each for each in own if merged is not None and merged.covers(each[0], column.name)]
@@ -156,8 +165,8 @@ class Scope:
         return known or (self.outer is not None and self.outer._is_table(name))  # noqa: SLF001 -- as above
 
     def _names(self) -> list[str]:
-        aliases = [relation.alias for relation in self.relations]
-        return aliases + [spelled for relation in self.relations for spelled in relation.columns]
+        aliases = [relation.alias for relation in self._open]
+        return aliases + [spelled for relation in self._open for spelled in relation.columns]
 
     def _is_outer(self, column: exp.Column) -> bool:
         """Whether only the query around this one has such a column."""
@@ -201,7 +210,7 @@ class Scope:
 
     def star(self, at: exp.Expr, table: str = "") -> Iterator[tuple[str, exp.Expr]]:
         """The columns that `*`, or `table.*`, stands for. Raises Refusal."""
-        relations = self.relations
+        relations = self._open
         if table:
             relations = tuple(relation for relation in relations if relation.alias.lower() == table.lower())
             if not relations:

@@ -20,17 +20,9 @@ from sqlglot import exp
 from rowkind.service.physical import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    conjuncts,
-    reads,
-    substitute,
-)
+from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalJoin, LogicalNode, LogicalProject
 from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected, check_reach
 from rowkind.service.plan.sql.grouping import no_aggregates

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import reads
+from rowkind.service.plan.scalar.conjuncts import reads
 
 Ranges = tuple[tuple[int, float], ...]
 """Ranges of numbers, ends included, ascending, with gaps between them; the last one may end at infinity."""

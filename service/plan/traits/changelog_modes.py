@@ -9,6 +9,7 @@ from __future__ import annotations
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalJoin,
     LogicalNode,
@@ -27,7 +28,7 @@ def produced(node: LogicalNode) -> ChangelogMode:
     match node:
         case LogicalScan():
             return node.source.mode
-        case LogicalFilter() | LogicalProject() | LogicalWindow():
+        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
             return produced(node.input)
         case LogicalJoin():
             only_added = node.kind in ("inner", "semi")
@@ -60,7 +61,14 @@ def updating(node: LogicalNode) -> LogicalNode | None:
 
 
 def base(node: LogicalNode) -> LogicalNode:
-    """The scan or the operator below filters and projections."""
-    while isinstance(node, LogicalFilter | LogicalProject):
+    """The scan or the operator below all that is part of its calc."""
+    while isinstance(node, LogicalFilter | LogicalProject | LogicalExpand):
         node = node.input
     return node
+
+
+def bare_scan(node: LogicalNode) -> LogicalScan | None:
+    """The table whose rows come as they were sent, but for filters and columns; None where there is more between."""
+    while isinstance(node, LogicalFilter | LogicalProject):
+        node = node.input
+    return node if isinstance(node, LogicalScan) else None

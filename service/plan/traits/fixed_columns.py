@@ -8,6 +8,7 @@ of a table that only inserts never changes, and what is computed from fixed colu
     filter, rank,   what is fixed below: their rows are those of their input
     normalize
     project         what is fixed below, and what is computed from that
+    expand          what is fixed below, nothing of the elements
     inner join      what either side fixes; an equal column of the other side; what the other side fixes by that
     outer join      what either side fixes, but on a side that is padded only by a key that tells its rows from pads
     semi, anti      what the left side fixes
@@ -32,6 +33,7 @@ from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import columns, kept
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -42,9 +44,9 @@ from rowkind.service.plan.logical import (
     LogicalScan,
     LogicalUnion,
     LogicalWindow,
-    reads,
 )
 from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.unique_keys import key_columns
 
 
@@ -65,7 +67,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             primary = frozenset(map(node.name, node.source.primary_key))
             never_changes = node.source.mode == "append" and primary and primary <= key
             return frozenset(columns(node)) if never_changes else frozenset()
-        case LogicalFilter() | LogicalWindow():
+        case LogicalFilter() | LogicalExpand() | LogicalWindow():
             return fixed_columns(node.input, key)
         case LogicalProject():
             known, below = fixed_columns(node.input, read_bare(node, key)), columns(node.input)

@@ -21,9 +21,9 @@ from rowkind.service.plan.logical import (
     LogicalNormalize,
     LogicalProject,
     LogicalRank,
-    conjuncts,
 )
 from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.traits.fixed_columns import read_bare
 from rowkind.service.plan.traits.unique_keys import unique_keys
 

@@ -17,6 +17,7 @@ from rowkind.service.physical import is_digest
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -57,7 +58,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
     match node:
         case LogicalScan() | LogicalUnion():
             return None
-        case LogicalFilter() | LogicalWindow():
+        case LogicalFilter() | LogicalExpand() | LogicalWindow():
             return partitioning(node.input)
         case LogicalProject():
             parts = partitioning(node.input)
@@ -96,7 +97,7 @@ def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
     then never turns up in another shard, and one task sees all changes under the key in their order.
     """
     match node:
-        case LogicalFilter() | LogicalWindow():
+        case LogicalFilter() | LogicalExpand() | LogicalWindow():
             return together(node.input, key)
         case LogicalProject():
             return together(node.input, read_bare(node, key))

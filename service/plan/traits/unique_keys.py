@@ -5,6 +5,7 @@ They decide how an operator keeps its input, by which key a sink may replace row
     scan            the primary key
     filter          those below
     project         those whose columns are all selected
+    expand          those below, each with the element's place, or with the key of a map
     join            those of a side each of whose rows matches at most one row of the other side; else one of each side
                     together. An inner join's equal columns stand for each other.
     outer join      as above, as far as a pad's NULLs cannot be mistaken for another row
@@ -22,9 +23,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.service.plan.columns import columns
+from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
@@ -35,10 +37,11 @@ from rowkind.service.plan.logical import (
     LogicalScan,
     LogicalUnion,
     LogicalWindow,
-    reads,
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.scalar.scalars import compile_scalar
 
 UniqueKey = frozenset[str]
 _MOST = 16
@@ -56,6 +59,8 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return unique_keys(node.input)
         case LogicalProject():
             return _projected(node)
+        case LogicalExpand():
+            return _expanded(node)
         case LogicalJoin():
             return unique_keys(node.left.input) if node.keeps_left else _joined(node)
         case LogicalAggregate():
@@ -118,6 +123,12 @@ def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
             variants = [variant | {name} for variant in variants for name in names.get(column, [])][:_MOST_VARIANTS]
         found.update(variants)
     return _minimal(found)
+
+
+def _expanded(node: LogicalExpand) -> frozenset[UniqueKey]:
+    array = compile_scalar(node.array, by_name(columns(node.input))).type
+    telling = {node.place} | {name for name, part in node.elements.items() if array.kind == "map" and part == 0}
+    return _minimal(key | {name} for key in unique_keys(node.input) for name in telling)
 
 
 def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:

@@ -20,7 +20,9 @@ from rowkind.operators.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
-from rowkind.service.physical import AggregateCall, Aggregation, Calc, Contest, Expression, Key, SubKeyPart
+from rowkind.service.expression import Expression
+from rowkind.service.keys import Key, SubKeyPart
+from rowkind.service.physical import AggregateCall, Aggregation, Calc, Contest
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,

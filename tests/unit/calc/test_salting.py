@@ -10,7 +10,7 @@ from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.join import Join, JoinSpec, Side
 from rowkind.service.execute.salting import salted
-from rowkind.service.physical import Salt
+from rowkind.service.keys import Salt
 
 SHARDS = 32
 

@@ -13,7 +13,8 @@ import pytest
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.execute import calc
-from rowkind.service.physical import Calc, Expression
+from rowkind.service.expression import Expression
+from rowkind.service.physical import Calc
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,

@@ -17,11 +17,11 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.service.execute.members import MOST_PLACES, SIDES, Member, address, addressed
 from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver, shard_without_key
+from rowkind.service.expression import Expression
 from rowkind.service.graph import Exit, Graph, graph
 from rowkind.service.job.load import load
+from rowkind.service.keys import Key
 from rowkind.service.physical import (
-    Expression,
-    Key,
     PhysicalAggregate,
     PhysicalJoin,
     PhysicalNode,

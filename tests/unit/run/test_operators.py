@@ -18,7 +18,8 @@ from rowkind.operators.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.operators import operator
-from rowkind.service.physical import PhysicalAggregate, PhysicalRank, SubKeyPart
+from rowkind.service.keys import SubKeyPart
+from rowkind.service.physical import PhysicalAggregate, PhysicalRank
 from tests.queries import (
     ROW_STATE,
     aggregation,

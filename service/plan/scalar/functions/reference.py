@@ -77,6 +77,19 @@ The keys of a MAP are text. What is inside of a new one may be NULL.
 | `CAST(x AS t)` `x::t` `TRY_CAST(x AS t)` | a value | the type |
 | `CASE` `IF` `COALESCE` `NULLIF` | values of a common type | that type |
 | `x -> …` `(x, y) -> …` | the argument of functions of functions; it may read columns and outer parameters | |
+
+## Several rows of one
+
+| written | gives |
+|---|---|
+| `FROM t CROSS JOIN UNNEST(a) AS u(x)`, also `t, UNNEST(a)` and `LEFT JOIN … ON TRUE`, with `WITH ORDINALITY` \
+| a row for each element of an array, or key and value of a map; fields of structs are columns; numbers from 1 |
+| `LATERAL VIEW [OUTER] f(a) u AS x`, `FROM t, LATERAL f(a) AS u(x)`, `SELECT f(a)` \
+| the same by `EXPLODE`, `POSEXPLODE` (numbers from 0), `INLINE` (fields of structs), each also with `_OUTER`, or a \
+table function of the job |
+| `GROUP BY [a,] ROLLUP (b, c)`, `CUBE (…)`, `GROUPING SETS ((a, b), ())`, also `WITH ROLLUP` and `WITH CUBE` \
+| each row in the group of each set; `GROUPING(a)` and `GROUPING_ID(…)` say which. As in Spark there is a row of `()` \
+only where there are rows, but for `GROUPING SETS (())` alone |
 """
 
 

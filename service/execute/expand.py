@@ -1,0 +1,128 @@
+"""Several rows of one: a row becomes one for each element of an array or a map that it has. Nothing is kept.
+
+Each change of a row is one of all that is made of it, under its arrival number. Of an update, what the old and the new
+row have at one place is an update again, an element that only one of them has comes or goes; what stays the same
+cancels further on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Int64s, Mask, Rows
+from rowkind.service.execute.updates import updates
+from rowkind.service.execute.values import Values, passes
+from rowkind.service.expression import PLACE, Expand
+from rowkind.service.physical import Calc
+
+
+def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:
+    """The rows that come out of a calc's expands, under `calc.expanded`. Raises ExpressionError.
+
+    Rows `without` which it is to be done do not pass the first predicate, whatever it says.
+    """
+    record, nulls = calc.input, calc.on_error == "null"
+    if without is not None:
+        rows = _apart(rows, ~without)
+    for step in calc.expands:
+        rows = _expanded(step, record, rows, nulls=nulls)
+        record = step.output
+    return rows
+
+
+def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:
+    if step.predicate is not None and len(rows):
+        rows = _apart(rows, passes(step.predicate, record, rows.payload, nulls=nulls))
+    if not len(rows):
+        return rows
+    values = Values(record, (step.array, *step.carried), rows.payload, nulls=nulls)
+    elements = _Elements.of(values.of(step.array), inline=step.inline)
+    of, place = _places(elements.counts, outer=step.outer)
+    order, halves = _by_update(updates(rows), of, place)
+    of, place = of[order], place[order]
+    count = len(step.carried)
+    carried = values.packed(Record("Row", step.output.fields[:count]), step.carried)
+    made = Record("Row", step.output.fields[count:])
+    columns = {
+        field.name: elements.column(part, step.first, of, place)
+        for field, part in zip(made.fields, step.made, strict=True)
+    }
+    payload = carried.take(pa.array(of)) if count else None
+    if columns:
+        encoded = codec.encode(made, columns, len(of))
+        payload = encoded if payload is None else codec.concat_rows(payload, encoded)
+    elif payload is None:
+        payload = codec.encode(made, {}, len(of))
+    kind = rows.kind[of]
+    return Rows(np.where(halves, _alone(kind), kind) if halves.any() else kind, rows.seq[of], payload)
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """The elements of each row's array or map, all after each other: how many, where they begin, and their parts."""
+
+    counts: Int64s
+    starts: Int64s
+    parts: tuple[pa.Array, ...]
+
+    @classmethod
+    def of(cls, array: pa.Array, *, inline: bool) -> Self:
+        there = array.is_valid().to_numpy(zero_copy_only=False)
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        counts = np.where(there, offsets[1:] - offsets[:-1], 0)
+        # What the offsets point into is all of it, whichever part of it the array is.
+        if pa.types.is_map(array.type):
+            whole = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field]))).values
+            return cls(counts, offsets[:-1], tuple(whole.flatten()))
+        return cls(counts, offsets[:-1], tuple(array.values.flatten()) if inline else (array.values,))
+
+    def column(self, part: int, first: int, of: Indices, place: Int64s) -> pa.Array:
+        """A part of the elements at these places of these rows; NULL where there is none."""
+        none = place < 0
+        if part == PLACE:
+            return pa.array((place + first).astype(np.int32), mask=none)
+        return self.parts[part].take(pa.array(self.starts[of] + place, mask=none))
+
+
+def _places(counts: Int64s, *, outer: bool) -> tuple[Indices, Int64s]:
+    """The row and the place in it of all that is made of the rows; -1 for a row that is there though it has nothing."""
+    times = np.maximum(counts, 1) if outer else counts
+    of = np.repeat(np.arange(len(counts)), times)
+    place = np.arange(len(of)) - np.repeat(np.cumsum(times) - times, times)
+    return of, np.where(counts[of] == 0, -1, place)
+
+
+def _by_update(update: Int64s, of: Indices, place: Int64s) -> tuple[Indices, Mask]:
+    """The order in which the two halves of an update at one place follow each other, and which halves are alone."""
+    if not update.any():
+        return np.arange(len(of)), np.zeros(len(of), np.bool_)
+    second = np.zeros(len(update), np.bool_)
+    second[1:] = (update[1:] > 0) & (update[1:] == update[:-1])
+    pair = (np.arange(len(update)) - second)[of]
+    order = np.lexsort((of, place, pair))
+    same = (np.diff(pair[order]) == 0) & (np.diff(place[order]) == 0)
+    whole = np.append(same, False) | np.insert(same, 0, False)
+    return order, (update[of][order] > 0) & ~whole
+
+
+def _apart(rows: Rows, kept: Mask) -> Rows:
+    """The rows that are kept; what is left of an update whose other half is not comes or goes."""
+    if kept.all():
+        return rows
+    update = updates(rows)[kept]
+    rows = rows.filter(kept)
+    alone = update > 0
+    first = np.flatnonzero((update[:-1] > 0) & (update[:-1] == update[1:]))
+    alone[first] = alone[first + 1] = False
+    return replace(rows, kind=np.where(alone, _alone(rows.kind), rows.kind))
+
+
+def _alone(kind: Int8s) -> Int8s:
+    return np.where(WEIGHTS[kind] > 0, np.int8(RowKind.INSERT), np.int8(RowKind.DELETE))

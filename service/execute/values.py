@@ -1,0 +1,95 @@
+"""The values of expressions over packed rows: read once, computed in one go, and only if somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.codec import Decoded
+from rowkind.avro.defaults import nothing
+from rowkind.avro.schema import Field, Record
+from rowkind.operators.columns.changes import Mask
+from rowkind.operators.columns.hashing import digest128
+from rowkind.service.execute.expressions import evaluate, truth
+from rowkind.service.expression import Expression
+from rowkind.service.physical import ROW_DIGEST
+
+
+class Values:
+    """The columns and expressions of some rows, decoded and evaluated once; none but those announced.
+
+    With `nulls` an expression that may be NULL is so where it fails. Where only the columns `known` are, what reads
+    others is NULL, or what comes nearest to it. Raises ExpressionError.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        expressions: Sequence[Expression],
+        payloads: pa.BinaryArray,
+        *,
+        nulls: bool,
+        known: frozenset[str] | None = None,
+    ) -> None:
+        self._record = record
+        self._known = known
+        self._count = len(payloads)
+        computed = [each for each in expressions if each.column is None and self._is_known(each)]
+        self._decoded = read(record, payloads) if expressions else None
+        self._computed = evaluate(computed, self._columns(computed), self._count, nulls=nulls) if computed else {}
+
+    def packed(self, record: Record, expressions: Sequence[Expression]) -> pa.BinaryArray:
+        """The expressions as rows under `record`."""
+        if self._decoded is None:
+            return codec.encode(record, {}, len(self))
+        return self._decoded.assemble(
+            record, [self._source(*each) for each in zip(record.fields, expressions, strict=True)]
+        )
+
+    def of(self, expression: Expression) -> pa.Array:
+        """The values of one expression."""
+        if expression.column is None:
+            return self._computed[expression]
+        assert self._decoded is not None, "an expression was not announced"
+        return self._decoded.column(expression.column)
+
+    def _source(self, field: Field, expression: Expression) -> pa.Array | str | bytes:
+        if not self._is_known(expression):
+            return nothing(field.type)
+        if expression.column == ROW_DIGEST:
+            return self._digest()
+        return self._computed[expression] if expression.column is None else expression.column
+
+    def _digest(self) -> pa.BinaryArray:
+        """What tells the rows apart by all of their columns, in the one way in which each value can be written."""
+        assert self._decoded is not None, "an expression was not announced"
+        return digest128(self._decoded.assemble(self._record, self._record.names))
+
+    def _is_known(self, expression: Expression) -> bool:
+        return self._known is None or self._known.issuperset(expression.columns)
+
+    def _columns(self, expressions: Sequence[Expression]) -> dict[str, pa.Array]:
+        assert self._decoded is not None, "an expression was not announced"
+        names = dict.fromkeys(name for expression in expressions for name in expression.columns)
+        return {name: self._decoded.column(name) for name in names}
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def passes(predicate: Expression, record: Record, payloads: pa.BinaryArray, *, nulls: bool) -> Mask:
+    """For which rows a predicate is true. Raises ExpressionError."""
+    decoded = read(record, payloads)
+    columns = {name: decoded.column(name) for name in predicate.columns}
+    return truth(evaluate([predicate], columns, len(payloads), nulls=nulls)[predicate])
+
+
+def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
+    """The fields of rows that the query itself has made."""
+    decoded = codec.read(record, payloads)
+    bad = np.flatnonzero(decoded.bad)
+    assert not len(bad), f"a row inside the query cannot be read: {decoded.reason(int(bad[0]))}"
+    return decoded

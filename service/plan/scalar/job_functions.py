@@ -1,0 +1,107 @@
+"""Calls of the job's own functions in Python: their arguments are cast to what the job says, DuckDB calls the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.compiler import Compiler
+from rowkind.service.plan.scalar.typed import Typed, constant, converted
+from rowkind.service.plan.scalar.types import common, family, with_null
+from rowkind.service.python.function import PythonFunction
+
+FUNCTION = "function"
+"""The part of a call that says which function of the job it is of."""
+
+ROWS = "rows"
+"""The part of a call of a table function whose rows are taken apart."""
+
+
+def function_of(node: exp.Expr) -> PythonFunction | None:
+    """The function of the job's that a node calls."""
+    found = node.args.get(FUNCTION)
+    return found if isinstance(found, PythonFunction) else None
+
+
+def functions_in(*nodes: exp.Expr) -> Iterator[PythonFunction]:
+    """The functions of the job's that are called in expressions, each once."""
+    calls = (function_of(each) for node in nodes for each in node.find_all(exp.Anonymous))
+    yield from dict.fromkeys(each for each in calls if each is not None)
+
+
+def call(compiler: Compiler, node: exp.Anonymous, function: PythonFunction) -> Typed:
+    """A call of one. Raises Refusal."""
+    if function.kind == "table" and not node.args.get(ROWS):
+        raise Refusal(
+            f"{function.name} is a table function, which gives rows: write FROM …, LATERAL {function.name}(…) AS t",
+            node,
+        )
+    if function.kind == "aggregate":
+        raise Refusal(f"{function.name} is an aggregate function, which stands in SELECT or HAVING", node)
+    _check_count(node, function, len(node.expressions))
+    values = [
+        _argument(function, compiler.value(part), to, part)
+        for part, to in zip(node.expressions, function.arguments, strict=True)
+    ]
+    left_out = not function.called_on_null and any(value.type.nullable for value in values)
+    result = with_null(function.result, function.result.nullable or left_out)
+    return Typed(f"{function.identity}({', '.join(value.sql for value in values)})", result)
+
+
+def with_types(
+    node: exp.Expr, function: PythonFunction, arguments: Sequence[exp.Expr], given: Sequence[Type]
+) -> tuple[exp.Expr, ...]:
+    """The arguments of an aggregate function in the types that it takes. Raises Refusal."""
+    _check_count(node, function, len(arguments))
+    typed = []
+    for argument, type_, wanted in zip(arguments, given, function.arguments, strict=True):
+        if _same(type_, wanted):
+            typed.append(argument)
+            continue
+        found = common(type_, wanted)
+        if found is None or found.required != wanted.required:
+            raise Refusal(f"{function.name} takes {wanted.sql} here, but this is {type_.sql}: write a CAST", argument)
+        typed.append(exp.cast(argument.copy(), wanted.sql, dialect="spark"))
+    return tuple(typed)
+
+
+def _check_count(node: exp.Expr, function: PythonFunction, count: int) -> None:
+    if count != len(function.arguments):
+        takes = ", ".join(each.sql for each in function.arguments)
+        raise Refusal(f"{function.name} takes ({takes}), and this is {count} of them", node)
+
+
+def _argument(function: PythonFunction, value: Typed, to: Type, at: exp.Expr) -> Typed:
+    if _same(value.type, to):
+        return value
+    if family(value.type) == "null" and family(to) is None:
+        return Typed(f"CAST(NULL AS {duckdb_name(to)})", to)
+    if value.literal is not None and family(value.type) == "string" and family(to) in ("date", "timestamp", "local"):
+        return Typed(constant(at, value.literal, to), to.required)
+    found = common(value.type, to)
+    if found is None or found.required != to.required:
+        raise Refusal(f"{function.name} takes {to.sql} here, but this is {value.type.sql}: write a CAST", at)
+    return converted(value, to)
+
+
+def _same(given: Type, wanted: Type) -> bool:
+    """Whether values are of one type, but for where NULL may be."""
+    return given.kind == wanted.kind and given.sql == wanted.sql
+
+
+def duckdb_name(type_: Type) -> str:
+    """The name of a type in DuckDB, which may be an ARRAY, a MAP or a STRUCT. Raises KeyError for one that has none."""
+    match type_.kind:
+        case "array":
+            return f"{duckdb_name(type_.element)}[]"
+        case "map":
+            return f"MAP(VARCHAR, {duckdb_name(type_.element)})"
+        case "record":
+            fields = ", ".join(f'"{field.name}" {duckdb_name(field.type)}' for field in type_.fields)
+            return f"STRUCT({fields})"
+        case _:
+            return types.duckdb(type_)

@@ -1,0 +1,232 @@
+"""What makes several rows of one: UNNEST, explode and its kin, in FROM, as LATERAL VIEW and in the SELECT list.
+
+    FROM t CROSS JOIN UNNEST(t.tags) WITH ORDINALITY AS u(tag, n)     a row for each element, which count from 1
+    FROM t LEFT JOIN UNNEST(t.tags) AS u(tag) ON TRUE                 a row without elements stays, with NULLs
+    FROM t, LATERAL posexplode(t.tags) AS u(n, tag)                   elements count from 0
+    FROM t LATERAL VIEW OUTER explode(t.counts) u AS name, number     keys and values of a map
+    SELECT id, inline(items) FROM t                                   the fields of structs as columns
+    FROM t, LATERAL words(t.text) AS w(word, n)                       the rows of a table function of the job
+
+UNNEST takes structs apart, as in the SQL standard; explode leaves them whole and inline takes them apart, as in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.service.plan.columns import by_name, columns, parts_of
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNode
+from rowkind.service.plan.scalar.conjuncts import conjuncts
+from rowkind.service.plan.scalar.job_functions import ROWS, function_of
+from rowkind.service.plan.scalar.scalars import compile_scalar
+from rowkind.service.plan.sql.context import Context, Queries
+from rowkind.service.plan.sql.grouping import calls, no_aggregates
+from rowkind.service.plan.sql.scope import Relation, Scope
+
+PLACES = ("POSEXPLODE", "POSEXPLODE_OUTER")
+OUTER = ("EXPLODE_OUTER", "POSEXPLODE_OUTER", "INLINE_OUTER")
+INLINE = ("INLINE", "INLINE_OUTER")
+NAMES = ("EXPLODE", *PLACES, *OUTER, *INLINE)
+_PLACE = "pos"
+_SINGLE = "write GROUP BY, window functions and what makes several rows of one in a SELECT each"
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A call that makes several rows of one.
+
+    `array` is what has the elements. `ordinality` is the column with their numbers that stands behind the others, empty
+    if it has no name of its own; None where there is none. `names` are those of the columns behind the alias. `on` is
+    the condition of a join.
+    """
+
+    call: exp.Func
+    array: exp.Expr
+    alias: str = ""
+    names: tuple[str, ...] = ()
+    ordinality: str | None = None
+    outer: bool = False
+    on: exp.Expr | None = None
+
+    @property
+    def word(self) -> str:
+        """What it is called."""
+        return "UNNEST" if isinstance(self.call, exp.Unnest) else word(self.call)
+
+
+def generator(at: exp.Expr) -> Generator | None:
+    """What a piece of FROM, or of the SELECT list, makes of each row; None where that is one row. Raises Refusal."""
+    if isinstance(at, exp.Join):
+        found = generator(at.this)
+        return found and replace(found, outer=found.outer or _keeps_rows(at), on=at.args.get("on"))
+    if isinstance(at, exp.Table) and isinstance(at.this, exp.Anonymous):
+        # A function in FROM reads what stands before it, as in PostgreSQL, with and without LATERAL.
+        found = generator(at.this)
+        return found and replace(found, alias=at.alias, names=_names(at))
+    if isinstance(at, exp.Unnest):
+        offset = at.args.get("offset")
+        ordinality = None if not offset else offset.name if isinstance(offset, exp.Expr) else ""
+        if len(at.expressions) != 1:
+            raise Refusal("UNNEST takes one array or map here: unnest an array of structs for several columns", at)
+        return Generator(at, at.expressions[0], at.alias, _names(at), ordinality)
+    if isinstance(at, exp.Lateral) and isinstance(at.this, exp.Func):
+        call = at.this
+        if isinstance(call, exp.Anonymous) and word(call) == "TABLE" and len(call.expressions) == 1:
+            call = call.expressions[0]
+        found = generator(call)
+        if found is None:
+            raise Refusal(f"the table function {word(at.this)} is not known; there is {', '.join(NAMES)}", at.this)
+        if at.args.get("ordinality"):
+            raise Refusal("WITH ORDINALITY stands behind UNNEST: write POSEXPLODE here, which counts from 0", at)
+        return replace(found, alias=at.alias, names=_names(at), outer=found.outer or bool(at.args.get("outer")))
+    if isinstance(at, exp.Anonymous) and (function := function_of(at)) is not None and function.kind == "table":
+        rows = at.copy()
+        rows.set(ROWS, value=True)
+        return Generator(at, rows)
+    if isinstance(at, exp.Anonymous) and word(at) in NAMES:
+        if len(at.expressions) != 1:
+            raise Refusal(f"{word(at)} takes one array or map", at)
+        return Generator(at, at.expressions[0], outer=word(at) in OUTER)
+    return None
+
+
+def in_from(
+    found: Generator, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
+) -> tuple[LogicalNode, Scope]:
+    """The rows of FROM so far, each as often as it has elements, and what names mean then. Raises Refusal."""
+    alias = found.alias or _invented(found, context, queries)
+    taken = [*(other.alias for other in scope.relations), *scope.spent]
+    if alias.lower() in map(str.lower, taken):
+        raise Refusal(f"two tables in FROM are called {alias}: give one another alias", found.call)
+    expand, relation = _expanded(found, alias, rows, scope, context)
+    scope = replace(scope, relations=(*scope.relations, relation))
+    conditions = conjuncts(scope.resolve(found.on) if found.on is not None else None)
+    if conditions and expand.outer:
+        raise Refusal(
+            f"LEFT JOIN {found.word} is written ON TRUE: a condition on its elements belongs into WHERE", found.on
+        )
+    return LogicalFilter(expand, conditions) if conditions else expand, scope
+
+
+def in_select(
+    tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
+) -> tuple[exp.Select, LogicalNode, Scope]:
+    """A SELECT in whose list columns stand for what makes several rows of one, and the rows with them.
+
+    Raises Refusal.
+    """
+    items: list[exp.Expr] = []
+    for item in tree.expressions:
+        found = generator(item.this if isinstance(item, exp.Alias | exp.Aliases) else item)
+        if found is None:
+            items.append(item)
+            continue
+        _stands_alone(tree, found)
+        names = [item.alias] if isinstance(item, exp.Alias) else [name.name for name in item.expressions]
+        if not isinstance(item, exp.Alias | exp.Aliases):
+            names = []
+        rows, relation = _expanded(
+            replace(found, names=tuple(names)), _invented(found, context, queries), rows, scope, context
+        )
+        scope = replace(scope, relations=(*scope.relations, replace(relation, hidden=True)))
+        items += [_item(relation, name, found.call) for name in relation.columns]
+    if items != tree.expressions:
+        tree = tree.copy()
+        tree.set("expressions", items)
+    return tree, rows, scope
+
+
+def _expanded(
+    found: Generator, alias: str, rows: LogicalNode, scope: Scope, context: Context
+) -> tuple[LogicalExpand, Relation]:
+    no_aggregates(found.array, found.word)
+    array = scope.resolve(found.array)
+    type_ = compile_scalar(array, by_name(columns(rows))).type
+    inline = _takes_apart(found, type_)
+    parts = [part.name for part in parts_of(type_, inline=inline)]
+    place = "ordinality" if found.ordinality is not None else _PLACE
+    shown = [*([place] if found.word in PLACES else []), *parts]
+    if found.ordinality is not None:
+        shown = [*parts, place]
+    names = _spelled(found, shown)
+    path = f"{context.path}{alias}"
+    own = {name: f"{path}.{spelled}" for name, spelled in zip(shown, names, strict=True)}
+    expand = LogicalExpand(
+        rows,
+        array,
+        {own[name]: number for number, name in enumerate(parts)},
+        # A name that no query can say.
+        own.get(place, f"{path}.#{_PLACE}"),
+        found.array,
+        first=0 if found.ordinality is None else 1,
+        inline=inline,
+        outer=found.outer,
+    )
+    return expand, Relation(alias, {spelled: own[name] for name, spelled in zip(shown, names, strict=True)})
+
+
+def _takes_apart(found: Generator, type_: Type) -> bool:
+    """Whether the elements are structs whose fields become columns. Raises Refusal for what has no elements."""
+    if type_.kind not in ("array", "map"):
+        raise Refusal(f"{found.word} takes an array or a map, but this is {type_.sql}", found.array)
+    structs = type_.kind == "array" and type_.element.kind == "record"
+    if found.word in INLINE and not structs:
+        raise Refusal(f"{found.word} takes an array of structs, but this is {type_.sql}: write EXPLODE", found.array)
+    return structs and (found.word in (*INLINE, "UNNEST") or function_of(found.call) is not None)
+
+
+def _spelled(found: Generator, shown: Sequence[str]) -> Sequence[str]:
+    """What the columns are called: as behind the alias, or as in Spark. Raises Refusal."""
+    names = found.names + ((found.ordinality,) if found.ordinality and found.names else ())
+    if not names and isinstance(found.call, exp.Unnest):
+        # The alias of a table with one column is the column's, too.
+        return [found.alias if name == "col" and found.alias else name for name in shown]
+    if not names:
+        return shown
+    if len(names) != len(shown):
+        raise Refusal(
+            f"{found.word} gives {len(shown)} columns ({', '.join(shown)}), but there are {len(names)} names for them",
+            found.call,
+        )
+    for name in names:
+        if sum(name.lower() == other.lower() for other in names) > 1:
+            raise Refusal(f"two columns are called {name}: give one another name", found.call)
+    return names
+
+
+def _keeps_rows(join: exp.Join) -> bool:
+    """Whether a row without elements stays. Raises Refusal for a join that is none of rows with their elements."""
+    side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
+    if method or kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT") or join.args.get("using"):
+        words = " ".join(each for each in (method, side, kind) if each)
+        raise Refusal(f"what makes several rows of one stands behind CROSS JOIN or LEFT JOIN, not {words} JOIN", join)
+    if side == "LEFT" and join.args.get("on") is None:
+        # Spark then leaves out the rows that a LEFT JOIN keeps.
+        raise Refusal("LEFT JOIN of a row's elements is written with ON TRUE", join.this)
+    return side == "LEFT"
+
+
+def _stands_alone(tree: exp.Select, found: Generator) -> None:
+    grouped = tree.args.get("group") or tree.args.get("having")
+    if grouped or any(any(calls(each)) or each.find(exp.Window) for each in tree.expressions):
+        raise Refusal(f"{found.word} would make several rows of one before they are grouped: {_SINGLE}", found.call)
+
+
+def _item(relation: Relation, name: str, at: exp.Expr) -> exp.Expr:
+    column = exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(relation.alias, quoted=True))
+    column.this.meta.update(next((each.meta for each in at.walk() if "start" in each.meta), {}))
+    return exp.alias_(column, name, quoted=True)
+
+
+def _invented(found: Generator, context: Context, queries: Queries) -> str:
+    return queries.invent(context.path, found.word.lower()).removeprefix(context.path).rstrip(".")
+
+
+def _names(at: exp.Expr) -> tuple[str, ...]:
+    alias = at.args.get("alias")
+    return tuple(column.name for column in alias.args.get("columns") or []) if alias is not None else ()

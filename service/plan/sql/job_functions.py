@@ -1,0 +1,72 @@
+"""The functions of a job in its SQL: each call of one is marked with it, wherever it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import sqlglot
+from sqlglot import exp
+
+from rowkind.service.job.errors import JobError, Problem
+from rowkind.service.job.model import Job
+from rowkind.service.plan.scalar.functions import FUNCTIONS
+from rowkind.service.plan.scalar.job_functions import FUNCTION, duckdb_name
+from rowkind.service.plan.sql.dialect import RowkindSql
+from rowkind.service.plan.sql.generators import NAMES
+from rowkind.service.python.code import Code
+from rowkind.service.python.errors import FunctionError
+from rowkind.service.python.function import PythonFunction
+
+
+def job_functions(job: Job) -> Mapping[str, PythonFunction]:
+    """The functions of a job by their names in capitals; each can be loaded. Raises JobError."""
+    code = job.python()
+    if code is None:
+        return {}
+    found, problems = {}, []
+    for name in job.functions:
+        try:
+            found[name.upper()] = _function(job, name, code)
+        except FunctionError as error:
+            problems.append(Problem(job.line("functions", name), f"functions.{name}", str(error)))
+    if problems:
+        raise JobError(str(job.file), problems)
+    return found
+
+
+def with_functions(tree: exp.Expr, functions: Mapping[str, PythonFunction]) -> exp.Expr:
+    """The tree with the calls of these functions marked."""
+    for node in tree.find_all(exp.Anonymous) if functions else ():
+        if (function := functions.get(node.name.upper())) is not None:
+            node.set(FUNCTION, function)
+    return tree
+
+
+def _function(job: Job, name: str, code: Code) -> PythonFunction:
+    of = job.functions[name]
+    written = sqlglot.parse_one(f"SELECT {name}(x)", read=RowkindSql).expressions[0]
+    if name.upper() in FUNCTIONS or name.upper() in NAMES or not isinstance(written, exp.Anonymous):
+        raise FunctionError(f"{name.upper()} is a function of SQL: give yours another name")
+    try:
+        parameters, gives = tuple(map(duckdb_name, of.takes)), duckdb_name(of.result)
+    except KeyError as error:
+        raise FunctionError(f"{error.args[0]} is a type that cannot be computed with") from None
+    function = PythonFunction(
+        name=name,
+        kind=of.kind,
+        module=of.module,
+        attribute=of.attribute,
+        arguments=of.takes,
+        result=of.result,
+        deterministic=of.deterministic,
+        called_on_null=of.called_on_null,
+        code=code,
+        version=of.version or code.digest,
+        parameters=parameters,
+        gives=gives,
+        accumulator=of.state,
+        views=of.view_types,
+    )
+    found = function.loaded()
+    return replace(function, retracts=hasattr(found, "retract"), merges=hasattr(found, "merge"))

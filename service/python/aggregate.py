@@ -1,0 +1,189 @@
+"""An aggregate function in Python: a class with `create`, `add`, `result`, and `retract` and `merge` where needed.
+
+    class Spread:
+        def create(self):                 return {"n": 0}                 the state of a group without rows
+        def add(self, state, x):          state["n"] += len(x)            an Arrow array per argument: rows that came
+        def retract(self, state, x):      state["n"] -= len(x)            and rows that went
+        def merge(self, state, other):    state["n"] += other["n"]        of two tasks that each saw some of the rows
+        def result(self, state):          return state["n"]
+
+A state is a dict with the fields that the job calls `accumulator`, and the `views` that it declares under their names.
+A method changes it or returns another one. It is called for each group with all of the batch's rows of that group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.schema import Field, Record
+from rowkind.avro.type import Type
+from rowkind.operators.group_function import Views
+from rowkind.operators.group_views import GroupViews
+from rowkind.service.python.code import describe
+from rowkind.service.python.function import PythonFunction
+from rowkind.service.python.views import Elements
+
+_BIGINT = Type.of("BIGINT NOT NULL")
+
+
+@dataclass(frozen=True)
+class PythonAggregate:
+    """The function as the operator calls it: `operators.group_function.GroupFunction`."""
+
+    function: PythonFunction
+
+    @property
+    def views(self) -> Sequence[Elements]:
+        """How its views are written."""
+        return tuple(map(Elements, self.function.views))
+
+    def create(self) -> dict[str, Any]:
+        """The state of a group without rows."""
+        state = self._called("create") or {}
+        return {**state, **{view.counter: 0 for view in self.function.views if view.kind == "list"}}
+
+    def load(self, packed: pa.BinaryArray) -> list[dict[str, Any]]:
+        """States from their bytes."""
+        rows = codec.read(self._record, packed)
+        columns = [rows.column(name).to_pylist() for name in self._record.names]
+        if not columns:
+            return [{} for _ in range(len(packed))]
+        return [dict(zip(self._record.names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def save(self, states: Sequence[dict[str, Any]]) -> pa.BinaryArray:
+        """Their bytes. Raises ValueError for what the job does not say of them."""
+        columns = {}
+        for each in self._record.fields:
+            try:
+                columns[each.name] = pa.array([state[each.name] for state in states], each.type.arrow)
+            except KeyError:
+                raise ValueError(f"{self.function.name}: its state has no {each.name}") from None
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                reason = " ".join(str(error).split())
+                raise ValueError(f"{self.function.name}: {each.name} is no {each.type.sql}: {reason}") from None
+            if columns[each.name].null_count and not each.type.nullable:
+                raise ValueError(f"{self.function.name}: {each.name} is None, but the job says NOT NULL")
+        return codec.encode(self._record, columns, len(states))
+
+    def add(self, state: dict[str, Any], rows: pa.StructArray, views: Views) -> dict[str, Any]:
+        """The state with the arguments of these rows added."""
+        return self._changed("add", state, views, rows.flatten())
+
+    def retract(self, state: dict[str, Any], rows: pa.StructArray, views: Views) -> dict[str, Any]:
+        """The state without them."""
+        return self._changed("retract", state, views, rows.flatten())
+
+    def merge(self, state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        """The state of the rows of two states."""
+        merged: dict[str, Any] | None = self._called("merge", state, other)
+        return state if merged is None else merged
+
+    def result(self, state: dict[str, Any], views: Views) -> Any:
+        """The result of a group."""
+        return self._called("result", self._whole(state, views))
+
+    def pack(self, results: Sequence[Any]) -> pa.BinaryArray:
+        """Results as bytes, any of which may be None. Raises ValueError for what is none."""
+        of = self.function
+        try:
+            column = pa.array(results, of.result.arrow)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise ValueError(f"{of.name} gave no {of.result.sql}: {' '.join(str(error).split())}") from None
+        return codec.encode(self._results, {"result": column}, len(results))
+
+    def unpack(self, packed: pa.BinaryArray) -> pa.Array:
+        """And back."""
+        return codec.read(self._results, packed).column("result")
+
+    def _changed(self, method: str, state: dict[str, Any], views: Views, columns: list[pa.Array]) -> dict[str, Any]:
+        whole = self._whole(state, views)
+        given = [each.cast(type_.arrow) for each, type_ in zip(columns, self.function.arguments, strict=True)]
+        found = self._called(method, whole, *given)
+        found = whole if found is None else {**whole, **found}
+        return {name: found[name] for name in self._record.names if name in found}
+
+    def _whole(self, state: dict[str, Any], views: Views) -> dict[str, Any]:
+        """A state with its views; a list counts in the very state that is handed on."""
+        whole = dict(state)
+        for number, view in enumerate(self.views):
+            store = _Loose() if views.of is None else _Kept(views, number)
+            whole[view.of.name] = view.opened(store, whole)
+        return whole
+
+    def _called(self, method: str, *arguments: Any) -> Any:
+        call = _methods(self.function)[method]
+        try:
+            return call(*arguments)
+        except Exception as error:  # noqa: BLE001 -- whatever the function does
+            where = describe(error, self.function.code.place)
+            raise ValueError(f"{self.function.name}.{method}: {where}") from None
+
+    @property
+    def _record(self) -> Record:
+        counters = tuple(Field(view.counter, _BIGINT) for view in self.function.views if view.kind == "list")
+        return Record("State", (*self.function.accumulator, *counters))
+
+    @property
+    def _results(self) -> Record:
+        return Record("Result", (Field("result", self.function.result.as_nullable()),))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A view in the state of a group."""
+
+    views: Views
+    number: int
+
+    def read(self, keys: Sequence[Any]) -> list[Any]:
+        return self._of.read(self._place, keys)
+
+    def all(self) -> dict[Any, Any]:
+        return self._of.all(self._place)
+
+    def write(self, key: Any, value: Any) -> None:
+        self._of.write(self._place, key, value)
+
+    def remove(self, key: Any) -> None:
+        self._of.remove(self._place, key)
+
+    @property
+    def _of(self) -> GroupViews:
+        assert self.views.of is not None, "a view that is kept is somewhere"
+        return self.views.of
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        return self.views.group, self.views.first + self.number
+
+
+@dataclass
+class _Loose:
+    """A view of nothing, where a row is tried by itself."""
+
+    values: dict[Any, Any] = field(default_factory=dict)
+
+    def read(self, keys: Sequence[Any]) -> list[Any]:
+        return [self.values.get(key) for key in keys]
+
+    def all(self) -> dict[Any, Any]:
+        return dict(self.values)
+
+    def write(self, key: Any, value: Any) -> None:
+        self.values[key] = value
+
+    def remove(self, key: Any) -> None:
+        self.values.pop(key, None)
+
+
+@lru_cache(maxsize=64)
+def _methods(function: PythonFunction) -> dict[str, Callable[..., Any]]:
+    instance = function.loaded()()
+    names = ("create", "add", "retract", "merge", "result")
+    return {name: getattr(instance, name) for name in names if hasattr(instance, name)}

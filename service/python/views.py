@@ -1,0 +1,184 @@
+"""Views as a function sees them: a map, a set and a list that look like Python's own, and lie in the state.
+
+Each element is read when it is asked for and written when the batch is over. `fetch` reads several at once, which is
+faster than one after the other; iterating and `len` read the whole view of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping, MutableSet, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.order import comparable
+from rowkind.avro.schema import Field, Record
+from rowkind.avro.type import Type
+from rowkind.service.python.function import ViewType
+
+
+class Store(Protocol):
+    """What keeps the elements of one view in one group."""
+
+    def read(self, keys: Sequence[Any]) -> list[Any]:
+        """The values under these keys, None where there is nothing."""
+
+    def all(self) -> dict[Any, Any]:
+        """Everything, in the order of the keys."""
+
+    def write(self, key: Any, value: Any) -> None:
+        """Put a value under a key."""
+
+    def remove(self, key: Any) -> None:
+        """Take what is under a key away."""
+
+
+@dataclass(frozen=True)
+class Elements:
+    """How the elements of a view are written: `operators.group_views.ViewCodec`."""
+
+    of: ViewType
+
+    def keys(self, keys: Sequence[Any]) -> pa.BinaryArray:
+        """Bytes that are equal where keys are. Raises ValueError for what is no key."""
+        if any(key != key for key in keys):  # noqa: PLR0124 -- NaN is
+            raise ValueError(f"NaN cannot be a key of the view {self.of.name}")
+        return comparable(self._array(keys, self.of.key))
+
+    def pack(self, keys: Sequence[Any], values: Sequence[Any]) -> pa.BinaryArray:
+        """An entry each. Raises ValueError for what is no value."""
+        columns = {"key": self._array(keys, self.of.key)}
+        if self.of.value is not None:
+            columns["value"] = self._array(values, self.of.value)
+        return codec.encode(self._record, columns)
+
+    def unpack(self, entries: pa.BinaryArray) -> list[tuple[Any, Any]]:
+        """The key and the value of each entry."""
+        rows = codec.read(self._record, entries)
+        keys = rows.column("key").to_pylist()
+        values = [True] * len(keys) if self.of.value is None else rows.column("value").to_pylist()
+        return list(zip(keys, values, strict=True))
+
+    def opened(self, store: Store, state: dict[str, Any]) -> MapView | SetView | ListView:
+        """The view over its elements; a list counts in the state."""
+        match self.of.kind:
+            case "map":
+                return MapView(store)
+            case "set":
+                return SetView(store)
+            case "list":
+                return ListView(store, state, self.of.counter)
+
+    @property
+    def _record(self) -> Record:
+        value = () if self.of.value is None else (Field("value", self.of.value),)
+        return Record("Element", (Field("key", self.of.key), *value))
+
+    def _array(self, values: Sequence[Any], type_: Type) -> pa.Array:
+        try:
+            found = pa.array(values, type_.arrow)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise ValueError(f"the view {self.of.name} holds {type_.sql}: {' '.join(str(error).split())}") from None
+        if found.null_count and not type_.nullable:
+            raise ValueError(f"the view {self.of.name} holds {type_.sql} without NULL")
+        return found
+
+
+class MapView(MutableMapping[Any, Any]):
+    """A map; None cannot be a key, nor a value."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def fetch(self, keys: Iterable[Any]) -> None:
+        """Read what is under these keys, all at once."""
+        self._store.read(list(keys))
+
+    def __getitem__(self, key: Any) -> Any:
+        (value,) = self._store.read([key])
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._store.write(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._store.remove(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._store.all())
+
+    def __len__(self) -> int:
+        return len(self._store.all())
+
+
+class SetView(MutableSet[Any]):
+    """A set; None cannot be in it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def fetch(self, keys: Iterable[Any]) -> None:
+        """Read whether these are in it, all at once."""
+        self._store.read(list(keys))
+
+    def add(self, value: Any) -> None:
+        """Put a value in."""
+        self._store.write(value, True)
+
+    def discard(self, value: Any) -> None:
+        """Take a value out, if it is in."""
+        if value in self:
+            self._store.remove(value)
+
+    def __contains__(self, value: object) -> bool:
+        return self._store.read([value])[0] is not None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._store.all())
+
+    def __len__(self) -> int:
+        return len(self._store.all())
+
+
+class ListView:
+    """A list in the order in which its elements came; None cannot be one."""
+
+    def __init__(self, store: Store, state: dict[str, Any], counter: str) -> None:
+        self._store = store
+        self._state = state
+        self._counter = counter
+
+    def append(self, value: Any) -> None:
+        """Put a value at the end."""
+        self._store.write(self._state[self._counter], value)
+        self._state[self._counter] += 1
+
+    def extend(self, values: Iterable[Any]) -> None:
+        """Put values at the end."""
+        for value in values:
+            self.append(value)
+
+    def remove(self, value: Any) -> None:
+        """Take out the first element that is equal. Raises ValueError if there is none."""
+        for number, other in self._store.all().items():
+            if other == value:
+                self._store.remove(number)
+                return
+        raise ValueError(f"{value!r} is not in the list")
+
+    def clear(self) -> None:
+        """Take all out."""
+        for number in self._store.all():
+            self._store.remove(number)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._store.all().values()))
+
+    def __len__(self) -> int:
+        return len(self._store.all())

@@ -1,0 +1,365 @@
+"""Functions in Python that a job brings with it: what they compute, what they are held to, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.job.errors import JobError
+from rowkind.service.job.load import load
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.plan.fingerprint import fingerprint
+from rowkind.service.plan.pipeline import plan
+from rowkind.service.python.code import Code
+from rowkind.service.python.errors import FunctionError
+from tests.trying import folded
+
+MODULE = """
+import pyarrow as pa
+import pyarrow.compute as pc
+
+def times(a, b):
+    return pc.multiply(a, b)
+
+def inverse(x):
+    return pa.array([1 / each for each in x.to_pylist()])
+
+def named(x):
+    return x.fill_null("nobody")
+
+def lists(x):
+    return [each.split(",") for each in x.to_pylist()]
+
+def words(x):
+    return [[{"word": each, "length": len(each)} for each in text.split()] or None for text in x.to_pylist()]
+
+def picky(x):
+    assert "big blue" not in x.to_pylist(), "not this one"
+    return words(x)
+
+def seen(x):
+    assert not x.null_count, "it sees no NULL"
+    return x
+
+def zero(x):
+    return pc.divide(x, 0)
+
+def short(x):
+    return x[:-1]
+
+def texts(x):
+    return x.cast(pa.string())
+
+def wide(x):
+    return pc.multiply(x.cast(pa.int64()), 3_000_000_000)
+
+def one(x):
+    return 1
+
+NUMBER = 1
+"""
+CALL = """
+import os, pickle, pyarrow, sys
+from rowkind.service.python.code import describe
+sys.path += [os.environ["ENTRY"]] if os.environ["ENTRY"] else []
+code = pickle.load(open("code.pickle", "rb"))
+print(code.load("own", "named")(pyarrow.array([None, "x"])).to_pylist())
+try:
+    code.load("own", "zero")(pyarrow.array([1]))
+except Exception as error:
+    print(describe(error, code.place))
+"""
+DOUBLES = {"arguments": ["DOUBLE", "DOUBLE"], "returns": "DOUBLE", "deterministic": True}
+NUMBER = {"arguments": ["INT"], "returns": "INT", "deterministic": True}
+TEXT = {"arguments": ["STRING"], "returns": "STRING", "deterministic": True}
+FUNCTIONS: dict[str, Any] = {
+    "times": {"python": "own:times", **DOUBLES},
+    "luck": {"python": "own:times", **DOUBLES, "deterministic": False},
+    "inverse": {"python": "own:inverse", **NUMBER, "returns": "DOUBLE"},
+    "named": {"python": "own:named", **TEXT, "returns": "STRING NOT NULL", "called_on_null": True},
+    "bare": {"python": "own:named", **TEXT},
+    "lists": {"python": "own:lists", **TEXT, "returns": "ARRAY<STRING>"},
+    "words": {"python": "own:words", **TEXT, "kind": "table", "returns": {"word": "STRING", "length": "INT"}},
+    "picky": {"python": "own:picky", **TEXT, "kind": "table", "returns": {"word": "STRING", "length": "INT"}},
+    "seen": {"python": "own:seen", **NUMBER},
+    "strict": {"python": "own:seen", **NUMBER, "called_on_null": True, "returns": "INT NOT NULL"},
+    "short": {"python": "own:short", **NUMBER},
+    "texts": {"python": "own:texts", **NUMBER},
+    "wide": {"python": "own:wide", **NUMBER},
+    "one": {"python": "own:one", **NUMBER},
+}
+TABLES = {
+    "t": {
+        "mode": "retract",
+        "primary_key": ["id"],
+        "columns": {"id": "INT NOT NULL", "a": "INT", "d": "DECIMAL(10,2)", "s": "STRING"},
+    },
+    "u": {"mode": "append", "columns": {"a": "INT", "s": "STRING"}},
+}
+ROWS = [
+    {"id": 1, "a": 2, "d": "1.50", "s": "big, red"},
+    {"id": 2, "a": None, "d": "0.25", "s": None},
+    {"id": 3, "a": 4, "d": None, "s": "big blue"},
+]
+CHANGES = [{"table": "t", "op": "+I", "row": row} for row in ROWS]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "own.py").write_text(MODULE)
+    return tmp_path
+
+
+def _rows(folder: Path, sql: str, **settings: Any) -> list[list[Any]]:
+    more = {"code": "code", "functions": FUNCTIONS, **settings}
+    found = folded(folder, sql, TABLES, CHANGES, **more)
+    return sorted((list(row.values()) for row in found), key=json.dumps)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT id, times(a, d) AS x FROM t", [[1, 3.0], [2, None], [3, None]]),
+        ("SELECT id FROM t WHERE times(a, 2) > 4", [[3]]),
+        (
+            "SELECT named(s) AS s, COUNT(*) AS n FROM t GROUP BY named(s)",
+            [["big blue", 1], ["big, red", 1], ["nobody", 1]],
+        ),
+        ("SELECT SUM(times(a, 1)) AS x, MAX(named(s)) AS y FROM t", [[6.0, "nobody"]]),
+        ("SELECT x.id, y.id AS other FROM t x JOIN t y ON times(x.a, 2) = times(y.a, 1)", [[1, 3]]),
+        ("SELECT x.id, y.id AS o FROM t x JOIN t y ON x.id = y.id AND named(x.s) < 'c'", [[1, 1], [3, 3]]),
+        ("SELECT id, upper(bare(s)) AS s FROM t", [[1, "BIG, RED"], [2, None], [3, "BIG BLUE"]]),
+        ("SELECT id, times(times(a, a), 1) AS x FROM t", [[1, 4.0], [2, None], [3, 16.0]]),
+        ("SELECT id, lists(s)[0] AS x FROM t", [[1, "big"], [2, None], [3, "big blue"]]),
+        ("SELECT id, explode(lists(s)) AS x FROM t", [[1, " red"], [1, "big"], [3, "big blue"]]),
+        ("SELECT id, seen(a) AS x FROM t", [[1, 2], [2, None], [3, 4]]),
+        (
+            "SELECT id, w.word, w.length FROM t, LATERAL words(s) AS w",
+            [[1, "big,", 4], [1, "red", 3], [3, "big", 3], [3, "blue", 4]],
+        ),
+        (
+            "SELECT id, x FROM t LATERAL VIEW OUTER words(s) w AS x, n",
+            [[1, "big,"], [1, "red"], [2, None], [3, "big"], [3, "blue"]],
+        ),
+        ("SELECT words(s) FROM t WHERE id = 1", [["big,", 4], ["red", 3]]),
+        (
+            "SELECT w, COUNT(*) AS n FROM t, LATERAL TABLE(words(s)) AS x(w, l) GROUP BY w",
+            [["big", 1], ["big,", 1], ["blue", 1], ["red", 1]],
+        ),
+        ("SELECT id, CASE WHEN a = 0 THEN 0 ELSE inverse(a) END AS x FROM t WHERE id < 3", [[1, 0.5], [2, None]]),
+        ("SELECT times(2, 3) AS x, id FROM t WHERE id = 1", [[6.0, 1]]),
+        ("SELECT x.id FROM t x JOIN t y ON x.id = y.id WHERE x.a + y.a > 4 AND inverse(x.a - 2) > 0", [[3]]),
+    ],
+)
+def test_a_function_stands_wherever_a_value_may(folder: Path, sql: str, expected: list[list[Any]]) -> None:
+    """In columns, conditions, keys, groups, arguments of other functions and behind LATERAL; NULL as the job says."""
+    assert _rows(folder, sql) == expected
+
+
+def test_what_a_function_made_is_taken_back_with_its_row(folder: Path) -> None:
+    """A deletion goes through the functions as the row did before."""
+    gone = [{"table": "t", "op": "-D", "row": row} for row in ROWS]
+    sql = "SELECT w, SUM(times(l, a)) AS n FROM t, LATERAL words(s) AS x(w, l) GROUP BY w"
+
+    found = folded(folder, sql, TABLES, [*CHANGES, *gone[:1]], code="code", functions=FUNCTIONS)
+    nothing = folded(folder, sql, TABLES, [*CHANGES, *gone], code="code", functions=FUNCTIONS)
+
+    assert sorted(found, key=json.dumps) == [{"w": "big", "n": 12.0}, {"w": "blue", "n": 16.0}]
+    assert nothing == []
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("short(a)", "function short (own:short) gave 1 values for 2 rows"),
+        ("texts(a)", "function texts (own:texts) gave an array of string, but the job says INT, which is int32"),
+        ("one(a)", "function one (own:one) gave a int which is no array of INT"),
+    ],
+)
+def test_a_function_that_is_not_as_the_job_says_stops_it(folder: Path, call: str, reason: str) -> None:
+    """A result of another length or type is nobody's row's fault, whatever `on_error` says."""
+    more = {"on_error": "null", "dead_letters": {"topic": "dead"}}
+
+    with pytest.raises(FunctionError) as wrong:
+        folded(
+            folder,
+            f"SELECT id, {call} AS x FROM t",
+            TABLES,
+            CHANGES,
+            batch_rows=3,
+            code="code",
+            functions=FUNCTIONS,
+            **more,
+        )
+
+    assert str(wrong.value).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("call", "row", "reason"),
+    [
+        ("inverse(a - 4)", 3, "inverse: ZeroDivisionError: division by zero, at own.py:9: return pa.array([1 / each"),
+        ("strict(a)", 2, "strict: AssertionError: it sees no NULL, at own.py:25: assert not x.null_count"),
+        ("wide(a)", 1, "wide gave no INT: Integer value 6000000000 not in range"),
+    ],
+)
+def test_an_error_names_the_row_and_the_line_of_python(folder: Path, call: str, row: int, reason: str) -> None:
+    """Where a function fails on a row of a batch, the row is found, and told with the line of code."""
+    with pytest.raises(ExpressionError) as wrong:
+        folded(
+            folder, f"SELECT id, {call} AS x FROM t", TABLES, CHANGES, batch_rows=3, code="code", functions=FUNCTIONS
+        )
+
+    assert reason in str(wrong.value)
+    assert f"on the row that came with change {row} of t" in str(wrong.value)
+
+
+def test_a_row_on_which_a_function_fails_can_be_left_out_or_null(folder: Path) -> None:
+    """The policies for expressions hold for functions too."""
+    dead = {"dead_letters": {"topic": "dead"}}
+
+    assert _rows(folder, "SELECT id, inverse(a - 4) AS x FROM t", on_error="null", **dead) == [
+        [1, -0.5],
+        [2, None],
+        [3, None],
+    ]
+    assert _rows(folder, "SELECT id, inverse(a - 4) AS x FROM t", on_error="dead_letter", **dead) == [
+        [1, -0.5],
+        [2, None],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("on_error", "view", "expected"),
+    [
+        ("dead_letter", "LATERAL VIEW", [[1, "big,"], [1, "red"]]),
+        ("null", "LATERAL VIEW", [[1, "big,"], [1, "red"]]),
+        ("dead_letter", "LATERAL VIEW OUTER", [[1, "big,"], [1, "red"], [2, None]]),
+        ("null", "LATERAL VIEW OUTER", [[1, "big,"], [1, "red"], [2, None], [3, None]]),
+    ],
+)
+def test_a_row_on_which_a_table_function_fails_has_no_rows(
+    folder: Path, on_error: str, view: str, expected: list[list[Any]]
+) -> None:
+    """As the job says, the row is left out and told, or what the function gives for it is NULL."""
+    sql = f"SELECT id, w FROM t {view} picky(s) x AS w, l"
+    assert _rows(folder, sql, on_error=on_error, dead_letters={"topic": "dead"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT luck(a, 1) AS x FROM t", "luck is not deterministic, and these rows may be taken back"),
+        ("SELECT x.a FROM u x JOIN u y ON x.a = y.a AND luck(x.a, y.a) > 1", "a join computes it again"),
+        ("SELECT x.a FROM u x JOIN u y ON x.a = y.a WHERE luck(x.a, 1) > 1", "a join computes it again"),
+        ("SELECT times(a) AS x FROM t", "times takes (DOUBLE, DOUBLE), and this is 1 of them"),
+        ("SELECT times(s, 1) AS x FROM t", "times takes DOUBLE here, but this is STRING: write a CAST"),
+        ("SELECT upper(words(s)) AS x FROM t", "words is a table function, which gives rows"),
+        ("SELECT t.id FROM t, LATERAL times(a, d) AS x", "the table function TIMES is not known"),
+    ],
+)
+def test_a_call_that_cannot_be_right_is_refused(folder: Path, sql: str, reason: str) -> None:
+    """By its place in the SQL, before anything runs."""
+    with pytest.raises(PlanError) as refused:
+        _rows(folder, sql)
+
+    assert reason in str(refused.value)
+    assert "^" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        ({"python": "own:nothing", **NUMBER}, "functions.f: function f: own has no nothing"),
+        ({"python": "own:NUMBER", **NUMBER}, "functions.f: function f: own:NUMBER is no function"),
+        ({"python": "gone:f", **NUMBER}, "cannot be imported: ModuleNotFoundError: No module named 'gone'"),
+        ({"python": "json:loads", **NUMBER}, "json is a module of Python or of a library"),
+        (
+            {"python": "broken:f", **NUMBER},
+            "broken cannot be imported: ZeroDivisionError: division by zero, at broken.py:2",
+        ),
+        ({"python": "own", **NUMBER}, "functions.f.python: 'own': expected module:name"),
+        ({"python": "own:one", **NUMBER, "arguments": ["NUMBER"]}, "functions.f.arguments: "),
+        ({"python": "own:one", **NUMBER, "arguments": []}, "functions.f.arguments: "),
+        ({"python": "own:one", **NUMBER, "kind": "table"}, "a table function `returns` its columns"),
+        ({"python": "own:one", **NUMBER, "returns": {"x": "INT"}}, "is of `kind: table`"),
+        ({"python": "own:one", "arguments": ["INT"], "returns": "INT"}, "deterministic is missing: whether it gives"),
+        ({"python": "own:one", **NUMBER, "determined": True}, "there is no such setting; did you mean deterministic?"),
+    ],
+)
+def test_a_function_that_is_not_there_is_told_with_its_line(folder: Path, function: Any, reason: str) -> None:
+    """What is wrong with an entry of `functions` is told with the place in the job file."""
+    (folder / "code" / "broken.py").write_text("\n1 / 0\n")
+
+    with pytest.raises(JobError) as wrong:
+        _rows(folder, "SELECT id FROM t", functions={"f": function})
+
+    assert reason in str(wrong.value)
+    assert "job.yaml:1: functions.f" in str(wrong.value)
+
+
+def test_a_function_cannot_be_called_like_one_of_sql(folder: Path) -> None:
+    """A call of UPPER must not mean another thing in each job."""
+    with pytest.raises(JobError, match="UPPER is a function of SQL: give yours another name"):
+        _rows(folder, "SELECT id FROM t", functions={"upper": {"python": "own:one", **NUMBER}})
+
+
+def test_changed_code_is_seen_and_tells_in_the_fingerprint(folder: Path) -> None:
+    """The next plan runs the new code, and its state is not that of the old one, unless a version stands for both."""
+    sql = "SELECT id, one(id) AS x FROM t"
+    plans = {}
+    for version in (None, "1"):
+        for factor in (10, 20):
+            (folder / "code" / "own.py").write_text(
+                f"def one(x):\n    return [{factor} * each for each in x.to_pylist()]\n"
+            )
+            of = {"one": {"python": "own:one", **NUMBER} | ({"version": version} if version else {})}
+            assert _rows(folder, sql, functions=of) == [[1, factor], [2, 2 * factor], [3, 3 * factor]]
+            plans[version, factor] = fingerprint(plan(load(folder / "job.yaml"), "o"))
+
+    assert plans[None, 10] != plans[None, 20]
+    assert plans["1", 10] == plans["1", 20]
+
+
+@pytest.mark.parametrize("entry", ["", "./"])
+@pytest.mark.parametrize("kind", ["folder", "wheel"])
+def test_the_code_is_imported_from_the_archive_that_was_shipped(folder: Path, kind: str, entry: str) -> None:
+    """A process that has nothing but the archive in its folder, or as Spark has it on its path, calls the function."""
+    path = folder / "code"
+    if kind == "wheel":
+        path = folder / "own-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr("own.py", MODULE)
+    code = Code.at(path)
+    away = folder / "away"
+    away.mkdir()
+    code.pack(away / code.archive)
+    (away / "code.pickle").write_bytes(pickle.dumps(Code("/nowhere", code.digest)))
+
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            CALL,
+        ],
+        cwd=away,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "ENTRY": entry and entry + code.archive},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert found.stdout.splitlines() == [
+        "['nobody', 'x']",
+        "ArrowInvalid: divide by zero, at own.py:29: return pc.divide(x, 0)",
+    ]
