@@ -74,6 +74,11 @@ QUERIES = (
     "SELECT id FROM t WHERE v IN (SELECT u.v FROM u WHERE u.k < t.k EXCEPT SELECT w.v FROM w WHERE w.k = t.k)",
     "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS n, SUM(v) AS s FROM t GROUP BY k",
     "SELECT k, SUM(v) AS s FROM t GROUP BY k HAVING SUM(v) > (SELECT AVG(u.v) FROM u WHERE u.k < t.k)",
+    # Sets with duplicates.
+    "SELECT k, v FROM t INTERSECT ALL SELECT k, v FROM u",
+    "SELECT k, v FROM u EXCEPT ALL SELECT k, v FROM t",
+    "SELECT v FROM u EXCEPT ALL SELECT v FROM w UNION ALL SELECT v FROM t",
+    "SELECT id FROM t WHERE v IN (SELECT v FROM u WHERE u.k = t.k EXCEPT ALL SELECT v FROM w WHERE w.k = t.k)",
     # Rows of a subquery for each row.
     "SELECT t.id, x.v FROM t, LATERAL (SELECT u.v FROM u WHERE u.k = t.k) AS x",
     "SELECT t.id, x.v, x.s FROM t, LATERAL (SELECT v, s FROM u WHERE u.k = t.k ORDER BY v DESC, s LIMIT 2) AS x",

@@ -4,6 +4,7 @@ UNION ALL    a Union of the inputs, whose columns are united in type
 UNION        the same without duplicates: an Aggregate without calls
 INTERSECT    the left rows without duplicates that are among the right ones: a semi join on all columns
 EXCEPT       those that are not: an anti join. NULL equals NULL in both, as in GROUP BY
+… ALL        of both: equal rows of the two sides are counted, and each comes as often as the numbers say
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalCall,
+    LogicalExpand,
+    LogicalFilter,
     LogicalInput,
     LogicalJoin,
     LogicalNode,
@@ -25,7 +29,7 @@ from rowkind.service.plan.logical import (
     LogicalUnion,
 )
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.scalar.types import common
+from rowkind.service.plan.scalar.types import BIGINT, common
 from rowkind.service.plan.sql.context import Context, Queries, Selected
 from rowkind.service.plan.sql.links import Link, beyond, equal_links
 from rowkind.service.plan.sql.parse import query
@@ -46,16 +50,13 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
             node = without_duplicates(node, tree)
         return _selected(node, names, links)
     word = "INTERSECT" if isinstance(tree, exp.Intersect) else "EXCEPT"
-    if not tree.args.get("distinct"):
-        raise Refusal(
-            f"{word} ALL is not supported: write {word}, or number equal rows by ROW_NUMBER and take that along",
-            tree.expression,
-        )
     parts = [tree.this, tree.expression]
     branches, links = _branches(parts, context, queries)
     names = {name: f"{context.path}{name}" for name in branches[0].outputs}
     left, right = _same(branches, list(names.values()), parts)
     path = queries.invent(context.path, word.lower())
+    if not tree.args.get("distinct"):
+        return _selected(_counted(left, right, path, tree), names, links)
     right = LogicalProject(
         right.input,
         {f"{path}{name}": right.outputs[own] for name, own in names.items()},
@@ -66,6 +67,25 @@ def set_operation(tree: exp.SetOperation, context: Context, queries: Queries) ->
     kind: PhysicalJoinKind = "semi" if isinstance(tree, exp.Intersect) else "anti"
     node = LogicalJoin(kind, LogicalInput(without_duplicates(left, tree)), LogicalInput(right), condition, tree)
     return _selected(node, names, links)
+
+
+def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.SetOperation) -> LogicalNode:
+    """Each row as often as INTERSECT ALL or EXCEPT ALL has it: both sides counted, and as many copies of the row."""
+    counts = f"{path}left", f"{path}right"
+    sides = []
+    for number, side in enumerate((left, right)):
+        tells = {name: exp.Boolean(this=place == number) for place, name in enumerate(counts)}
+        sides.append(LogicalProject(side.input, {**side.outputs, **tells}))
+    calls = {name: LogicalCall("count", (), BIGINT, at, filter=name) for name in counts}
+    groups = without_duplicates(left, at).group
+    node: LogicalNode = LogicalAggregate(LogicalInput(LogicalUnion(tuple(sides), at)), groups, calls, False, at)
+    ours, theirs = map(resolved, counts)
+    both = exp.Anonymous(this="LEAST", expressions=[ours, theirs])
+    number_ = both if isinstance(at, exp.Intersect) else exp.Paren(this=exp.Sub(this=ours, expression=theirs))
+    node = LogicalFilter(node, (exp.GT(this=number_.copy(), expression=exp.Literal.number(0)),))
+    copies = exp.Anonymous(this="SEQUENCE", expressions=[exp.cast(exp.Literal.number(1), "BIGINT"), number_])
+    expand = LogicalExpand(node, copies, {}, f"{path}#copy", at)
+    return LogicalProject(expand, {name: resolved(name) for name in groups})
 
 
 def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
