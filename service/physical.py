@@ -36,6 +36,12 @@ MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
 """Whether the left and the right side of a join may lie in several shards under one key, with copies of the other one:
 not where the rows of the other one come out without a match, of which copies know nothing."""
 
+JOIN_NAMES: Mapping[PhysicalJoinKind, str] = {
+    **dict.fromkeys(("inner", "left", "right", "full"), "join"),
+    **{"semi": "semi_join", "anti": "anti_join", "not in": "anti_join", "mark": "mark_join", "in": "mark_join"},
+}
+"""What joins are called in plans and in their state."""
+
 RankStrategy = Literal["append", "improving", "retract"]
 OnError = Literal["fail", "dead_letter", "null"]
 InputLayout = Literal["one row per key", "unique key", "multiset"]

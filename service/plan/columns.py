@@ -55,6 +55,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return below | dict.fromkeys(node.numbers, INT)
         case LogicalNormalize():
             return kept(node.input)
+        case LogicalUnion(inputs=()):
+            return {}
         case LogicalUnion():
             every = [columns(each) for each in node.inputs]
             return {

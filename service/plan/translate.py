@@ -42,6 +42,7 @@ from rowkind.service.plan.scalar.scalars import Columns, compile_condition, reso
 from rowkind.service.plan.scalar.types import BIGINT, BINARY, INT
 from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.changelog_modes import bare_scan, base, produced
+from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.partitioning import already_partitioned, normalize_key, partitioning, together
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
@@ -80,9 +81,6 @@ def _fixed(query: Query, node: physical.PhysicalNode) -> tuple[str, ...]:
     parts = partitioning(query.root) or ()
     named = zip(parts, node.traits.partition_key, strict=True)
     return tuple(text for part, text in named if not part.columns & set(query.sink.key))
-
-
-_NAMES = {"semi": "semi_join", "anti": "anti_join", "not in": "anti_join", "mark": "mark_join", "in": "mark_join"}
 
 
 @dataclass
@@ -140,6 +138,7 @@ class _Translator:
         below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
         below |= {scan.name(ROW_DIGEST): (ROW_DIGEST, BINARY)} if scan.digested else {}
         needs_before = edge.needs_before if source.exact else not source.replaces
+        empty = is_empty(top)
         return physical.PhysicalScan(
             node=self._scan_name(scan),
             source=source,
@@ -149,8 +148,8 @@ class _Translator:
                 input_,
                 below,
                 record,
-                replaced_by=source.primary_key if source.replaces and not source.exact else (),
-                upsert=source.mode == "upsert",
+                replaced_by=source.primary_key if source.replaces and not source.exact and not empty else (),
+                upsert=source.mode == "upsert" and not empty,
                 nets=not (source.ordered and bare),
             ),
             alias=scan.path,
@@ -164,7 +163,7 @@ class _Translator:
         answer = {} if join.answer is None else {join.answer: columns(join)[join.answer]}
         schema = left.calc.output.concat(record_of("Row", answer)) if join.keeps_left else both
         return physical.PhysicalJoin(
-            node=self._name(_NAMES.get(join.kind, "join"), join),
+            node=self._name(physical.JOIN_NAMES[join.kind], join),
             kind=join.kind,
             left=left,
             right=right,

@@ -74,6 +74,14 @@ QUERIES = (
     "SELECT id FROM t WHERE v IN (SELECT u.v FROM u WHERE u.k < t.k EXCEPT SELECT w.v FROM w WHERE w.k = t.k)",
     "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS n, SUM(v) AS s FROM t GROUP BY k",
     "SELECT k, SUM(v) AS s FROM t GROUP BY k HAVING SUM(v) > (SELECT AVG(u.v) FROM u WHERE u.k < t.k)",
+    # Rows of the query's own.
+    "SELECT t.id, x.name FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(k, name) ON t.k = x.k",
+    "SELECT id FROM t WHERE k IN (SELECT * FROM VALUES (1), (2), (7))",
+    "SELECT x.k, COUNT(u.v) AS n FROM (VALUES (1), (2), (7)) AS x(k) LEFT JOIN u ON u.k = x.k GROUP BY x.k",
+    "SELECT k, COUNT(*) AS n FROM (SELECT k FROM t UNION ALL SELECT 1 UNION ALL SELECT NULL) AS x GROUP BY k",
+    "SELECT id, (SELECT t.v + 1) AS n FROM t",
+    "SELECT t.id, x.n FROM t, LATERAL (SELECT t.v * 2 AS n) AS x",
+    "SELECT t.id, x.n FROM t, LATERAL (SELECT t.k AS n UNION ALL SELECT t.v) AS x",
     # Sets with duplicates.
     "SELECT k, v FROM t INTERSECT ALL SELECT k, v FROM u",
     "SELECT k, v FROM u EXCEPT ALL SELECT k, v FROM t",

@@ -30,6 +30,7 @@ from rowkind.service.plan.logical import (
     bottom_up,
 )
 from rowkind.service.plan.traits.changelog_modes import bare_scan
+from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
 
@@ -78,13 +79,13 @@ def _join_side(join: LogicalJoin, side: LogicalInput) -> LogicalInput:
 def _incomplete(node: LogicalNode) -> bool:
     """Whether updates may come without the old row."""
     scan = bare_scan(node)
-    return scan is not None and scan.source.replaces and not scan.source.exact
+    return scan is not None and scan.source.replaces and not scan.source.exact and not is_empty(node)
 
 
 def _unchecked(node: LogicalNode) -> bool:
     """Whether rows may be taken back that are not there."""
     scan = bare_scan(node)
-    return scan is not None and scan.source.strays
+    return scan is not None and scan.source.strays and not is_empty(node)
 
 
 def _needed_by_sink(query: Query, root: LogicalNode) -> str:

@@ -12,6 +12,7 @@ from rowkind.service.plan.logical import LogicalProject, SkewHint, TtlHint
 from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
 from rowkind.service.plan.sql.from_clause import with_queries
 from rowkind.service.plan.sql.hints import by_path, read_hints
+from rowkind.service.plan.sql.one_row import over_a_table
 from rowkind.service.plan.sql.one_select import OneSelect
 from rowkind.service.plan.sql.parse import query
 from rowkind.service.plan.sql.scope import Unreachable
@@ -36,7 +37,7 @@ class Builder:
     def query(self, tree: exp.Expr) -> LogicalProject:
         """The plan of a whole query. Raises Refusal."""
         built = self.select(tree, Context())
-        return LogicalProject(built.input, built.outputs)
+        return over_a_table(LogicalProject(built.input, built.outputs), self)
 
     @property
     def ttl_hints(self) -> dict[str, TtlHint]:

@@ -28,6 +28,8 @@ from rowkind.service.plan.sql.context import Context, Named, Queries, check_reac
 from rowkind.service.plan.sql.domain import domain
 from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
+from rowkind.service.plan.sql.one_row import one_row
+from rowkind.service.plan.sql.parse import values_query
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, near
 from rowkind.service.plan.sql.subqueries import of_empty
 from rowkind.service.plan.traits.unique_keys import unique_keys
@@ -47,6 +49,8 @@ def from_clause(
     tree: exp.Select, context: Context, queries: Queries
 ) -> tuple[LogicalNode, Scope, tuple[exp.Expr, ...]]:
     """The rows that FROM brings, what names mean behind it, and what links them to a domain. Raises Refusal."""
+    if tree.args.get("from_") is None:
+        return _nothing(tree, context, queries)
     first = tree.args["from_"].this
     # A LATERAL VIEW stands behind all joins, and is one with each row.
     joins = [*(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
@@ -63,6 +67,15 @@ def from_clause(
     start = Joined(found.node, replace(nothing.scope, domain=found.names))
     rows = _chain(start, first, joins, context, queries)
     return _there(rows), rows.scope, found.links
+
+
+def _nothing(tree: exp.Select, context: Context, queries: Queries) -> tuple[LogicalNode, Scope, tuple[exp.Expr, ...]]:
+    """What SELECT without FROM reads: one row, or one for each value of a domain."""
+    scope = Scope((), outer=context.outer)
+    if context.domain:
+        found = domain(context, queries.invent(context.path, "around"), tree)
+        return found.node, replace(scope, domain=found.names), found.links
+    return one_row(tree), scope, ()
 
 
 def _there(rows: Joined) -> LogicalNode:
@@ -189,7 +202,7 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logical
     if isinstance(at, exp.Unnest):
         raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
     if isinstance(at, exp.Values):
-        raise Refusal("VALUES is not supported: a table of the job brings the rows", at)
+        at = exp.Subquery(this=values_query(at), alias=at.args.get("alias"))
     if isinstance(at, exp.Subquery):
         _only(at, "this form of a derived table")
         alias = at.alias or queries.invent(context.path, "derived").removeprefix(context.path).rstrip(".")

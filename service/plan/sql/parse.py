@@ -68,7 +68,7 @@ def query(tree: exp.Expr) -> exp.Expr:
         case exp.Subquery() if not tree.alias:
             known = _SUBQUERY
         case exp.Values():
-            raise Refusal("VALUES is not supported: a table of the job brings the rows", tree)
+            return values_query(tree)
         case _:
             raise Refusal(f"this is no query: expected {_SUPPORTED}", tree)
     for name, value in tree.args.items():
@@ -80,9 +80,21 @@ def query(tree: exp.Expr) -> exp.Expr:
             raise Refusal(_CLAUSES[name], at if placed else tree)
         if name not in known:
             raise Refusal(f"this kind of query ({name.strip('_')}) is not supported", tree)
-    if isinstance(tree, exp.Select) and tree.args.get("from_") is None:
-        raise Refusal(f"the query reads no table: expected {_SUPPORTED}", tree)
     return tree
+
+
+def values_query(tree: exp.Values) -> exp.Query:
+    """VALUES as a UNION ALL of SELECTs without FROM, whose columns are called col1, col2, … Raises Refusal."""
+    rows: list[exp.Query] = []
+    for each in tree.expressions:
+        written = each.expressions if isinstance(each, exp.Tuple) else [each]
+        items = [exp.alias_(value.copy(), f"col{number}") for number, value in enumerate(written, 1)]
+        rows.append(exp.Select(expressions=items))
+    while len(rows) > 1:
+        # In pairs, and these in pairs: not as deep as there are rows.
+        pairs = [exp.Union(this=a, expression=b, distinct=False) for a, b in zip(rows[::2], rows[1::2], strict=False)]
+        rows = [*pairs, *rows[len(pairs) * 2 :]]
+    return rows[0]
 
 
 def _syntax(error: ParseError, sql: str, origin: str) -> str:

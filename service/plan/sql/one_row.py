@@ -1,0 +1,49 @@
+"""SELECT without FROM: one row, which is there from the first batch on.
+
+An aggregate without GROUP BY has its row also where there is nothing to aggregate. What it is over are the rows of a
+table that the query reads anyway, for which FALSE is true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalNode,
+    LogicalProject,
+    LogicalScan,
+    LogicalUnion,
+    bottom_up,
+    walk,
+)
+from rowkind.service.plan.sql.context import Queries
+
+
+def one_row(at: exp.Expr) -> LogicalNode:
+    """One row without columns; what it is over is not known yet."""
+    return LogicalAggregate(LogicalInput(LogicalUnion((), at)), (), {}, is_global=True, at=at)
+
+
+def over_a_table(root: LogicalProject, queries: Queries) -> LogicalProject:
+    """The whole query, with a table below each such row. Raises Refusal for a query that reads none."""
+    scans = [node for node in walk(root) if isinstance(node, LogicalScan)]
+    # Of one whose rows are all insertions nothing has to be remembered.
+    scans.sort(key=lambda scan: scan.source.mode != "append")
+
+    def fed(node: LogicalNode) -> LogicalNode:
+        if not isinstance(node, LogicalUnion) or node.inputs:
+            return node
+        if not scans:
+            raise Refusal("the query reads no table: a result that never changes needs no job", node.at)
+        scan = replace(scans[0], path=queries.invent("", "row").rstrip("."))
+        return LogicalProject(LogicalFilter(scan, (exp.Boolean(this=False),)), {})
+
+    changed = bottom_up(root, fed)
+    assert isinstance(changed, LogicalProject), "the root stays what it is"
+    return changed

@@ -1,0 +1,21 @@
+"""Nodes without rows: what a filter that is FALSE leaves of a table."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject
+
+
+def is_empty(node: LogicalNode) -> bool:
+    """Whether a filter above a scan or operator says that no row passes."""
+    while isinstance(node, LogicalFilter | LogicalProject):
+        if isinstance(node, LogicalFilter) and any(_is_false(each) for each in node.conjuncts):
+            return True
+        node = node.input
+    return False
+
+
+def _is_false(condition: exp.Expr) -> bool:
+    bare = condition.unnest()
+    return isinstance(bare, exp.Boolean) and not bare.this
