@@ -38,7 +38,11 @@ not where the rows of the other one come out without a match, of which copies kn
 
 JOIN_NAMES: Mapping[PhysicalJoinKind, str] = {
     **dict.fromkeys(("inner", "left", "right", "full"), "join"),
-    **{"semi": "semi_join", "anti": "anti_join", "not in": "anti_join", "mark": "mark_join", "in": "mark_join"},
+    "semi": "semi_join",
+    "anti": "anti_join",
+    "not in": "anti_join",
+    "mark": "mark_join",
+    "in": "mark_join",
 }
 """What joins are called in plans and in their state."""
 
