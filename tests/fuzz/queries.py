@@ -103,7 +103,8 @@ class Queries:
             elif rng.random() < 0.12:
                 items.append(self._over_partition(from_, name))
             elif depth > 0 and self._relations.spent < 3 and rng.random() < 0.15:
-                items.append(self._scalar(from_, name))
+                is_test = rng.random() < 0.3
+                items.append((self._tested(from_), Output(name, "boolean")) if is_test else self._scalar(from_, name))
             else:
                 kind = rng.choice((rng.choice(_KINDS), *(each.kind for each in from_.names)))
                 items.append((expressions.value(kind, 2), Output(name, kind)))
@@ -125,9 +126,20 @@ class Queries:
         if rng.random() < 0.3:
             parts.append(self._expressions(from_).condition())
         while depth > 0 and self._relations.spent < 4 and rng.random() < 0.2:
-            parts.append(self._tested(from_))
+            parts.append(self._anywhere(from_))
         rng.shuffle(parts)
         return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _anywhere(self, from_: From) -> str:
+        """A test of a subquery, alone or within a condition."""
+        rng, tested = self._rng, self._tested(from_)
+        other = self._expressions(from_).condition
+        form = rng.random()
+        if form < 0.2:
+            return f"({other()} OR {tested})"
+        if form < 0.3:
+            return f"NOT ({other()} AND {tested})"
+        return f"CASE WHEN {tested} THEN {other()} ELSE {other()} END" if form < 0.4 else tested
 
     def _tested(self, from_: From) -> str:
         """EXISTS, IN, or a comparison with the one value of a subquery."""
@@ -153,7 +165,7 @@ class Queries:
         """The one value of a subquery."""
         rng = self._rng
         outer = [each for each in from_.names if not each.local]
-        text, inner, where = self._inner(outer, linked=rng.random() < 0.8, equal=True)
+        text, inner, where = self._inner(outer, linked=rng.random() < 0.8, equal=rng.random() < 0.6)
         call, kind = self._call(inner)
         return f"(SELECT {call} FROM {text}{where})", Output(name, kind)
 
