@@ -59,10 +59,15 @@ class Code:
         """What a module has under a name. Raises FunctionError."""
         place = self.place
         _make_way(place, self.digest)
+        # Bytecode knows its source by size and second: written now, it would also stand for what the second has yet to
+        # bring, and it is nobody's business to write into the folder.
+        writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             found = importlib.import_module(module)
         except Exception as error:  # noqa: BLE001 -- whatever the module does while it is imported
             raise FunctionError(f"{module} cannot be imported: {describe(error, place)}") from None
+        finally:
+            sys.dont_write_bytecode = writes
         origin = str(getattr(found, "__file__", None) or getattr(found, "__path__", [""])[0])
         if not _is_in(origin, place):
             raise FunctionError(f"{module} is a module of Python or of a library, {origin}: give yours another name")
