@@ -41,7 +41,7 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
     try:
         statements = sqlglot.parse(sql, read=RowkindSql, error_level=ErrorLevel.IMMEDIATE)
     except ParseError as error:
-        raise PlanError(place, _syntax(error, sql, origin)) from None
+        raise PlanError(place, *_syntax(error, sql, origin), sql) from None
     except TokenError:
         raise PlanError(place, "the SQL cannot be read: a quotation mark or a comment is not closed") from None
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
@@ -86,7 +86,7 @@ def query(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def _syntax(error: ParseError, sql: str, origin: str) -> str:
+def _syntax(error: ParseError, sql: str, origin: str) -> tuple[str, SqlSpan]:
     first = error.errors[0]
     message = re.sub(r" but got <Token .*", "", str(first["description"])).rstrip(".")
     if message.startswith("Required keyword"):
@@ -97,4 +97,4 @@ def _syntax(error: ParseError, sql: str, origin: str) -> str:
     begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
     last = min(begin + column - 1, max(len(sql) - 1, 0))
     span = SqlSpan(origin, max(last - len(highlight) + 1, begin), last)
-    return f"this is not SQL: {message[:1].lower() + message[1:]}, {span.show(sql)}"
+    return f"this is not SQL: {message[:1].lower() + message[1:]}", span

@@ -1,0 +1,117 @@
+"""The SELECT list of a query as words: what its columns are called, and calling them otherwise.
+
+INSERT INTO and CREATE VIEW with names fit the columns of a query to a table's by their places; a job's sink has the
+columns that its query names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlglot
+from sqlglot.tokenizer_core import Token, TokenType
+
+_ENDS = ("FROM", "UNION", "INTERSECT", "EXCEPT", "WHERE", "GROUP", "ORDER", "LIMIT")
+Item = tuple[int, int, str | None]
+"""Where an item of a SELECT list stands, first character to behind the last, and what it is called, None if nothing."""
+
+
+def select_list(sql: str) -> list[Item] | None:
+    """The items of the first SELECT of a query; None where that is no plain list: a star, or parentheses around it."""
+    tokens = sqlglot.tokenize(sql, read="spark")
+    depths = list(_depths(tokens))
+    starts = [at for at, token in enumerate(tokens) if depths[at] == 0 and token.text.upper() == "SELECT"]
+    if not starts:
+        return None
+    at = starts[0] + 1
+    while at < len(tokens) and (
+        tokens[at].token_type is TokenType.HINT or tokens[at].text.upper() in ("DISTINCT", "ALL")
+    ):
+        at += 1
+    items: list[list[Token]] = [[]]
+    for token, depth in zip(tokens[at:], depths[at:], strict=True):
+        if depth == 0 and token.text.upper() in _ENDS and token.token_type is not TokenType.STRING:
+            break
+        if depth == 0 and token.token_type is TokenType.COMMA:
+            items.append([])
+        else:
+            items[-1].append(token)
+    if not all(items) or any(item[-1].token_type is TokenType.STAR for item in items):
+        return None
+    return [(item[0].start, item[-1].end + 1, _called(item)) for item in items]
+
+
+def renamed(sql: str, items: Sequence[Item], names: Sequence[str]) -> list[tuple[int, int, str]]:
+    """The edits that give the items these names."""
+    edits = []
+    for (first, last, called), name in zip(items, names, strict=True):
+        if called == name:
+            continue
+        bare = unaliased(sql[first:last])
+        edits.append((first + len(bare), last, f" AS {_name(name)}"))
+    return edits
+
+
+def unaliased(item: str) -> str:
+    """An item of a SELECT list without its name."""
+    tokens = sqlglot.tokenize(item, read="spark")
+    if len(tokens) > 2 and _is_name(tokens[-1]):
+        if tokens[-2].token_type is TokenType.ALIAS:
+            return item[: tokens[-3].end + 1]
+        if _ends_value(tokens[-2]):
+            return item[: tokens[-2].end + 1]
+    if len(tokens) == 2 and _is_name(tokens[1]) and _ends_value(tokens[0]):
+        return item[: tokens[0].end + 1]
+    return item
+
+
+def _called(item: Sequence[Token]) -> str | None:
+    last = item[-1]
+    if not _is_name(last):
+        return None
+    if len(item) == 1 or item[-2].token_type in (TokenType.ALIAS, TokenType.DOT) or _ends_value(item[-2]):
+        return last.text
+    return None
+
+
+def _is_name(token: Token) -> bool:
+    return token.token_type not in (TokenType.STRING, TokenType.NUMBER, TokenType.END, TokenType.NULL) and (
+        token.token_type is TokenType.IDENTIFIER or token.text.replace("_", "a").isalnum()
+    )
+
+
+def _ends_value(token: Token) -> bool:
+    return token.token_type in (
+        *(TokenType.R_PAREN, TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER, TokenType.END),
+        *(TokenType.R_BRACKET, TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
+    )
+
+
+def _depths(tokens: Sequence[Token]) -> list[int]:
+    """How many parentheses and CASEs are open at each token."""
+    found, depth = [], 0
+    for token in tokens:
+        opens = token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
+        closes = token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
+        depth -= closes
+        found.append(depth)
+        depth += opens
+    return found
+
+
+def _name(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else f"`{name}`"
+
+
+def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str) -> tuple[str, str]:
+    """What stands before and behind a query of which columns are renamed or cast, and rows are left out.
+
+    A column is its name inside, its name outside and the type that it is cast to.
+    """
+    listed = []
+    for inner, outer, type_ in columns:
+        value = f"CAST({_name(inner)} AS {type_})" if type_ else _name(inner)
+        listed.append(value if inner == outer and not type_ else f"{value} AS {_name(outer)}")
+    stars = all(inner == outer and not type_ for inner, outer, type_ in columns)
+    before = f"SELECT {'*' if stars else ', '.join(listed)} FROM (\n"  # noqa: S608 -- a person's own query
+    return before, f"\n){f' WHERE {where}' if where else ''}"
