@@ -32,7 +32,7 @@ _CDC = ("mysql-cdc", "postgres-cdc", "oracle-cdc", "sqlserver-cdc", "mongodb-cdc
 _NEEDLESS = re.compile(
     r"connector|topic|format|key\.format|value\.format|key\.fields|value\.fields-include|changelog\.mode|"
     r"(sink|scan)\.parallelism|sink\.(partitioner|semantic|delivery-guarantee|transactional-id-prefix|buffer-flush\..*)|"
-    r"scan\.topic-partition-discovery\.interval|properties\.(group\.id|auto\.offset\.reset|enable\.auto\.commit|"
+    r"scan\.bounded\.mode|key\.fields-prefix|scan\.topic-partition-discovery\.interval|properties\.(group\.id|auto\.offset\.reset|enable\.auto\.commit|"
     r"transaction\.timeout\.ms|partition\.discovery\.interval\.ms|key\.(de)?serializer|value\.(de)?serializer)|"
     r"(\w+\.)?(debezium-)?json\.(timestamp-format\.standard|schema-include|encode\.decimal-as-plain-number|"
     r"fail-on-missing-field)|(\w+\.)?avro\.(codec|timestamp_mapping\.legacy)|scan\.startup\..*|properties\..*|"
@@ -51,7 +51,7 @@ class Endpoints:
 
 
 @dataclass(frozen=True)
-class Topic:
+class TableTopic:
     """A table's topic as Flink has it: its format here, the mode of its changes, whether it is Kafka's at all."""
 
     name: str
@@ -68,7 +68,7 @@ def length_of_time(option: FlinkOption, name: str) -> str | None:
     return duration.show(duration.parse(f"{found[1]}{_UNITS[found[2].lower()]}")) if int(found[1]) else None
 
 
-def topic_of(script: Script, table: CreateTable, *, sink: bool) -> Topic:
+def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
     """What a table's options say of its topic. What they say and a job cannot is noted."""
     options = table.options
     connector = options.get("connector", FlinkOption("kafka" if sink else "", table.at))
@@ -93,10 +93,10 @@ def topic_of(script: Script, table: CreateTable, *, sink: bool) -> Topic:
     if "changelog.mode" in options:
         mode = options["changelog.mode"].value
     _check(script, table, name, sink=sink)
-    return Topic(topic, name, mode, enveloped and not table.primary_key)
+    return TableTopic(topic, name, mode, enveloped and not table.primary_key)
 
 
-def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic: str, *, sink: bool) -> Topic:
+def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic: str, *, sink: bool) -> TableTopic:
     """A table that is no topic: one of its name takes its place."""
     cdc = connector.value in _CDC
     what = f"the connector {connector.value}" if connector.value else "a table without a connector"
@@ -108,7 +108,7 @@ def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic
         text = f"{table.name}: {what} is not Kafka: let Kafka Connect bring the rows to the topic {topic}"
     script.note(connector.at, text)
     mode = "debezium" if cdc else "upsert" if table.primary_key else "append"
-    return Topic(topic, "json", mode, exact=cdc and not table.primary_key)
+    return TableTopic(topic, "json", mode, exact=cdc and not table.primary_key)
 
 
 def _check(script: Script, table: CreateTable, format_: str, *, sink: bool) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_PLAIN = re.compile(r"(?:[A-Za-z_./]|\d+[a-z]$)(?:[A-Za-z0-9_./+(),-]|:(?=\S)| (?=[A-Za-z0-9]))*")
+_PLAIN = re.compile(r"[A-Za-z_./][^\n\t]*|\d+[a-z]")
+_NOT_PLAIN = re.compile(r":(?= |$)| #| $")
 _WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 _WIDTH = 116
 
@@ -60,5 +61,5 @@ def scalar(value: Any) -> str:
         return "true" if value else "false"
     if not isinstance(value, str):
         return str(value)
-    plain = _PLAIN.fullmatch(value) is not None and value.lower() not in _WORDS
+    plain = _PLAIN.fullmatch(value) is not None and _NOT_PLAIN.search(value) is None and value.lower() not in _WORDS
     return value if plain else json.dumps(value, ensure_ascii=False)

@@ -26,7 +26,7 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
     ("SHA512", 1): "SHA2({0}, 512)",
     ("IS_DIGIT", 1): "COALESCE({0} RLIKE '^[0-9]+$', FALSE)",
     ("IS_ALPHA", 1): "COALESCE({0} RLIKE '^[A-Za-z]+$', FALSE)",
-    ("IS_DECIMAL", 1): "(TRY_CAST({0} AS DOUBLE) IS NOT NULL)",
+    ("IS_DECIMAL", 1): "COALESCE({0} RLIKE '^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)$', FALSE)",
     ("JSON_VALUE", 2): "GET_JSON_OBJECT({0}, {1})",
     ("JSON_QUERY", 2): "GET_JSON_OBJECT({0}, {1})",
     ("JSON_EXISTS", 2): "(GET_JSON_OBJECT({0}, {1}) IS NOT NULL)",
@@ -45,14 +45,22 @@ SPELLINGS: Mapping[tuple[str, int], str] = {
     ("FLOOR TO", 2): "DATE_TRUNC('{1}', {0})",
     ("EXTRACT SECOND", 1): "SECOND({0})",
     # Values.
-    ("GREATEST", 2): "IF({0} IS NULL OR {1} IS NULL, NULL, GREATEST({0}, {1}))",
-    ("LEAST", 2): "IF({0} IS NULL OR {1} IS NULL, NULL, LEAST({0}, {1}))",
     ("ELEMENT", 1): "ELEMENT_AT({0}, 1)",
     ("TRUNCATE", 1): "CAST({0} AS BIGINT)",
-    ("ROW", 1): "STRUCT({0})",
-    ("ROW", 2): "STRUCT({0}, {1})",
-    ("ROW", 3): "STRUCT({0}, {1}, {2})",
 }
+
+
+def spelled(name: str, arguments: int) -> str | None:
+    """What stands for a call, with `{0}` for its first argument; None where it is called the same."""
+    listed = [f"{{{number}}}" for number in range(arguments)]
+    if name in ("GREATEST", "LEAST"):
+        # NULL in Flink where an argument is; Spark leaves NULLs out.
+        nulls = " OR ".join(f"{each} IS NULL" for each in listed)
+        return f"IF({nulls}, NULL, {name}({', '.join(listed)}))"
+    if name == "ROW":
+        return f"STRUCT({', '.join(listed)})"
+    return SPELLINGS.get((name, arguments))
+
 
 WITHOUT: Mapping[str, str] = {
     "TYPEOF": "types are known beforehand: write the name out",

@@ -15,7 +15,7 @@ from rowkind.service.flink.script import NotCarriedOver, Script, ScriptError, Wo
 from rowkind.service.flink.selects import renamed, select_list
 from rowkind.service.flink.sinks import SinkDraft, fitted
 from rowkind.service.flink.statements import CreateTable, CreateView, InsertInto, Options, SetOption, read
-from rowkind.service.flink.text import Piece, Sql
+from rowkind.service.flink.text import Sql, Stretch
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UTC = ("UTC", "GMT", "Z", "Etc/UTC", "+00:00")
@@ -167,11 +167,15 @@ class _Import:
             computed = [column for column in table.columns if column.computed and not column.is_proctime]
             try:
                 if computed:
-                    sql = Sql((Piece("SELECT *", table.at),))
+                    sql = Sql((Stretch("SELECT *", table.at),))
                     for column in computed:
                         value = translator.query(column.computed)
-                        sql += Sql((Piece(", ", column.at),)) + value + Sql((Piece(f" AS `{column.name}`", column.at),))
-                    found[name] = sql + Sql((Piece(f" FROM {name}_topic", table.at),))
+                        sql += (
+                            Sql((Stretch(", ", column.at),))
+                            + value
+                            + Sql((Stretch(f" AS `{column.name}`", column.at),))
+                        )
+                    found[name] = sql + Sql((Stretch(f" FROM {name}_topic", table.at),))
             except NotCarriedOver as reason:
                 self.script.note(reason.at, f"the computed columns of {name} are left out: {reason.text}")
         for name, view in self.views.items():
@@ -212,7 +216,7 @@ class _Import:
                     query = translator.query(insert.query)
                     columns = insert.columns or tuple(table.record)
                     query = _named(query, columns, only_if_known=True)
-                    sql = query if not sql.pieces else sql + Sql((Piece("\nUNION ALL\n", insert.at),)) + query
+                    sql = query if not sql.pieces else sql + Sql((Stretch("\nUNION ALL\n", insert.at),)) + query
             except NotCarriedOver as reason:
                 self.script.note(reason.at, f"INSERT INTO {name} is left out: {reason.text}")
                 continue
@@ -258,4 +262,8 @@ def _named(query: Sql, names: tuple[str, ...], *, only_if_known: bool = False) -
     if only_if_known:
         return query
     listed = ", ".join(names)
-    return Sql((Piece("SELECT * FROM (\n", query.at),)) + query + Sql((Piece(f"\n) AS named({listed})", query.at),))
+    return (
+        Sql((Stretch("SELECT * FROM (\n  ", query.at),))
+        + query.indented()
+        + Sql((Stretch(f"\n) AS named({listed})", query.at),))
+    )

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rowkind.service.flink.connectors import length_of_time
-from rowkind.service.flink.functions import SPELLINGS, WITHOUT
+from rowkind.service.flink.functions import SPELLINGS, WITHOUT, spelled
 from rowkind.service.flink.script import NotCarriedOver, Reader, Script, Word, parts
 from rowkind.service.flink.statements import FlinkOption, Options, hinted_options
-from rowkind.service.flink.text import Piece, Sql, filled, quoted
+from rowkind.service.flink.text import Sql, Stretch, filled, quoted
 from rowkind.service.flink.types import spark_type
 
 _WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
@@ -77,7 +77,7 @@ class Translator:
         text = self.script.text[start:end]
         if "/*+" in text:
             text = re.sub(r"\s*/\*\+.*?\*/", "", text, flags=re.DOTALL)
-        return Sql((Piece(text, start),))
+        return Sql((Stretch(text, start),))
 
     def _next(self, words: Sequence[Word], at: int) -> tuple[Sql, int]:
         """The SQL of the word at a place, and of how many words behind it."""
@@ -94,7 +94,10 @@ class Translator:
             raise NotCarriedOver(word.start, _NO_WINDOWS)
         if word.upper == "LATERAL" and left.peek(1) == "TABLE":
             raise NotCarriedOver(word.start, "a table function is not carried over: UNNEST of an array is one of SQL")
-        if word.upper == "TIMESTAMP" and len(words) > at + 1 and words[at + 1].kind == "text":
+        if word.upper in ("TIMESTAMP", "TIME") and len(words) > at + 1 and words[at + 1].kind == "text":
+            if word.upper == "TIME":
+                text = "a TIME cannot be written out: write CAST(… AS STRING) around the column, and compare texts"
+                raise NotCarriedOver(word.start, text)
             return self._piece(word, "TIMESTAMP_NTZ"), 1
         if word.upper == "UNKNOWN" and before in ("IS", "NOT"):
             return self._piece(word, "NULL"), 1
@@ -112,7 +115,7 @@ class Translator:
         return self._piece(word), 1
 
     def _piece(self, word: Word, text: str | None = None) -> Sql:
-        return Sql((Piece(self.script.text[word.start : word.end] if text is None else text, word.start),))
+        return Sql((Stretch(self.script.text[word.start : word.end] if text is None else text, word.start),))
 
     def _bracket(self, words: Sequence[Word], at: int) -> list[Word]:
         depth, end = 0, at
@@ -134,7 +137,7 @@ class Translator:
             return self._piece(last), end - at + 1
         if not is_call and last.value in self.proctime and before not in ("AS", "FROM", "JOIN"):
             return self._piece(last, "PROCTIME()"), end - at + 1
-        whole = Sql((Piece(self.script.text[words[at].start : last.end], words[at].start),))
+        whole = Sql((Stretch(self.script.text[words[at].start : last.end], words[at].start),))
         following = words[end + 1 : end + 4]
         if [each.upper for each in following] == ["[", "", "]"] and following[1].kind == "number":
             call = f"TRY_ELEMENT_AT({{0}}, {following[1].value})"
@@ -166,7 +169,7 @@ class Translator:
                 raise NotCarriedOver(name.start, _NO_WINDOWS)
         if called in WITHOUT:
             raise NotCarriedOver(name.start, f"{called} is not carried over: {WITHOUT[called]}")
-        template = SPELLINGS.get((called, len(arguments)))
+        template = spelled(called, len(arguments))
         if template is None:
             return None
         return filled(template, tuple(self._sql(each) for each in arguments), name.start)
@@ -192,14 +195,14 @@ class Translator:
         """The hint with what is known here."""
         kept = []
         for each in _HINT.finditer(hint.value.removeprefix("/*+").removesuffix("*/")):
-            if each[1].upper != "STATE_TTL":
+            if each[1].upper() != "STATE_TTL":
                 text = f"the hint {each[1]} is left out: how rows are joined is not chosen by hints here"
                 self.script.note(hint.start, text, lost=False)
                 continue
             for alias, length in _PAIR.findall(each[2] or ""):
                 if (shown := length_of_time(FlinkOption(length, hint.start), "STATE_TTL")) is not None:
                     kept.append(f"'{alias}' = '{shown}'")
-        return Sql((Piece(f"/*+ STATE_TTL({', '.join(kept)}) */" if kept else "", hint.start),))
+        return Sql((Stretch(f"/*+ STATE_TTL({', '.join(kept)}) */" if kept else "", hint.start),))
 
 
 def read_tables(script: Script, words: Sequence[Word], tables: frozenset[str]) -> dict[str, Options]:

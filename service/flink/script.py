@@ -33,6 +33,7 @@ class _FlinkTokenizer(Tokenizer):
     IDENTIFIERS = ["`"]  # noqa: RUF012 -- sqlglot reads it so
     QUOTES = ["'"]  # noqa: RUF012 -- as above
     STRING_ESCAPES = ["'"]  # noqa: RUF012 -- as above
+    COMMANDS = set()  # noqa: RUF012 -- as above: words of each statement, none of which is one text
 
 
 class FlinkWords(Dialect):

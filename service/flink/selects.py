@@ -12,11 +12,11 @@ import sqlglot
 from sqlglot.tokenizer_core import Token, TokenType
 
 _ENDS = ("FROM", "UNION", "INTERSECT", "EXCEPT", "WHERE", "GROUP", "ORDER", "LIMIT")
-Item = tuple[int, int, str | None]
+SelectItem = tuple[int, int, str | None]
 """Where an item of a SELECT list stands, first character to behind the last, and what it is called, None if nothing."""
 
 
-def select_list(sql: str) -> list[Item] | None:
+def select_list(sql: str) -> list[SelectItem] | None:
     """The items of the first SELECT of a query; None where that is no plain list: a star, or parentheses around it."""
     tokens = sqlglot.tokenize(sql, read="spark")
     depths = list(_depths(tokens))
@@ -41,7 +41,7 @@ def select_list(sql: str) -> list[Item] | None:
     return [(item[0].start, item[-1].end + 1, _called(item)) for item in items]
 
 
-def renamed(sql: str, items: Sequence[Item], names: Sequence[str]) -> list[tuple[int, int, str]]:
+def renamed(sql: str, items: Sequence[SelectItem], names: Sequence[str]) -> list[tuple[int, int, str]]:
     """The edits that give the items these names."""
     edits = []
     for (first, last, called), name in zip(items, names, strict=True):
@@ -113,5 +113,5 @@ def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str) -> tuple
         value = f"CAST({_name(inner)} AS {type_})" if type_ else _name(inner)
         listed.append(value if inner == outer and not type_ else f"{value} AS {_name(outer)}")
     stars = all(inner == outer and not type_ for inner, outer, type_ in columns)
-    before = f"SELECT {'*' if stars else ', '.join(listed)} FROM (\n"  # noqa: S608 -- a person's own query
+    before = f"SELECT {'*' if stars else ', '.join(listed)} FROM (\n  "  # noqa: S608 -- a person's own query
     return before, f"\n){f' WHERE {where}' if where else ''}"

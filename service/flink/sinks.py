@@ -13,11 +13,12 @@ from rowkind.service.flink.by_type import edits, marked
 from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.script import Script
 from rowkind.service.flink.selects import renamed, select_list, unaliased, wrapped
-from rowkind.service.flink.text import Piece, Sql
+from rowkind.service.flink.text import Sql, Stretch
 from rowkind.service.job.load import loaded
 from rowkind.service.job.model import Job
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import PlanError, Refusal
+from rowkind.service.plan.logical import LogicalNode
 from rowkind.service.plan.pipeline import logical, plan
 
 
@@ -117,16 +118,17 @@ class _Fitting:
         """Write otherwise what Flink computes otherwise."""
         texts = {f"views.{name}": str(sql) for name, sql in self.views.items()}
         origin = f"sinks.{self.draft.name}.sql"
-        found = edits(self._told(probe=True).root, {**texts, origin: str(self.draft.sql)})
+        found = edits(self._result()[0], {**texts, origin: str(self.draft.sql)})
         self.draft = replace(self.draft, sql=self.draft.sql.edited(found.pop(origin)))
         for name in self.views:
             self.views[name] = self.views[name].edited(found[f"views.{name}"])
 
-    def _told(self, *, probe: bool) -> Any:
-        job = self._job(probe=probe)
+    def _result(self) -> tuple[LogicalNode, dict[str, Type]]:
+        """The plan before any pass, and the columns of the result. Raises PlanError, JobError."""
         try:
-            return logical(job, self.draft.name)
-        except Refusal as refusal:
+            root = logical(self._job(probe=True), self.draft.name).root
+            return root, columns(root)
+        except (Refusal, PlanError) as refusal:
             # The whole pipeline says it with its place, and without the marks.
             plan(self._job(), self.draft.name)
             raise PlanError("", refusal.text) from None
@@ -134,7 +136,7 @@ class _Fitting:
     def _fit(self) -> None:
         """Call the columns as the table does, cast them to its types, and leave out rows without a key."""
         draft, wanted = self.draft, list(self.draft.types.items())
-        result = columns(self._told(probe=True).root)
+        _, result = self._result()
         if wanted and len(result) != len(wanted):
             text = f"its query has {len(result)} columns, and the table {len(wanted)}, those left out aside"
             raise PlanError("", text)
@@ -164,7 +166,9 @@ class _Fitting:
         else:
             before, behind = wrapped(listed, where)
             at = draft.sql.at
-            self.draft = replace(draft, sql=Sql((Piece(before, at),)) + draft.sql + Sql((Piece(behind, at),)))
+            self.draft = replace(
+                draft, sql=Sql((Stretch(before, at),)) + draft.sql.indented() + Sql((Stretch(behind, at),))
+            )
 
     def _in_place(
         self, sql: str, items: Any, listed: Sequence[tuple[str, str, str | None]]
@@ -183,7 +187,8 @@ class _Fitting:
         if not declared:
             return None
         to = Type.of(declared).required
-        if _plain(to) == _plain(found.required):
+        if _plain(to) == _plain(found.required) or (column in draft.key and {to.sql, found.sql} <= {"INT", "BIGINT"}):
+            # A CAST would hide that a key is one, and readers take a narrow number for a wide one.
             return None
         if "<" in to.sql or "<" in found.sql:
             text = f"{draft.name}: the column {column} is {found.required.sql}, and {to.sql} in the table"

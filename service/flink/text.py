@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Piece:
+class Stretch:
     """Some SQL, and the place in the script that it came from."""
 
     text: str
@@ -19,7 +19,7 @@ class Piece:
 class Sql:
     """Pieces, one behind the other."""
 
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[Stretch, ...] = ()
 
     def __str__(self) -> str:
         return "".join(piece.text for piece in self.pieces)
@@ -31,6 +31,10 @@ class Sql:
     def at(self) -> int:
         """Where it begins in the script."""
         return self.pieces[0].at if self.pieces else 0
+
+    def indented(self) -> Sql:
+        """With its lines two characters further in."""
+        return Sql(tuple(Stretch(piece.text.replace("\n", "\n  "), piece.at) for piece in self.pieces))
 
     def source(self, offset: int) -> int:
         """The place in the script of a character."""
@@ -44,7 +48,7 @@ class Sql:
         """With the characters from one offset to another replaced, for each edit; the edits touch nothing twice."""
         found = self
         for first, last, text in sorted(edits, reverse=True):
-            found = found.cut(0, first) + Sql((Piece(text, self.source(first)),)) + found.cut(last, len(str(found)))
+            found = found.cut(0, first) + Sql((Stretch(text, self.source(first)),)) + found.cut(last, len(str(found)))
         return found
 
     def cut(self, first: int, last: int) -> Sql:
@@ -53,7 +57,7 @@ class Sql:
         for piece in self.pieces:
             low, high = max(first - begin, 0), min(last - begin, len(piece.text))
             if low < high:
-                found.append(Piece(piece.text[low:high], piece.at + low))
+                found.append(Stretch(piece.text[low:high], piece.at + low))
             begin += len(piece.text)
         return Sql(tuple(found))
 
@@ -65,7 +69,7 @@ def filled(template: str, arguments: tuple[Sql, ...], at: int) -> Sql:
         if re.fullmatch(r"\{\d+\}", part):
             found += arguments[int(part[1:-1])]
         elif part:
-            found += Sql((Piece(part, at),))
+            found += Sql((Stretch(part, at),))
     return found
 
 

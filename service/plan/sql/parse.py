@@ -19,7 +19,7 @@ _CLAUSES = {
     "sort": "SORT BY has no meaning for a result that keeps changing: leave it out",
     "cluster": "CLUSTER BY has no meaning for a result that keeps changing: leave it out",
     "distribute": "DISTRIBUTE BY has no meaning here: leave it out",
-    "pivots": "PIVOT is not supported",
+    "pivots": "PIVOT is not supported: write SUM(x) FILTER (WHERE …) AS name for each column, and GROUP BY",
     "sample": "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back",
     "into": "SELECT INTO is not supported: the sink says where the result goes",
     "by_name": "BY NAME is not supported: write the columns in the same order",
