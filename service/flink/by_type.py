@@ -3,17 +3,20 @@
 - `a / b` of whole numbers is whole in Flink: `a DIV b`.
 - AVG of whole numbers is whole in Flink: a CAST around it.
 - FLOOR(t TO unit) has the type of `t` in Flink: a CAST around DATE_TRUNC.
+- CEIL and FLOOR of a DOUBLE are DOUBLE in Flink: a CAST around them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, span
 from rowkind.service.plan.logical import (
@@ -29,8 +32,18 @@ from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.parse import parse
 
-Edit = tuple[int, int, str]
-"""The characters of a text from the first to the second are to be the third instead."""
+
+@dataclass(frozen=True)
+class Rewrite:
+    """What is to be written otherwise for one word of a text, the one at `at`.
+
+    An edit says that the characters from the first to the second are to be the third instead.
+    """
+
+    origin: str
+    at: int
+    edits: tuple[tuple[int, int, str], ...]
+
 
 Marks = dict[SqlSpan, str]
 
@@ -45,50 +58,76 @@ def marked(sql: str) -> str:
     return sql
 
 
-def edits(root: LogicalNode, texts: dict[str, str]) -> dict[str, set[Edit]]:
-    """How `texts`, by what the plan calls their origin, are to be written otherwise; the plan is of `marked` texts."""
-    found: dict[str, set[Edit]] = {origin: set() for origin in texts}
-    aliased = _marks_of_aliases(texts)
+def casts(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
+    """The calls that have another type in Flink, with a CAST to that; of the plan of `marked` texts, by their origin.
+
+    Where there is a CAST already, there is another one: which word it was for, only the caller knows.
+    """
+    found: set[Rewrite] = set()
     for node in walk(root):
-        for place, edit in _of_node(node, texts, aliased):
-            found[place.origin].add(edit)
+        known = _known(node)
+        if isinstance(node, LogicalAggregate):
+            for call in node.calls.values():
+                if call.function == "avg" and family(known[call.arguments[0]][1]) == "integer":
+                    found.update(_cast(call.at, known[call.arguments[0]][1].required.sql, texts))
+        for expression in _expressions(node):
+            for called in expression.find_all(exp.Anonymous):
+                if (to := _in_flink(called, known)) is not None:
+                    found.update(_cast(called, to, texts))
     return found
 
 
-def _of_node(node: LogicalNode, texts: dict[str, str], aliased: Marks) -> Iterator[tuple[SqlSpan, Edit]]:
-    known = by_name({name: type_ for each in inputs(node) for name, type_ in columns(each).items()})
+def divisions(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
+    """The divisions of whole numbers, as DIV; of the plan of `marked` texts, by their origin."""
+    aliased = _marks_of_aliases(texts)
+    return {
+        each
+        for node in walk(root)
+        for expression in _expressions(node)
+        for each in _divisions(expression, _known(node), aliased)
+    }
+
+
+def _known(node: LogicalNode) -> Columns:
+    return by_name({name: type_ for each in inputs(node) for name, type_ in columns(each).items()})
+
+
+def _expressions(node: LogicalNode) -> tuple[exp.Expr, ...]:
     match node:
         case LogicalFilter():
-            expressions = node.conjuncts
+            return node.conjuncts
         case LogicalProject():
-            expressions = tuple(node.outputs.values())
+            return tuple(node.outputs.values())
         case LogicalJoin():
-            expressions = node.condition
-        case LogicalAggregate():
-            for call in node.calls.values():
-                if call.function == "avg" and family(known[call.arguments[0]][1]) == "integer":
-                    yield from _cast(call.at, known[call.arguments[0]][1].required.sql, texts)
-            return
-        case _:
-            return
-    for expression in expressions:
-        yield from _divisions(expression, known, aliased)
-        for called in expression.find_all(exp.Anonymous):
-            if called.name.upper() == "DATE_TRUNC":
-                wanted = {"local": "TIMESTAMP_NTZ", "date": "DATE"}.get(_family(called.expressions[-1], known))
-                if wanted is not None and not isinstance(called.parent, exp.Cast):
-                    yield from _cast(called, wanted, texts)
+            return node.condition
+    return ()
 
 
-def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator[tuple[SqlSpan, Edit]]:
+def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:
+    """The type that a call has in Flink, None where it is Spark's."""
+    of = _type(called.expressions[-1], known) if called.expressions else None
+    match called.name.upper(), of and family(of):
+        case "DATE_TRUNC", "local":
+            return "TIMESTAMP_NTZ"
+        case "DATE_TRUNC", "date":
+            return "DATE"
+        case (("CEIL" | "CEILING" | "FLOOR"), "float"):
+            return None if of is None else of.required.sql
+    return None
+
+
+def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator[Rewrite]:
     """The divisions of whole numbers, which give whole numbers that are divided in turn."""
     whole: list[exp.Div] = []
 
+    def is_whole(node: exp.Expr) -> bool:
+        found = _type(node, known)
+        return found is not None and family(found) == "integer"
+
     def change(node: exp.Expr) -> exp.Expr:
-        children = {id(each): each for each in node.iter_expressions()}
-        for child in children.values():
+        for child in list(node.iter_expressions()):
             child.replace(change(child))
-        if isinstance(node, exp.Div) and _family(node.left, known) == _family(node.right, known) == "integer":
+        if isinstance(node, exp.Div) and is_whole(node.left) and is_whole(node.right):
             whole.append(node)
             return exp.IntDiv(this=node.left.copy(), expression=node.right.copy())
         return node
@@ -97,7 +136,7 @@ def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator
     for node in whole:
         place, mark = span(node), "".join(node.comments or ())
         if place is not None and (at := re.fullmatch(r"\s*@(\d+)@\s*", mark or aliased.get(place, ""))) is not None:
-            yield place, (int(at[1]), int(at[1]) + 1, "DIV")
+            yield Rewrite(place.origin, int(at[1]), ((int(at[1]), int(at[1]) + 1, "DIV"),))
 
 
 def _marks_of_aliases(texts: dict[str, str]) -> Marks:
@@ -114,14 +153,14 @@ def _marks_of_aliases(texts: dict[str, str]) -> Marks:
     return found
 
 
-def _family(node: exp.Expr, known: Columns) -> str:
+def _type(node: exp.Expr, known: Columns) -> Type | None:
     try:
-        return family(compile_scalar(node, known).type) or ""
+        return compile_scalar(node, known).type
     except Refusal:
-        return ""
+        return None
 
 
-def _cast(call: exp.Expr, to: str, texts: dict[str, str]) -> Iterator[tuple[SqlSpan, Edit]]:
+def _cast(call: exp.Expr, to: str, texts: dict[str, str]) -> Iterator[Rewrite]:
     """A CAST around a call, of which the plan knows the first word."""
     place = span(call)
     if place is None:
@@ -136,8 +175,7 @@ def _cast(call: exp.Expr, to: str, texts: dict[str, str]) -> Iterator[tuple[SqlS
         following = words[number + 1].text.upper() if number + 1 < len(words) else ""
         if token.token_type is TokenType.R_PAREN and depth == 0 and following != "FILTER":
             break
-    yield place, (first, first, "CAST(")
-    yield place, (last, last, f" AS {to})")
+    yield Rewrite(place.origin, first, ((first, first, "CAST("), (last, last, f" AS {to})")))
 
 
 def _tokens(sql: str) -> list[Token]:

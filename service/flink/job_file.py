@@ -12,12 +12,13 @@ from rowkind.service.flink.connectors import Endpoints, length_of_time, shared, 
 from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.queries import Translator, read_tables
 from rowkind.service.flink.script import NotCarriedOver, Script, ScriptError, Word
-from rowkind.service.flink.selects import renamed, select_list
+from rowkind.service.flink.selects import renamed, select_list, spoken
 from rowkind.service.flink.sinks import SinkDraft, fitted
 from rowkind.service.flink.statements import CreateTable, CreateView, InsertInto, Options, SetOption, read
 from rowkind.service.flink.text import Sql, Stretch
+from rowkind.service.job.load import loaded
+from rowkind.service.plan.pipeline import plan_query
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UTC = ("UTC", "GMT", "Z", "Etc/UTC", "+00:00")
 
 
@@ -129,11 +130,17 @@ class _Import:
         whole = {**head, "tables": tables, "sinks": fitting.sinks}
         if fitting.views:
             whole = {**head, "tables": tables, "views": fitting.views, "sinks": fitting.sinks}
+        self._check(whole)
         comment = [f"Made of {Path(self.script.name).name} by `rowkind import`."]
         if self.script.notes:
             comment += ["What is not as it was there:"]
             comment += [f"- line {self.script.line(note.at)}: {note.text}" for note in sorted(self.script.notes)]
         return document({"": Commented(comment)} | whole)
+
+    def _check(self, whole: dict[str, Any]) -> None:
+        """Raise JobError or PlanError where sinks that are right by themselves are not so together."""
+        job = loaded(document(whole), Path(self.script.name), {})
+        plan_query(job, list(job.sinks))
 
     def _nothing(self, reason: str) -> str:
         return f"{self.script.name}: this cannot be a job: {reason}"
@@ -167,15 +174,7 @@ class _Import:
             computed = [column for column in table.columns if column.computed and not column.is_proctime]
             try:
                 if computed:
-                    sql = Sql((Stretch("SELECT *", table.at),))
-                    for column in computed:
-                        value = translator.query(column.computed)
-                        sql += (
-                            Sql((Stretch(", ", column.at),))
-                            + value
-                            + Sql((Stretch(f" AS `{column.name}`", column.at),))
-                        )
-                    found[name] = sql + Sql((Stretch(f" FROM {name}_topic", table.at),))
+                    found[name] = self._with_computed(table, translator)
             except NotCarriedOver as reason:
                 self.script.note(reason.at, f"the computed columns of {name} are left out: {reason.text}")
         for name, view in self.views.items():
@@ -184,6 +183,17 @@ class _Import:
             except NotCarriedOver as reason:
                 self.script.note(reason.at, f"the view {name} is left out: {reason.text}")
         return found
+
+    def _with_computed(self, table: CreateTable, translator: Translator) -> Sql:
+        """The columns of a topic and those that are computed from them, in the table's order. Raises NotCarriedOver."""
+        sql = Sql()
+        for column in table.columns:
+            if not column.is_proctime:
+                value = translator.query(column.computed) if column.computed else Sql()
+                name = f" AS {spoken(column.name)}" if column.computed else spoken(column.name)
+                before = Sql((Stretch(", " if sql.pieces else "SELECT ", column.at),))
+                sql += before + value + Sql((Stretch(name, column.at),))
+        return sql + Sql((Stretch(f" FROM {table.name}_topic", table.at),))
 
     def _table(self, table: CreateTable, hinted: Options, views: Mapping[str, Sql]) -> dict[str, Any]:
         topic = topic_of(self.script, table, sink=False)

@@ -30,7 +30,8 @@ def select_list(sql: str) -> list[SelectItem] | None:
         at += 1
     items: list[list[Token]] = [[]]
     for token, depth in zip(tokens[at:], depths[at:], strict=True):
-        if depth == 0 and token.text.upper() in _ENDS and token.token_type is not TokenType.STRING:
+        quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        if depth == 0 and token.text.upper() in _ENDS and not quoted:
             break
         if depth == 0 and token.token_type is TokenType.COMMA:
             items.append([])
@@ -48,14 +49,14 @@ def renamed(sql: str, items: Sequence[SelectItem], names: Sequence[str]) -> list
         if called == name:
             continue
         bare = unaliased(sql[first:last])
-        edits.append((first + len(bare), last, f" AS {_name(name)}"))
+        edits.append((first + len(bare), last, f" AS {spoken(name)}"))
     return edits
 
 
 def unaliased(item: str) -> str:
     """An item of a SELECT list without its name."""
     tokens = sqlglot.tokenize(item, read="spark")
-    if len(tokens) > 2 and _is_name(tokens[-1]):
+    if len(tokens) > 2 and _is_name(tokens[-1]) and not _is_interval(tokens):
         if tokens[-2].token_type is TokenType.ALIAS:
             return item[: tokens[-3].end + 1]
         if _ends_value(tokens[-2]):
@@ -69,9 +70,16 @@ def _called(item: Sequence[Token]) -> str | None:
     last = item[-1]
     if not _is_name(last):
         return None
+    if _is_interval(item):
+        return None
     if len(item) == 1 or item[-2].token_type in (TokenType.ALIAS, TokenType.DOT) or _ends_value(item[-2]):
         return last.text
     return None
+
+
+def _is_interval(item: Sequence[Token]) -> bool:
+    """Whether the last word is the unit of an INTERVAL."""
+    return len(item) > 2 and item[-3].text.upper() == "INTERVAL"
 
 
 def _is_name(token: Token) -> bool:
@@ -99,8 +107,10 @@ def _depths(tokens: Sequence[Token]) -> list[int]:
     return found
 
 
-def _name(name: str) -> str:
-    return name if name.isidentifier() and name.isascii() else f"`{name}`"
+def spoken(name: str) -> str:
+    """A name as SQL has it, in backticks where it needs them."""
+    plain = [token.token_type for token in sqlglot.tokenize(name, read="spark")] == [TokenType.VAR]
+    return name if plain else f"`{name}`"
 
 
 def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str) -> tuple[str, str]:
@@ -110,8 +120,8 @@ def wrapped(columns: Sequence[tuple[str, str, str | None]], where: str) -> tuple
     """
     listed = []
     for inner, outer, type_ in columns:
-        value = f"CAST({_name(inner)} AS {type_})" if type_ else _name(inner)
-        listed.append(value if inner == outer and not type_ else f"{value} AS {_name(outer)}")
+        value = f"CAST({spoken(inner)} AS {type_})" if type_ else spoken(inner)
+        listed.append(value if inner == outer and not type_ else f"{value} AS {spoken(outer)}")
     stars = all(inner == outer and not type_ for inner, outer, type_ in columns)
     before = f"SELECT {'*' if stars else ', '.join(listed)} FROM (\n  "  # noqa: S608 -- a person's own query
     return before, f"\n){f' WHERE {where}' if where else ''}"

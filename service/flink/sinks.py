@@ -9,7 +9,7 @@ from typing import Any
 
 from rowkind.avro.schema import Type
 from rowkind.errors import RowkindError
-from rowkind.service.flink.by_type import edits, marked
+from rowkind.service.flink.by_type import casts, divisions, marked
 from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.script import Script
 from rowkind.service.flink.selects import renamed, select_list, unaliased, wrapped
@@ -62,10 +62,10 @@ class Fitted:
 
 def fitted(script: Script, rest: Mapping[str, Any], views: Mapping[str, Sql], drafts: Sequence[SinkDraft]) -> Fitted:
     """Plan each sink in a job that is otherwise complete, and mend what Flink does by itself."""
-    done_views = dict(views)
+    done_views, cast = dict(views), set[tuple[str, int]]()
     sinks: dict[str, Commented] = {}
     for draft in drafts:
-        work = _Fitting(script, rest, done_views, draft)
+        work = _Fitting(script, rest, done_views, draft, cast)
         try:
             made = work.fitted()
             comments = [_CONFLICT] if made.on_conflict else []
@@ -87,6 +87,7 @@ class _Fitting:
     rest: Mapping[str, Any]
     views: dict[str, Sql]
     draft: SinkDraft
+    cast: set[tuple[str, int]]
 
     def fitted(self) -> SinkDraft:
         """The sink as it is planned. Raises PlanError, JobError."""
@@ -116,12 +117,21 @@ class _Fitting:
 
     def _spell(self) -> None:
         """Write otherwise what Flink computes otherwise."""
-        texts = {f"views.{name}": str(sql) for name, sql in self.views.items()}
         origin = f"sinks.{self.draft.name}.sql"
-        found = edits(self._result()[0], {**texts, origin: str(self.draft.sql)})
-        self.draft = replace(self.draft, sql=self.draft.sql.edited(found.pop(origin)))
-        for name in self.views:
-            self.views[name] = self.views[name].edited(found[f"views.{name}"])
+        while True:
+            sqls = {f"views.{name}": sql for name, sql in self.views.items()} | {origin: self.draft.sql}
+            texts = {name: str(sql) for name, sql in sqls.items()}
+            root = self._result()[0]
+            # A cast may make a division one of whole numbers, and a division the argument of an AVG whole.
+            places = {each: (each.origin, sqls[each.origin].source(each.at)) for each in casts(root, texts)}
+            found = {each for each, place in places.items() if place not in self.cast} or divisions(root, texts)
+            self.cast |= set(places.values())
+            if not found:
+                return
+            for each in sorted(found, key=lambda one: one.at, reverse=True):
+                sqls[each.origin] = sqls[each.origin].edited(each.edits)
+            self.draft = replace(self.draft, sql=sqls.pop(origin))
+            self.views.update({name.removeprefix("views."): sql for name, sql in sqls.items()})
 
     def _result(self) -> tuple[LogicalNode, dict[str, Type]]:
         """The plan before any pass, and the columns of the result. Raises PlanError, JobError."""

@@ -21,7 +21,7 @@ SELECT {} AS v FROM r;"""
 
 SAME = (
     *("a = b", "a <> b", "a IS NOT DISTINCT FROM b", "a BETWEEN 1 AND 2", "s LIKE 'x%'", "s LIKE 'x!%' ESCAPE '!'"),
-    *("f IS TRUE", "f IS NOT FALSE", "+ a", "a % b", "POWER(a, 2)", "LOG(2, d)", "CEIL(d)", "FLOOR(d)", "SIGN(d)"),
+    *("f IS TRUE", "f IS NOT FALSE", "+ a", "a % b", "POWER(a, 2)", "LOG(2, d)", "CEIL(a)", "FLOOR(a)", "SIGN(d)"),
     *("ROUND(d, 1)", "PI()", "BIN(a)", "HEX(s)", "UNHEX(s)", "s || s", "CHAR_LENGTH(s)", "POSITION('a' IN s)"),
     *("TRIM(BOTH 'x' FROM s)", "BTRIM(s, 'x')", "REPEAT(s, 2)", "OVERLAY(s PLACING 'x' FROM 2 FOR 1)", "INITCAP(s)"),
     *(
@@ -46,6 +46,10 @@ OTHERWISE = {
     "(a + 4 / 2) * d / b": "(a + 4 DIV 2) * d / b",
     "SUM(a) / COUNT(*)": "SUM(a) DIV COUNT(*)",
     "AVG(a)": "CAST(AVG(a) AS INT)",
+    "AVG(a) / 2": "CAST(AVG(a) AS INT) DIV 2",
+    "AVG(a / 2) / 3": "CAST(AVG(a DIV 2) AS BIGINT) DIV 3",
+    "CAST(AVG(a) AS DOUBLE)": "CAST(CAST(AVG(a) AS INT) AS DOUBLE)",
+    "FLOOR(d) / 2": "CAST(FLOOR(d) AS DOUBLE) / 2",
     "AVG(a) FILTER (WHERE f)": "CAST(AVG(a) FILTER (WHERE f) AS INT)",
     "f IS NOT UNKNOWN": "f IS NOT NULL",
     "'it''s \\d'": r"'it\'s \\d'",
