@@ -216,7 +216,10 @@ class Reader:
 
 
 def parts(words: Sequence[Word], at: str = ",", *, angles: bool = False) -> list[list[Word]]:
-    """The words between commas, or another keyword, those inside of parentheses aside, and of types' angles."""
+    """The words between commas, or another keyword, those inside of parentheses aside, and of types' angles.
+
+    Raises NotCarriedOver where there are none between two of them.
+    """
     found: list[list[Word]] = [[]]
     depth = 0
     for word in words:
@@ -226,4 +229,8 @@ def parts(words: Sequence[Word], at: str = ",", *, angles: bool = False) -> list
             found.append([])
         else:
             found[-1].append(word)
-    return found if len(found) > 1 or found[0] else []
+    if not words:
+        return []
+    if not all(found):
+        raise NotCarriedOver(words[0].start, f"something is missing before or behind {at} here")
+    return found

@@ -81,6 +81,8 @@ def query(tree: exp.Expr) -> exp.Expr:
             raise Refusal(_CLAUSES[name], at if placed else tree)
         if name not in known:
             raise Refusal(f"this kind of query ({name.strip('_')}) is not supported", tree)
+    if isinstance(tree, exp.Select) and not tree.expressions:
+        raise Refusal("there is nothing between SELECT and FROM: write the columns of the result, or *", tree)
     if isinstance(tree, exp.Select) and tree.args.get("from_") is None:
         raise Refusal(f"the query reads no table: expected {_SUPPORTED}", tree)
     return tree
