@@ -36,7 +36,7 @@ demo: $(READY) ## run the main job on an embedded Kafka broker and watch it
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 quick: $(READY) ## the tests that need nothing but Python, with few random cases: less than two minutes
-	ROWKIND_TEST_SEEDS=0.3 $(PYTEST) tests/unit tests/laws tests/oracle tests/plan
+	ROWKIND_TEST_SEEDS=0.3 $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/flink
 
 # Sessions of Spark start in half the time with it.
 $(VENV)/.warm: $(READY)
@@ -48,7 +48,7 @@ test: lint $(VENV)/.warm ## static checks and all tests
 
 TIMES ?= 10
 soak: $(READY) ## the random tests, with TIMES=10 times as many cases
-	ROWKIND_TEST_SEEDS=$(TIMES) $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/examples
+	ROWKIND_TEST_SEEDS=$(TIMES) $(PYTEST) tests/unit tests/laws tests/oracle tests/plan tests/flink tests/examples
 
 lint: $(READY) ## ruff and mypy, as in CI
 	$(BIN)/ruff format --check .

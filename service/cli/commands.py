@@ -20,7 +20,8 @@ _EPILOG = """
 \b
 Exit codes:
   0  it went well, or was asked to stop
-  1  it could not start here, or a query failed; nothing is lost, the next start does the batch again
+  1  it could not start here, or a query failed; nothing is lost, the next start does the batch again;
+     of `import`, something of the script is missing in the job file
   2  the job or other input is refused; the message says where and why
   3  the broker or the registry cannot be reached
   4  a bug in Rowkind
@@ -74,6 +75,7 @@ for _each in (
     plan.check,
     plan.explain,
     plan.try_,
+    plan.import_,
     plan.examples,
     run.run,
     run.rescale,

@@ -1,4 +1,4 @@
-"""Commands that need no broker: `rowkind check | explain | try | examples`."""
+"""Commands that need no broker: `rowkind check | explain | try | import | examples`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rowkind.errors import REFUSED
+from rowkind.errors import FAILED, REFUSED
 from rowkind.service.cli.job_file import JOB, fail, known, load_job, planned_queries, warn
 
 if TYPE_CHECKING:
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 @click.command()
 @JOB
 def check(job_file: Path) -> None:
-    """Read the job and plan its queries, without touching a broker."""
+    """Read the job and plan its queries, without touching a broker.
+
+    Of a script in Flink's SQL, a file *.sql, print the job file that it would be, as `rowkind import` does.
+    """
+    if job_file.suffix.lower() == ".sql":
+        _import(job_file, None)
+        return
     job = load_job(job_file)
     planned_queries(job)
     click.echo(
@@ -100,6 +106,41 @@ def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine
         run = on_spark(warn)
     for line in trial.results(job, plan, batches, run, fold=fold):
         sys.stdout.write(line + "\n")
+
+
+@click.command("import")
+@click.argument("script", metavar="SCRIPT", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("-o", "--output", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False), help="Write it there.")
+def import_(script: Path, output: Path | None) -> None:
+    """Make a job file of a script in Flink's SQL: its tables, views and INSERT INTOs.
+
+    What the job file does not say as the script does stands in its comments and on standard error, each with its line
+    and column. Ends with 0 if the job does all that the script does, with 1 if something is missing in it, and with 2
+    if the script is no job at all.
+    """
+    _import(script, output)
+
+
+def _import(file: Path, output: Path | None) -> None:
+    from rowkind.service.flink.job_file import imported  # noqa: PLC0415 -- loaded when it is needed
+
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        fail(f"{file}: the script cannot be read: {reason}", REFUSED)
+    found = imported(str(file), text)
+    for note in found.notes:
+        warn(note)
+    if output is None:
+        click.echo(found.text, nl=False)
+    else:
+        try:
+            output.write_text(found.text)
+        except OSError as error:
+            fail(f"{output}: the job file cannot be written: {error.strerror}", FAILED)
+    if not found.whole:
+        sys.exit(FAILED)
 
 
 @click.command()

@@ -29,8 +29,13 @@ _SECRETIVE = ("kafka", "registry", "status")
 def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
     """The job in a file. Raises JobError with everything that is wrong with it."""
     file = Path(path)
+    return loaded(_text(file), file, environment)
+
+
+def loaded(text: str, file: Path, environment: Mapping[str, str] | None = None) -> Job:
+    """The job in a text, which is or could be in a file. Raises JobError with everything that is wrong with it."""
     reading = _Reading(file, os.environ if environment is None else environment)
-    values = reading.values(_parse(file))
+    values = reading.values(_parse(text, file))
     try:
         job = Job.model_validate(values)
     except ValidationError as error:
@@ -41,12 +46,15 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
     return job.read_from(file, reading.lines)
 
 
-def _parse(file: Path) -> CommentedMap:
+def _text(file: Path) -> str:
     try:
-        text = file.read_text()
+        return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise JobError(str(file), [Problem(0, "", f"the job file cannot be read: {reason}")]) from None
+
+
+def _parse(text: str, file: Path) -> CommentedMap:
     try:
         document = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:

@@ -29,17 +29,22 @@ class Refusal(Exception):  # noqa: N818 -- what it is
 
 
 class PlanError(RowkindError):
-    """A query that cannot be kept up to date as it is written. The message fits on a screen and says what to change."""
+    """A query that cannot be kept up to date as it is written. The message fits on a screen and says what to change.
+
+    `span` is the stretch of `sql` that is why, if there is one.
+    """
 
     exit_code = REFUSED
 
-    def __init__(self, place: str, text: str) -> None:
+    def __init__(self, place: str, text: str, span: SqlSpan | None = None, sql: str = "") -> None:
         self.place = place
         self.text = text
-        super().__init__(f"{place}: {text}")
+        self.span = span
+        self.sql = sql
+        super().__init__(f"{place}: {text}{f', {span.show(sql)}' if span else ''}")
 
-    def __reduce__(self) -> tuple[type[PlanError], tuple[str, str]]:
-        return type(self), (self.place, self.text)
+    def __reduce__(self) -> tuple[type[PlanError], tuple[str, str, SqlSpan | None, str]]:
+        return type(self), (self.place, self.text, self.span, self.sql)
 
 
 @dataclass(frozen=True)

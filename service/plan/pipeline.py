@@ -161,4 +161,4 @@ def _error(job: Job, sink: str, texts: dict[str, str], refusal: Refusal) -> Plan
         at = at.parent
     if found is None:
         return PlanError(_place(job, f"sinks.{sink}.{refusal.field}"), refusal.text)
-    return PlanError(_place(job, found.origin), f"{refusal.text}, {found.show(texts[found.origin])}")
+    return PlanError(_place(job, found.origin), refusal.text, found, texts[found.origin])

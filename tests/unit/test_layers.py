@@ -41,7 +41,8 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.run": ("service.plan", "service.kafka", "service.spark", "version"),
     "service.dev": ("service.job", "service.jars"),
     "service.client": ("service.plan", "service.kafka"),
-    "service.cli": ("service.run", "service.dev", "service.client"),
+    "service.flink": ("service.plan",),
+    "service.cli": ("service.run", "service.dev", "service.client", "service.flink"),
 }
 """Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""
 
@@ -49,7 +50,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "pyspark": ("service.spark", "service.run"),
     "confluent_kafka": ("service.kafka", "service.run", "service.dev", "service.client", "version"),
     "confluent_kafka.schema_registry": ("avro",),
-    "sqlglot": ("service.plan",),
+    "sqlglot": ("service.plan", "service.flink"),
     "duckdb": ("service.execute", "service.run", "service.dev"),
     "pydantic": ("service.job",),
     "ruamel": ("service.job",),

@@ -30,8 +30,10 @@ def check_sink(query: Query) -> Query:
         for column in sink.key:
             if result[column].nullable:
                 raise Refusal(
-                    f"the key column {column!r} may be NULL, and a row whose key is NULL cannot be replaced: use a "
-                    f"column that is NOT NULL, or give the sink mode retract",
+                    f"the key column {column!r} may be NULL, and a row whose key is NULL cannot be replaced: leave "
+                    f"such rows out by WHERE {column} IS NOT NULL, write COALESCE({column}, …) AS {column}, or give "
+                    f"the sink mode retract",
+                    query.outputs[column],
                     field="key",
                 )
     return query

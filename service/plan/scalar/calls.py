@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 
 from sqlglot import exp
@@ -31,7 +32,9 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
         parts = _with_names(parts)
     if known is None or (not parts and name in REFUSED):
         reason = REFUSED.get(name)
-        raise Refusal(f"the function {name} is not supported{f': {reason}' if reason else ''}", node)
+        near = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.75)
+        said = f": {reason}" if reason else f"; did you mean {near[0]}?" if near else ""
+        raise Refusal(f"the function {name} is not supported{said}", node)
     return call(compiler, node, name, parts, known)
 
 

@@ -119,7 +119,7 @@ class Compiler:
         if family(value.type) == "null":
             return converted(value, INT)
         if family(value.type) not in ("integer", "decimal", "float"):
-            raise Refusal(f"expected a number, but this is {value.type.sql}", node)
+            raise Refusal(f"expected a number, but this is {value.type.sql}: write a CAST, or another column", node)
         return value
 
     def united(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> tuple[list[Typed], Type]:

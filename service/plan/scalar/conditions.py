@@ -130,7 +130,7 @@ def _like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape) -> Typed:
     escape = "\\"
     if isinstance(node, exp.Escape):
         if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(node.expression, exp.Literal):
-            raise Refusal("this form of LIKE is not supported", node)
+            raise Refusal("this form of LIKE is not supported: write x LIKE 'pattern' ESCAPE '!'", node)
         node, escape = node.this, str(node.expression.this)
     value = compiler.string(node.this)
     patterns = node.expression

@@ -98,18 +98,27 @@ def _branches(
     return Typed(f"(CASE {whens} ELSE {values[-1].sql} END)", nullable(type_, *values))
 
 
+_TYPES = (
+    "a value becomes BOOLEAN, a number, DECIMAL(p,s) of up to 38 digits, STRING, BINARY, DATE, TIMESTAMP, or an ARRAY, "
+    "MAP or STRUCT of these"
+)
+
+
 def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
     value = compiler.whole(node.this)
     spelled = node.to.sql("spark")
     strict = not isinstance(node, exp.TryCast)
+    if node.to.is_type(exp.DType.TIME):
+        # sqlglot would take it for a TIMESTAMP.
+        raise Refusal("CAST to TIME is not supported: write CAST(… AS STRING), and compare texts", node)
     try:
         to = Type.of(f"{spelled} NOT NULL")
     except SchemaError:
-        raise Refusal(f"CAST to {spelled} is not supported", node) from None
+        raise Refusal(f"CAST to {spelled} is not supported: {_TYPES}", node) from None
     if types.is_nested(to) and any(narrow in spelled for narrow in _NARROW):
         raise Refusal(f"CAST to {spelled} is not supported: there are no integers narrower than INT inside of it", node)
     if not types.computable(to):
-        raise Refusal(f"CAST to {to.sql} is not supported", node)
+        raise Refusal(f"CAST to {to.sql} is not supported: {_TYPES}", node)
     to = types.canonical(to) if types.is_nested(to) else to
     try:
         found = converted_to(value, to, strict=strict)

@@ -171,7 +171,7 @@ def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
     if with_ is None:
         return known
     if with_.args.get("recursive"):
-        raise Refusal("WITH RECURSIVE is not supported", with_)
+        raise Refusal("WITH RECURSIVE is not supported: write one join for each level", with_)
     own: set[str] = set()
     for table in with_.expressions:
         name = table.alias.lower()

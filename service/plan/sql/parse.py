@@ -18,7 +18,7 @@ _CLAUSES = {
     "sort": "SORT BY has no meaning for a result that keeps changing: leave it out",
     "cluster": "CLUSTER BY has no meaning for a result that keeps changing: leave it out",
     "distribute": "DISTRIBUTE BY has no meaning here: leave it out",
-    "pivots": "PIVOT is not supported",
+    "pivots": "PIVOT is not supported: write SUM(x) FILTER (WHERE …) AS name for each column, and GROUP BY",
     "sample": "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back",
     "into": "SELECT INTO is not supported: the sink says where the result goes",
     "by_name": "BY NAME is not supported: write the columns in the same order",
@@ -40,7 +40,7 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
     try:
         statements = sqlglot.parse(sql, read=RowkindSql, error_level=ErrorLevel.IMMEDIATE)
     except ParseError as error:
-        raise PlanError(place, _syntax(error, sql, origin)) from None
+        raise PlanError(place, *_syntax(error, sql, origin), sql) from None
     except TokenError:
         raise PlanError(place, "the SQL cannot be read: a quotation mark or a comment is not closed") from None
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
@@ -80,6 +80,8 @@ def query(tree: exp.Expr) -> exp.Expr:
             raise Refusal(_CLAUSES[name], at if placed else tree)
         if name not in known:
             raise Refusal(f"this kind of query ({name.strip('_')}) is not supported", tree)
+    if isinstance(tree, exp.Select) and not tree.expressions:
+        raise Refusal("there is nothing between SELECT and FROM: write the columns of the result, or *", tree)
     return tree
 
 
@@ -97,7 +99,7 @@ def values_query(tree: exp.Values) -> exp.Query:
     return rows[0]
 
 
-def _syntax(error: ParseError, sql: str, origin: str) -> str:
+def _syntax(error: ParseError, sql: str, origin: str) -> tuple[str, SqlSpan]:
     first = error.errors[0]
     message = re.sub(r" but got <Token .*", "", str(first["description"])).rstrip(".")
     if message.startswith("Required keyword"):
@@ -108,4 +110,4 @@ def _syntax(error: ParseError, sql: str, origin: str) -> str:
     begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
     last = min(begin + column - 1, max(len(sql) - 1, 0))
     span = SqlSpan(origin, max(last - len(highlight) + 1, begin), last)
-    return f"this is not SQL: {message[:1].lower() + message[1:]}, {span.show(sql)}"
+    return f"this is not SQL: {message[:1].lower() + message[1:]}", span

@@ -15,6 +15,7 @@ from sqlglot import exp
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.fields import field_of, with_fields
+from rowkind.service.plan.scalar.functions import REFUSED
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.tuples import compared
 
@@ -70,6 +71,10 @@ Alias = Callable[[exp.Column], exp.Expr | None]
 def no_subquery(node: exp.Expr) -> exp.Expr:
     """Refuse a subquery where there can be none."""
     raise Refusal("a subquery is not supported here: compute it in a derived table, or write it as a JOIN", node)
+
+
+_CLOCKS = ("LOCALTIME", "LOCALTIMESTAMP", "CURRENT_TIME")
+"""Functions that are called without parentheses, and look like columns."""
 
 
 def no_alias(_: exp.Column) -> None:
@@ -204,6 +209,8 @@ class Scope:
 
     @staticmethod
     def _unknown(column: exp.Column, relations: tuple[Relation, ...]) -> str:
+        if not column.table and column.name.upper() in _CLOCKS:
+            return f"the function {column.name} is not supported: {REFUSED[column.name.upper()]}"
         known = [spelled for relation in relations for spelled in relation.columns]
         whose = f"{relations[0].alias} has" if len(relations) == 1 else "there is"
         return f"{whose} no column {column.name}{near(column.name, known)}"

@@ -37,7 +37,10 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
     if order is None and limit is None and offset is None:
         return None
     if limit is None:
-        raise Refusal("OFFSET needs a LIMIT" if order is None or offset is not None else _NO_ORDER, offset or order)
+        raise Refusal(
+            "OFFSET needs a LIMIT: write LIMIT n OFFSET m" if order is None or offset is not None else _NO_ORDER,
+            offset or order,
+        )
     if order is None:
         raise Refusal(_NO_LIMIT, limit if limit.find(exp.Literal) else tree)
     skipped = _number(offset.expression, "OFFSET") if offset is not None else 0
@@ -52,7 +55,7 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
             raise Refusal("LIMIT … BY is not supported: keep ROW_NUMBER() OVER (PARTITION BY …) <= n", limit)
     kept = _number(count, "LIMIT")
     if kept == 0:
-        raise Refusal("LIMIT 0 keeps no row", limit)
+        raise Refusal("LIMIT 0 keeps no row: write 1 or more, or leave the query out", limit)
     return TopRows(order, skipped + 1, skipped + kept, order)
 
 
@@ -102,4 +105,4 @@ def top_of_result(inner: Selected, tree: exp.Expr, names: Names) -> Selected:
 def _number(node: exp.Expr | None, clause: str) -> int:
     if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
         return int(str(node.this))
-    raise Refusal(f"{clause} takes a whole number that is written out", node)
+    raise Refusal(f"{clause} takes a whole number that is written out, such as {clause} 10", node)

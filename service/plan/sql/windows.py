@@ -270,7 +270,7 @@ class Terms:
             node = ordered.this.unnest()
             descending, first = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
             if ordered.args.get("with_fill"):
-                raise Refusal("WITH FILL is not supported", ordered)
+                raise Refusal("WITH FILL is not supported: rows come from tables only, so leave it out", ordered)
             if is_arrival(node):
                 if node.expressions:
                     raise Refusal("PROCTIME() takes nothing in its parentheses", node)

@@ -1,0 +1,1 @@
+"""Scripts of Flink SQL as job files: `rowkind import`."""

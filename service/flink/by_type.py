@@ -1,0 +1,182 @@
+"""What Flink and Spark compute otherwise by the types of columns, which only a plan knows.
+
+- `a / b` of whole numbers is whole in Flink: `a DIV b`.
+- AVG of whole numbers is whole in Flink: a CAST around it.
+- FLOOR(t TO unit) has the type of `t` in Flink: a CAST around DATE_TRUNC.
+- CEIL and FLOOR of a DOUBLE are DOUBLE in Flink: a CAST around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from rowkind.avro.schema import Type
+from rowkind.service.plan.columns import by_name, columns
+from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, span
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    inputs,
+    walk,
+)
+from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
+from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.sql.parse import parse
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """What is to be written otherwise for one word of a text, the one at `at`.
+
+    An edit says that the characters from the first to the second are to be the third instead.
+    """
+
+    origin: str
+    at: int
+    edits: tuple[tuple[int, int, str], ...]
+
+
+Marks = dict[SqlSpan, str]
+
+_MARKS = re.compile(r" /\*@\d+@\*/")
+
+
+def marked(sql: str) -> str:
+    """The text with a comment behind each `/`, which the parser keeps with the division, wherever its operands are."""
+    for token in reversed(_tokens(sql)):
+        if token.token_type is TokenType.SLASH:
+            sql = f"{sql[: token.end + 1]} /*@{token.start}@*/{sql[token.end + 1 :]}"
+    return sql
+
+
+def casts(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
+    """The calls that have another type in Flink, with a CAST to that; of the plan of `marked` texts, by their origin.
+
+    Where there is a CAST already, there is another one: which word it was for, only the caller knows.
+    """
+    found: set[Rewrite] = set()
+    for node in walk(root):
+        known = _known(node)
+        if isinstance(node, LogicalAggregate):
+            for call in node.calls.values():
+                if call.function == "avg" and family(known[call.arguments[0]][1]) == "integer":
+                    found.update(_cast(call.at, known[call.arguments[0]][1].required.sql, texts))
+        for expression in _expressions(node):
+            for called in expression.find_all(exp.Anonymous):
+                if (to := _in_flink(called, known)) is not None:
+                    found.update(_cast(called, to, texts))
+    return found
+
+
+def divisions(root: LogicalNode, texts: dict[str, str]) -> set[Rewrite]:
+    """The divisions of whole numbers, as DIV; of the plan of `marked` texts, by their origin."""
+    aliased = _marks_of_aliases(texts)
+    return {
+        each
+        for node in walk(root)
+        for expression in _expressions(node)
+        for each in _divisions(expression, _known(node), aliased)
+    }
+
+
+def _known(node: LogicalNode) -> Columns:
+    return by_name({name: type_ for each in inputs(node) for name, type_ in columns(each).items()})
+
+
+def _expressions(node: LogicalNode) -> tuple[exp.Expr, ...]:
+    match node:
+        case LogicalFilter():
+            return node.conjuncts
+        case LogicalProject():
+            return tuple(node.outputs.values())
+        case LogicalJoin():
+            return node.condition
+    return ()
+
+
+def _in_flink(called: exp.Anonymous, known: Columns) -> str | None:
+    """The type that a call has in Flink, None where it is Spark's."""
+    of = _type(called.expressions[-1], known) if called.expressions else None
+    match called.name.upper(), of and family(of):
+        case "DATE_TRUNC", "local":
+            return "TIMESTAMP_NTZ"
+        case "DATE_TRUNC", "date":
+            return "DATE"
+        case (("CEIL" | "CEILING" | "FLOOR"), "float"):
+            return None if of is None else of.required.sql
+    return None
+
+
+def _divisions(expression: exp.Expr, known: Columns, aliased: Marks) -> Iterator[Rewrite]:
+    """The divisions of whole numbers, which give whole numbers that are divided in turn."""
+    whole: list[exp.Div] = []
+
+    def is_whole(node: exp.Expr) -> bool:
+        found = _type(node, known)
+        return found is not None and family(found) == "integer"
+
+    def change(node: exp.Expr) -> exp.Expr:
+        for child in list(node.iter_expressions()):
+            child.replace(change(child))
+        if isinstance(node, exp.Div) and is_whole(node.left) and is_whole(node.right):
+            whole.append(node)
+            return exp.IntDiv(this=node.left.copy(), expression=node.right.copy())
+        return node
+
+    change(exp.Paren(this=expression.copy()))
+    for node in whole:
+        place, mark = span(node), "".join(node.comments or ())
+        if place is not None and (at := re.fullmatch(r"\s*@(\d+)@\s*", mark or aliased.get(place, ""))) is not None:
+            yield Rewrite(place.origin, int(at[1]), ((int(at[1]), int(at[1]) + 1, "DIV"),))
+
+
+def _marks_of_aliases(texts: dict[str, str]) -> Marks:
+    """The marks that the parser gave to aliases, `a / b AS c`, by where their divisions stand."""
+    found = {}
+    for origin, text in texts.items():
+        try:
+            tree = parse(marked(text), origin, origin)
+        except (PlanError, Refusal):
+            continue  # A view that nobody reads so far.
+        for alias in tree.find_all(exp.Alias):
+            if (place := span(alias.this)) is not None:
+                found[place] = "".join(alias.comments or ())
+    return found
+
+
+def _type(node: exp.Expr, known: Columns) -> Type | None:
+    try:
+        return compile_scalar(node, known).type
+    except Refusal:
+        return None
+
+
+def _cast(call: exp.Expr, to: str, texts: dict[str, str]) -> Iterator[Rewrite]:
+    """A CAST around a call, of which the plan knows the first word."""
+    place = span(call)
+    if place is None:
+        return
+    text = texts[place.origin]
+    first = place.first - sum(len(each[0]) for each in _MARKS.finditer(marked(text)[: place.first]))
+    words = [token for token in _tokens(text) if token.start >= first]
+    depth, last = 0, first
+    for number, token in enumerate(words):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        last = token.end + 1
+        following = words[number + 1].text.upper() if number + 1 < len(words) else ""
+        if token.token_type is TokenType.R_PAREN and depth == 0 and following != "FILTER":
+            break
+    yield Rewrite(place.origin, first, ((first, first, "CAST("), (last, last, f" AS {to})")))
+
+
+def _tokens(sql: str) -> list[Token]:
+    return sqlglot.tokenize(sql, read="spark")

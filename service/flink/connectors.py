@@ -1,0 +1,223 @@
+"""WITH (…) as settings of a job: which topic, in which format and mode, from where, and how Kafka is reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from rowkind.service.flink.script import NotCarriedOver, Script
+from rowkind.service.flink.statements import CreateTable, FlinkOption, Options
+from rowkind.service.job import duration
+
+_UNITS = {
+    "d": "d", "day": "d", "days": "d", "h": "h", "hour": "h", "hours": "h", "min": "m", "m": "m", "minute": "m",
+    "minutes": "m", "s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s", "ms": "ms", "milli": "ms",
+    "millis": "ms", "millisecond": "ms", "milliseconds": "ms", "": "ms",
+}  # fmt: skip
+_FORMATS: Mapping[str, tuple[str, bool]] = {
+    "avro-confluent": ("avro", False),
+    "avro-registry": ("avro", False),
+    "debezium-avro-confluent": ("avro", True),
+    "debezium-json": ("json", True),
+    "json": ("json", False),
+    "json-registry": ("json", False),
+    "avro": ("plain_avro", False),
+}
+"""Flink's formats: what a topic of them is called here, and whether its values are Debezium's envelopes."""
+_KAFKA = ("kafka", "upsert-kafka", "confluent", "kafka-0.11", "kafka-0.10", "universal")
+_CDC = ("mysql-cdc", "postgres-cdc", "oracle-cdc", "sqlserver-cdc", "mongodb-cdc", "db2-cdc", "oceanbase-cdc")
+_NEEDLESS = re.compile(
+    r"connector|topic|format|key\.format|value\.format|key\.fields|value\.fields-include|changelog\.mode|"
+    r"(sink|scan)\.parallelism|sink\.(partitioner|semantic|delivery-guarantee|transactional-id-prefix|buffer-flush\..*)|"
+    r"scan\.bounded\.mode|key\.fields-prefix|scan\.topic-partition-discovery\.interval|properties\.(group\.id|auto\.offset\.reset|enable\.auto\.commit|"
+    r"transaction\.timeout\.ms|partition\.discovery\.interval\.ms|key\.(de)?serializer|value\.(de)?serializer)|"
+    r"(\w+\.)?(debezium-)?json\.(timestamp-format\.standard|schema-include|encode\.decimal-as-plain-number|"
+    r"fail-on-missing-field)|(\w+\.)?avro\.(codec|timestamp_mapping\.legacy)|scan\.startup\..*|properties\..*|"
+    r"(\w+\.)?(debezium-)?avro-confluent\..*|scan\.watermark\..*"
+)
+_JAAS = re.compile(r"(username|password)\s*=\s*[\"']([^\"']*)[\"']")
+
+
+@dataclass
+class Endpoints:
+    """The parts of a job that its tables share: `kafka`, `registry`, and where unreadable records go."""
+
+    kafka: dict[str, str] = field(default_factory=dict)
+    registry: dict[str, str] = field(default_factory=dict)
+    tolerant: bool = False
+
+
+@dataclass(frozen=True)
+class TableTopic:
+    """A table's topic as Flink has it: its format here, the mode of its changes, whether it is Kafka's at all."""
+
+    name: str
+    format: str
+    mode: str
+    exact: bool
+
+
+def length_of_time(option: FlinkOption, name: str) -> str | None:
+    """A length of time as a job file has it, None for none at all. Raises NotCarriedOver."""
+    found = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", option.value)
+    if found is None or found[2].lower() not in _UNITS:
+        raise NotCarriedOver(option.at, f"{name}: {option.value!r} is not {duration.ACCEPTED}")
+    return duration.show(duration.parse(f"{found[1]}{_UNITS[found[2].lower()]}")) if int(found[1]) else None
+
+
+def topic_of(script: Script, table: CreateTable, *, sink: bool) -> TableTopic:
+    """What a table's options say of its topic. What they say and a job cannot is noted."""
+    options = table.options
+    connector = options.get("connector", FlinkOption("kafka" if sink else "", table.at))
+    format_ = options.get("value.format") or options.get("format") or FlinkOption("json", table.at)
+    named = options.get("topic", FlinkOption(table.name, table.at))
+    if ";" in named.value or "topic-pattern" in options:
+        script.note(named.at, f"{table.name}: a table is one topic here; write a table for each and UNION ALL them")
+    topic = re.sub(r"[^A-Za-z0-9._-]", "-", named.value.partition(";")[0])
+    name, enveloped = _FORMATS.get(format_.value, ("json", False))
+    if connector.value not in _KAFKA:
+        return _elsewhere(script, table, connector, topic, sink=sink)
+    if format_.value not in _FORMATS and format_.value != "raw":
+        text = f"{table.name}: the format {format_.value} is not known here, json is written instead"
+        if not sink:
+            text = f"{table.name}: the format {format_.value} is not read here: write json, Avro or Debezium's"
+        script.note(format_.at, text)
+    if format_.value == "raw":
+        script.note(format_.at, f"{table.name}: raw values are not known here: write json, an object with a field")
+    mode = "debezium" if enveloped else "append"
+    if connector.value == "upsert-kafka":
+        mode = "upsert"
+    if "changelog.mode" in options:
+        mode = options["changelog.mode"].value
+    _check(script, table, name, sink=sink)
+    return TableTopic(topic, name, mode, enveloped and not table.primary_key)
+
+
+def _elsewhere(script: Script, table: CreateTable, connector: FlinkOption, topic: str, *, sink: bool) -> TableTopic:
+    """A table that is no topic: one of its name takes its place."""
+    cdc = connector.value in _CDC
+    what = f"the connector {connector.value}" if connector.value else "a table without a connector"
+    if sink:
+        text = f"{table.name}: {what} is not Kafka: the result goes to the topic {topic}, and Kafka Connect takes it on"
+    elif cdc:
+        text = f"{table.name}: {what} is not Kafka: let Debezium write the table to the topic {topic}"
+    else:
+        text = f"{table.name}: {what} is not Kafka: let Kafka Connect bring the rows to the topic {topic}"
+    script.note(connector.at, text)
+    mode = "debezium" if cdc else "upsert" if table.primary_key else "append"
+    return TableTopic(topic, "json", mode, exact=cdc and not table.primary_key)
+
+
+def _check(script: Script, table: CreateTable, format_: str, *, sink: bool) -> None:
+    """Note the options that mean something and are not carried over."""
+    options = table.options
+    for name, option in options.items():
+        known = _NEEDLESS.fullmatch(name) or "ignore-parse-errors" in name
+        if not known:
+            script.note(option.at, f"{table.name}: the option {name} is not carried over")
+    if "scan.bounded.mode" in options:
+        script.note(options["scan.bounded.mode"].at, f"{table.name}: a topic is read without an end here")
+    if "key.fields-prefix" in options:
+        script.note(options["key.fields-prefix"].at, f"{table.name}: the key's columns are called as in the value here")
+    include = options.get("value.fields-include")
+    if include is not None and include.value.upper() == "EXCEPT_KEY":
+        text = "the value has the key's columns too here; that harms no reader" if sink else (
+            "the value must have all columns here, those of the key too"
+        )  # fmt: skip
+        script.note(include.at, f"{table.name}: {text}", lost=not sink)
+    key, value = options.get("key.format"), options.get("value.format")
+    texts = format_ == "json" and key is not None and key.value == "raw"
+    if key is not None and value is not None and key.value != value.value and not texts:
+        text = f"{table.name}: the key is {value.value} here, as the value is, and not {key.value}"
+        script.note(key.at, text)
+
+
+def shared(script: Script, table: CreateTable, into: Endpoints) -> None:
+    """Take what a table's options say of Kafka and the registry."""
+    for name, option in table.options.items():
+        if name.startswith("properties."):
+            _setting(script, name.removeprefix("properties."), option, into.kafka)
+        elif (found := re.fullmatch(r"(?:\w+\.)?(?:debezium-)?avro-confluent\.(.+)", name)) is not None:
+            _registry(script, found[1], option, into.registry)
+        elif "ignore-parse-errors" in name and option.value.lower() == "true":
+            into.tolerant = True
+            text = f"{table.name}: records that cannot be read go to the topic of dead letters, so that none is lost"
+            script.note(option.at, text, lost=False)
+
+
+def _setting(script: Script, name: str, option: FlinkOption, kafka: dict[str, str]) -> None:
+    if _NEEDLESS.fullmatch(f"properties.{name}") and re.match(
+        r"group\.id|auto\.offset|enable\.auto|transaction\.timeout|partition\.discovery|key\.|value\.", name
+    ):
+        return
+    if name == "sasl.jaas.config":
+        found = dict(_JAAS.findall(option.value))
+        if not found:
+            script.note(option.at, "sasl.jaas.config is Java's: write sasl.username and sasl.password under `kafka`")
+        for part, value in found.items():
+            _put(script, f"sasl.{part}", FlinkOption(value, option.at), kafka, "kafka")
+    elif name.startswith(("ssl.truststore", "ssl.keystore")):
+        script.note(option.at, f"{name} is Java's: write ssl.ca.location, a PEM file, under `kafka`")
+    else:
+        _put(script, name, option, kafka, "kafka")
+
+
+def _registry(script: Script, name: str, option: FlinkOption, registry: dict[str, str]) -> None:
+    known = {
+        "url": "url",
+        "schema-registry.url": "url",
+        "basic-auth.user-info": "basic.auth.user.info",
+        "bearer-auth.token": "bearer.auth.token",
+    }
+    if name in known:
+        _put(script, known[name], option, registry, "registry")
+    elif name in ("subject", "schema-registry.subject"):
+        script.note(option.at, f"the subject {option.value!r} is not carried over: it is the topic's, <topic>-value")
+    elif name not in ("basic-auth.credentials-source", "bearer-auth.credentials-source"):
+        script.note(option.at, f"the registry's setting {name} is not carried over: see docs/security.md")
+
+
+def _put(script: Script, name: str, option: FlinkOption, into: dict[str, str], part: str) -> None:
+    value = into.setdefault(name, option.value)
+    if value != option.value:
+        script.note(option.at, f"a job has one `{part}`: {name} is {value!r} here, and not {option.value!r}")
+    if "password" in name or name.endswith(("user.info", "token")):
+        text = f"{name} stands in the job file as in the script: write ${{{_variable(name)}}} or {{file: …}} instead"
+        script.note(option.at, text, lost=False)
+
+
+def _variable(name: str) -> str:
+    return re.sub(r"\W", "_", name).upper()
+
+
+def start_of(script: Script, table: CreateTable, options: Options) -> Any:
+    """`start` of a table, None for its default, the beginning. What cannot be said is noted."""
+    mode = options.get("scan.startup.mode")
+    reset = options.get("properties.auto.offset.reset")
+    if mode is None or mode.value == "group-offsets":
+        if mode is not None:
+            text = f"{table.name}: offsets of a group are Flink's own: the topic is read from its beginning"
+            script.note(mode.at, text, lost=False)
+        return "latest" if reset is not None and reset.value == "latest" else None
+    read: dict[str, Callable[[], Any]] = {
+        "earliest-offset": lambda: None,
+        "latest-offset": lambda: "latest",
+        "timestamp": lambda: {"timestamp": _moment(options["scan.startup.timestamp-millis"])},
+        "specific-offsets": lambda: {"offsets": _offsets(options["scan.startup.specific-offsets"])},
+    }
+    try:
+        return read[mode.value]()
+    except (KeyError, ValueError):
+        script.note(mode.at, f"{table.name}: scan.startup.mode {mode.value!r} is not understood: write `start`")
+        return None
+
+
+def _moment(option: FlinkOption) -> str:
+    return datetime.fromtimestamp(int(option.value) / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _offsets(option: FlinkOption) -> dict[int, int]:
+    return {int(a): int(b) for a, b in re.findall(r"partition:(\d+),offset:(\d+)", option.value.replace(" ", ""))}

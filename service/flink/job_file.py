@@ -1,0 +1,279 @@
+"""A script as a job file: its tables, views and INSERTs, as far as a job can say them, and notes on the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rowkind.service.flink.connectors import Endpoints, length_of_time, shared, start_of, topic_of
+from rowkind.service.flink.document import Commented, document
+from rowkind.service.flink.queries import Translator, read_tables
+from rowkind.service.flink.script import NotCarriedOver, Script, ScriptError, Word
+from rowkind.service.flink.selects import renamed, select_list, spoken
+from rowkind.service.flink.sinks import SinkDraft, fitted
+from rowkind.service.flink.statements import CreateTable, CreateView, InsertInto, Options, SetOption, read
+from rowkind.service.flink.text import Sql, Stretch
+from rowkind.service.job.load import loaded
+from rowkind.service.plan.pipeline import plan_query
+
+_UTC = ("UTC", "GMT", "Z", "Etc/UTC", "+00:00")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The text of the job file, and the notes as lines; `whole` says that the job does all that the script does."""
+
+    text: str
+    notes: tuple[str, ...]
+    whole: bool
+
+
+def imported(name: str, text: str) -> Imported:
+    """The job file of a script. Raises ScriptError where it cannot be a job at all."""
+    script = Script(name, text)
+    work = _Import(script)
+    for statement in read(script):
+        work.take(statement)
+    found = work.finished()
+    return Imported(found, tuple(script.told()), not any(note.lost for note in script.notes))
+
+
+@dataclass
+class _Import:
+    script: Script
+    tables: dict[str, CreateTable] = field(default_factory=dict)
+    views: dict[str, CreateView] = field(default_factory=dict)
+    inserts: dict[str, list[InsertInto]] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    endpoints: Endpoints = field(default_factory=Endpoints)
+    nulls_dropped: bool = False
+
+    def take(self, statement: SetOption | CreateTable | CreateView | InsertInto) -> None:
+        """Add a statement."""
+        match statement:
+            case SetOption():
+                self._set(statement)
+            case CreateTable():
+                self.tables[statement.name] = statement
+                if statement.query:
+                    insert = InsertInto(statement.name, statement.at, (), statement.query)
+                    self.inserts.setdefault(statement.name, []).append(insert)
+            case CreateView():
+                self.views[statement.name] = statement
+            case InsertInto():
+                self.inserts.setdefault(statement.table, []).append(statement)
+
+    def _set(self, statement: SetOption) -> None:
+        name, option = statement.name, statement.option
+        value = option.value
+        try:
+            match name:
+                case "pipeline.name":
+                    self.settings["job"] = re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-.") or "job"
+                case "parallelism.default" if value.isdigit():
+                    self.settings["parallelism"] = int(value)
+                case "table.exec.state.ttl":
+                    if (length := length_of_time(option, name)) is not None:
+                        self.settings["ttl"] = length
+                case "state.checkpoints.dir" | "execution.checkpointing.dir":
+                    self.settings["checkpoint"] = value.removeprefix("file://")
+                case "table.exec.sink.not-null-enforcer":
+                    self.nulls_dropped = value.upper() == "DROP"
+                case "table.local-time-zone" if value not in _UTC:
+                    text = f"the time zone here is UTC, and not {value}: write CONVERT_TIMEZONE where it matters"
+                    self.script.note(option.at, text)
+                case "table.local-time-zone":
+                    pass
+                case _:
+                    text = f"{name} is left out: it says how Flink does it, and has no meaning here"
+                    self.script.note(option.at, text, lost=False)
+        except NotCarriedOver as reason:
+            self.script.note(reason.at, reason.text)
+
+    def finished(self) -> str:
+        """The text of the job file. Raises ScriptError."""
+        if not self.inserts:
+            raise ScriptError(
+                "\n".join([*self.script.told(), self._nothing("no INSERT INTO … SELECT writes a result")])
+            )
+        names = frozenset(self.tables) | frozenset(self.views)
+        proctime = frozenset(
+            column.name for table in self.tables.values() for column in table.columns if column.is_proctime
+        )
+        translator = Translator(self.script, names, proctime)
+        reads: dict[str, dict[str, Any]] = {}
+        for words in self._queries():
+            for read_, options in read_tables(self.script, words, names).items():
+                reads.setdefault(read_, {}).update(options)
+        views = self._views(translator)
+        tables = {
+            f"{name}_topic" if name in views else name: self._table(table, reads[name], views)
+            for name, table in self.tables.items()
+            if name in reads
+        }
+        for name, table in self.tables.items():
+            if name not in reads and name not in self.inserts:
+                self.script.note(table.at, f"{name} is left out: no query reads it, and none writes it", lost=False)
+        drafts = self._sinks(translator)
+        head = self._head()
+        if not tables:
+            raise ScriptError(
+                "\n".join([*self.script.told(), self._nothing("no query reads a table that is declared")])
+            )
+        fitting = fitted(self.script, {**head, "tables": tables}, views, drafts)
+        sinks = {name: each for name, each in fitting.sinks.items() if each.value is not None}
+        if not sinks:
+            raise ScriptError("\n".join([*self.script.told(), self._nothing("no sink can be carried over")]))
+        whole = {**head, "tables": tables, "sinks": fitting.sinks}
+        if fitting.views:
+            whole = {**head, "tables": tables, "views": fitting.views, "sinks": fitting.sinks}
+        self._check(whole)
+        comment = [f"Made of {Path(self.script.name).name} by `rowkind import`."]
+        if self.script.notes:
+            comment += ["What is not as it was there:"]
+            comment += [f"- line {self.script.line(note.at)}: {note.text}" for note in sorted(self.script.notes)]
+        return document({"": Commented(comment)} | whole)
+
+    def _check(self, whole: dict[str, Any]) -> None:
+        """Raise JobError or PlanError where sinks that are right by themselves are not so together."""
+        job = loaded(document(whole), Path(self.script.name), {})
+        plan_query(job, list(job.sinks))
+
+    def _nothing(self, reason: str) -> str:
+        return f"{self.script.name}: this cannot be a job: {reason}"
+
+    def _queries(self) -> list[tuple[Word, ...]]:
+        return [each.query for each in self.views.values()] + [
+            insert.query for inserts in self.inserts.values() for insert in inserts
+        ]
+
+    def _head(self) -> dict[str, Any]:
+        for table in self.tables.values():
+            shared(self.script, table, self.endpoints)
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(self.script.name).stem).strip("-.") or "job"
+        head: dict[str, Any] = {"job": self.settings.get("job", stem)}
+        kafka = self.endpoints.kafka
+        if kafka.get("bootstrap.servers"):
+            head["kafka"] = dict(kafka)
+        if self.endpoints.registry.get("url"):
+            head["registry"] = dict(self.endpoints.registry)
+        head["checkpoint"] = self.settings.get("checkpoint", f".rowkind/{head['job']}")
+        for name in ("ttl", "parallelism"):
+            if name in self.settings:
+                head[name] = self.settings[name]
+        if self.endpoints.tolerant:
+            head["dead_letters"] = {"topic": f"{head['job']}-dead-letters"}
+        return head
+
+    def _views(self, translator: Translator) -> dict[str, Sql]:
+        found: dict[str, Sql] = {}
+        for name, table in self.tables.items():
+            computed = [column for column in table.columns if column.computed and not column.is_proctime]
+            try:
+                if computed:
+                    found[name] = self._with_computed(table, translator)
+            except NotCarriedOver as reason:
+                self.script.note(reason.at, f"the computed columns of {name} are left out: {reason.text}")
+        for name, view in self.views.items():
+            try:
+                found[name] = _named(translator.query(view.query), view.columns)
+            except NotCarriedOver as reason:
+                self.script.note(reason.at, f"the view {name} is left out: {reason.text}")
+        return found
+
+    def _with_computed(self, table: CreateTable, translator: Translator) -> Sql:
+        """The columns of a topic and those that are computed from them, in the table's order. Raises NotCarriedOver."""
+        sql = Sql()
+        for column in table.columns:
+            if not column.is_proctime:
+                value = translator.query(column.computed) if column.computed else Sql()
+                name = f" AS {spoken(column.name)}" if column.computed else spoken(column.name)
+                before = Sql((Stretch(", " if sql.pieces else "SELECT ", column.at),))
+                sql += before + value + Sql((Stretch(name, column.at),))
+        return sql + Sql((Stretch(f" FROM {table.name}_topic", table.at),))
+
+    def _table(self, table: CreateTable, hinted: Options, views: Mapping[str, Sql]) -> dict[str, Any]:
+        topic = topic_of(self.script, table, sink=False)
+        made: dict[str, Any] = {} if topic.name == table.name and table.name not in views else {"topic": topic.name}
+        if topic.format != "avro":
+            made["format"] = topic.format
+        made["mode"] = topic.mode
+        if topic.exact:
+            made["exact"] = True
+        if table.primary_key:
+            made["primary_key"] = list(table.primary_key)
+        elif topic.mode == "upsert":
+            self.script.note(table.at, f"{table.name}: an upsert table needs a PRIMARY KEY: add `primary_key`")
+        made["columns"] = table.record
+        if (start := start_of(self.script, table, {**table.options, **hinted})) is not None:
+            made["start"] = start
+        return made
+
+    def _sinks(self, translator: Translator) -> list[SinkDraft]:
+        found = []
+        for name, inserts in self.inserts.items():
+            table = self.tables.get(name)
+            if table is None:
+                self.script.note(inserts[0].at, f"INSERT INTO {name} is left out: there is no CREATE TABLE {name}")
+                continue
+            topic = topic_of(self.script, table, sink=True)
+            sql, at = Sql(), inserts[0].at
+            try:
+                for insert in inserts:
+                    query = translator.query(insert.query)
+                    columns = insert.columns or tuple(table.record)
+                    query = _named(query, columns, only_if_known=True)
+                    sql = query if not sql.pieces else sql + Sql((Stretch("\nUNION ALL\n", insert.at),)) + query
+            except NotCarriedOver as reason:
+                self.script.note(reason.at, f"INSERT INTO {name} is left out: {reason.text}")
+                continue
+            given = inserts[0].columns or tuple(table.record)
+            if insert_misses := [column for column in table.record if column not in given]:
+                text = f"{name}: the columns {', '.join(insert_misses)}, which INSERT INTO does not name, are left out"
+                self.script.note(at, text)
+            kind = {"debezium": "retract"}.get(topic.mode, topic.mode)
+            if topic.mode == "debezium":
+                text = (
+                    f"{name}: no envelopes of Debezium are written here: the row kind stands in a header, mode retract"
+                )
+                self.script.note(at, text)
+            if not table.options or table.options.get("connector") is None or topic.mode == "append":
+                kafka = "connector" in table.options and table.options["connector"].value == "kafka"
+                kind = "append" if kafka else "upsert" if table.primary_key else kind
+            format_ = "json" if topic.format == "json" else "avro"
+            if topic.format == "plain_avro":
+                self.script.note(at, f"{name}: Avro is written in the registry's frame here, and not plain")
+            draft = SinkDraft(
+                name=name,
+                at=at,
+                topic=topic.name,
+                format=format_,
+                mode=kind,
+                key=table.primary_key,
+                types={column: table.record[column] for column in given if column in table.record},
+                sql=sql,
+                union=len(inserts) > 1,
+                nulls_dropped=self.nulls_dropped,
+            )
+            found.append(draft)
+        return found
+
+
+def _named(query: Sql, names: tuple[str, ...], *, only_if_known: bool = False) -> Sql:
+    """A query whose columns are called so."""
+    items = select_list(str(query))
+    if not names:
+        return query
+    if items is not None and len(items) == len(names):
+        return query.edited(renamed(str(query), items, names))
+    if only_if_known:
+        return query
+    listed = ", ".join(names)
+    return (
+        Sql((Stretch("SELECT * FROM (\n  ", query.at),))
+        + query.indented()
+        + Sql((Stretch(f"\n) AS named({listed})", query.at),))
+    )

@@ -1,0 +1,215 @@
+"""A query in Flink's SQL as one in Spark's: the same text, and in it other words where Spark spells otherwise.
+
+What depends on the types of columns comes later (`service.flink.typing`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rowkind.service.flink.connectors import length_of_time
+from rowkind.service.flink.functions import SPELLINGS, WITHOUT, spelled
+from rowkind.service.flink.script import NotCarriedOver, Reader, Script, Word, parts
+from rowkind.service.flink.statements import FlinkOption, Options, hinted_options
+from rowkind.service.flink.text import Sql, Stretch, filled, quoted
+from rowkind.service.flink.types import spark_type
+
+_WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_NO_WINDOWS = (
+    "windows of time are not carried over: there are none here yet; a tumbling one is GROUP BY "
+    "DATE_TRUNC('HOUR', time), whose rows stay open for late ones"
+)
+_NO_VERSIONS = (
+    "FOR SYSTEM_TIME AS OF is not carried over: there are no versions of a table here. An ordinary JOIN gives the row "
+    "as it is now, and changes when it does"
+)
+_SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("FOR", "SYSTEM_TIME"), _NO_VERSIONS),
+    (("MATCH_RECOGNIZE",), "MATCH_RECOGNIZE is not carried over: there are no patterns here"),
+    (("SIMILAR", "TO"), "SIMILAR TO is not known here: write RLIKE and a regular expression"),
+    (("BETWEEN", "SYMMETRIC"), "SYMMETRIC is not known here: write BETWEEN LEAST(a, b) AND GREATEST(a, b)"),
+    (("BETWEEN", "ASYMMETRIC"), "ASYMMETRIC is what BETWEEN is anyway: leave it out"),
+    (("IS", "JSON"), "IS JSON is not known here: GET_JSON_OBJECT(text, '$') IS NOT NULL is near to it"),
+    (("IS", "NOT", "JSON"), "IS JSON is not known here: GET_JSON_OBJECT(text, '$') IS NULL is near to it"),
+    (("OVERLAPS",), WITHOUT["OVERLAPS"]),
+)  # fmt: skip
+_HINT = re.compile(r"(\w+)\s*(?:\(([^)]*)\))?")
+_PAIR = re.compile(r"'?([\w.]+)'?\s*=\s*'([^']*)'")
+
+
+@dataclass(frozen=True)
+class Translator:
+    """Makes queries of words; `tables` are the names of tables and views, `proctime` columns that are PROCTIME()."""
+
+    script: Script
+    tables: frozenset[str]
+    proctime: frozenset[str]
+
+    def query(self, words: Sequence[Word]) -> Sql:
+        """A query. Raises NotCarriedOver."""
+        if not words:
+            raise NotCarriedOver(0, "a query is missing")
+        indent = self._indent(words[0].start)
+        pieces = tuple(
+            replace(piece, text=re.sub(rf"\n[ \t]{{0,{indent}}}", "\n", piece.text)) if "\n" in piece.text else piece
+            for piece in self._sql(words).pieces
+        )
+        return Sql(pieces)
+
+    def _indent(self, at: int) -> int:
+        """How far the line of a place is indented; where it begins in a line, that far."""
+        line = self.script.text[self.script.text.rfind("\n", 0, at) + 1 : at]
+        return len(line) if not line.strip() else len(line) - len(line.lstrip())
+
+    def _sql(self, words: Sequence[Word]) -> Sql:
+        found, at = Sql(), 0
+        while at < len(words):
+            if at:
+                found += self._gap(words[at - 1].end, words[at].start)
+            made, taken = self._next(words, at)
+            found += made
+            at += taken
+        return found
+
+    def _gap(self, start: int, end: int) -> Sql:
+        text = self.script.text[start:end]
+        if "/*+" in text:
+            text = re.sub(r"\s*/\*\+.*?\*/", "", text, flags=re.DOTALL)
+        return Sql((Stretch(text, start),))
+
+    def _next(self, words: Sequence[Word], at: int) -> tuple[Sql, int]:
+        """The SQL of the word at a place, and of how many words behind it."""
+        word, left = words[at], Reader(words[at:])
+        for keywords, text in _SYNTAX:
+            if left.accept(*keywords):
+                raise NotCarriedOver(word.start, text)
+        before = words[at - 1].upper if at else ""
+        if word.kind == "hint":
+            return self._hint(word), 1
+        if word.kind == "text":
+            return self._piece(word, quoted(word.value)), 1
+        if word.upper == "TABLE" and left.peek(1) == "(" and left.peek(2) in _WINDOWS:
+            raise NotCarriedOver(word.start, _NO_WINDOWS)
+        if word.upper == "LATERAL" and left.peek(1) == "TABLE":
+            raise NotCarriedOver(word.start, "a table function is not carried over: UNNEST of an array is one of SQL")
+        if word.upper in ("TIMESTAMP", "TIME") and len(words) > at + 1 and words[at + 1].kind == "text":
+            if word.upper == "TIME":
+                text = "a TIME cannot be written out: write CAST(… AS STRING) around the column, and compare texts"
+                raise NotCarriedOver(word.start, text)
+            return self._piece(word, "TIMESTAMP_NTZ"), 1
+        if word.upper == "UNKNOWN" and before in ("IS", "NOT"):
+            return self._piece(word, "NULL"), 1
+        if word.upper in ("ARRAY", "MAP") and left.peek(1) == "[":
+            inner = self._bracket(words, at + 1)
+            return self._piece(word, f"{word.upper}(") + self._sql(inner) + self._piece(word, ")"), len(inner) + 3
+        if word.is_name and left.peek(1) == "(" and before != ".":
+            left.take()
+            inside = left.parenthesised()
+            made = self._call(word, inside)
+            if made is not None:
+                return made, len(inside) + 3
+        elif word.is_name and before != ".":
+            return self._name(words, at, before)
+        return self._piece(word), 1
+
+    def _piece(self, word: Word, text: str | None = None) -> Sql:
+        return Sql((Stretch(self.script.text[word.start : word.end] if text is None else text, word.start),))
+
+    def _bracket(self, words: Sequence[Word], at: int) -> list[Word]:
+        depth, end = 0, at
+        while end < len(words):
+            depth += (words[end].upper == "[") - (words[end].upper == "]")
+            if depth == 0:
+                return list(words[at + 1 : end])
+            end += 1
+        raise NotCarriedOver(words[at].start, "a bracket is not closed")
+
+    def _name(self, words: Sequence[Word], at: int, before: str) -> tuple[Sql, int]:
+        """A name, with what is in front of it: `catalog.database.table`, `o.proctime`, `tags[1]`."""
+        end = at
+        while end + 2 < len(words) and words[end + 1].upper == "." and words[end + 2].is_name:
+            end += 2
+        last = words[end]
+        is_call = end + 1 < len(words) and words[end + 1].upper == "("
+        if before in ("FROM", "JOIN") and end > at and last.value in self.tables:
+            return self._piece(last), end - at + 1
+        if not is_call and last.value in self.proctime and before not in ("AS", "FROM", "JOIN"):
+            return self._piece(last, "PROCTIME()"), end - at + 1
+        whole = Sql((Stretch(self.script.text[words[at].start : last.end], words[at].start),))
+        following = words[end + 1 : end + 4]
+        if [each.upper for each in following] == ["[", "", "]"] and following[1].kind == "number":
+            call = f"TRY_ELEMENT_AT({{0}}, {following[1].value})"
+            return filled(call, (whole,), words[at].start), end - at + 4
+        return whole, end - at + 1
+
+    def _call(self, name: Word, inside: Sequence[Word]) -> Sql | None:
+        """A call of a function that is spelled otherwise in Spark; None for one that is not."""
+        called, arguments = name.upper, [list(each) for each in parts(inside)]
+        match called:
+            case "CAST" | "TRY_CAST":
+                value, *to = parts(inside, "AS")
+                if not to:
+                    return None
+                # An alias of a subquery stands in parentheses of its own.
+                type_ = spark_type(Reader(to[-1]))
+                return self._piece(name) + filled("({0} AS " + type_ + ")", (self._sql(value),), name.start)
+            case "CEIL" | "FLOOR" if len(ends := parts(inside, "TO")) == 2:
+                called, arguments = f"{called} TO", [ends[0], ends[1]]
+            case "EXTRACT" if inside and inside[0].upper == "SECOND":
+                called, arguments = "EXTRACT SECOND", [list(inside[2:])]
+            case "TO_TIMESTAMP_LTZ" if len(arguments) == 2:
+                digits = arguments[1][0].value
+                unit = {"0": "seconds", "3": "milliseconds"}.get(digits, "text")
+                called = f"{called} of {unit}"
+            case "JSON_VALUE" | "JSON_QUERY" | "JSON_EXISTS":
+                return self._json(name, arguments)
+            case _ if called in _WINDOWS:
+                raise NotCarriedOver(name.start, _NO_WINDOWS)
+        if called in WITHOUT:
+            raise NotCarriedOver(name.start, f"{called} is not carried over: {WITHOUT[called]}")
+        template = spelled(called, len(arguments))
+        if template is None:
+            return None
+        return filled(template, tuple(self._sql(each) for each in arguments), name.start)
+
+    def _json(self, name: Word, arguments: list[list[Word]]) -> Sql:
+        """A path in JSON; what is not there or no JSON is NULL, as in Flink if nothing else is said."""
+        if len(arguments) != 2 or arguments[1][0].kind != "text":
+            raise NotCarriedOver(name.start, f"{name.upper} takes a path that is written out")
+        (path, *options), words = arguments[1], Reader(arguments[1][1:])
+        to = None
+        while not words.done:
+            if words.accept("RETURNING"):
+                to = spark_type(words)
+            elif not (words.accept("NULL", "ON", "EMPTY") or words.accept("NULL", "ON", "ERROR")):
+                text = f"{name.upper}: what is not there is NULL here; write COALESCE(…, …) for another value"
+                raise NotCarriedOver(options[0].start, text)
+        plain = re.sub(r"^\s*(lax|strict)\s+", "", path.value)
+        template = SPELLINGS[name.upper, 2]
+        found = filled(template, (self._sql(arguments[0]), self._piece(path, quoted(plain))), name.start)
+        return found if to is None else filled(f"TRY_CAST({{0}} AS {to})", (found,), name.start)
+
+    def _hint(self, hint: Word) -> Sql:
+        """The hint with what is known here."""
+        kept = []
+        for each in _HINT.finditer(hint.value.removeprefix("/*+").removesuffix("*/")):
+            if each[1].upper() != "STATE_TTL":
+                text = f"the hint {each[1]} is left out: how rows are joined is not chosen by hints here"
+                self.script.note(hint.start, text, lost=False)
+                continue
+            for alias, length in _PAIR.findall(each[2] or ""):
+                if (shown := length_of_time(FlinkOption(length, hint.start), "STATE_TTL")) is not None:
+                    kept.append(f"'{alias}' = '{shown}'")
+        return Sql((Stretch(f"/*+ STATE_TTL({', '.join(kept)}) */" if kept else "", hint.start),))
+
+
+def read_tables(script: Script, words: Sequence[Word], tables: frozenset[str]) -> dict[str, Options]:
+    """The tables and views that a query may read, each with the options that a hint behind its name gives."""
+    found: dict[str, dict[str, FlinkOption]] = {}
+    for place, word in enumerate(words):
+        if word.is_name and word.value in tables:
+            end = words[place + 1].start if place + 1 < len(words) else len(script.text)
+            found.setdefault(word.value, {}).update(hinted_options(script.text[word.end : end], word.end))
+    return dict(found)

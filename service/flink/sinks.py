@@ -1,0 +1,223 @@
+"""Sinks whose queries are planned: columns as the table has them, rows that its key admits, and refusals' places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rowkind.avro.schema import Type
+from rowkind.errors import RowkindError
+from rowkind.service.flink.by_type import casts, divisions, marked
+from rowkind.service.flink.document import Commented, document
+from rowkind.service.flink.script import Script
+from rowkind.service.flink.selects import renamed, select_list, unaliased, wrapped
+from rowkind.service.flink.text import Sql, Stretch
+from rowkind.service.job.load import loaded
+from rowkind.service.job.model import Job
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import PlanError, Refusal
+from rowkind.service.plan.logical import LogicalNode
+from rowkind.service.plan.pipeline import logical, plan
+
+
+@dataclass(frozen=True)
+class SinkDraft:
+    """A sink to be: where its results go, which columns of which types its table has, and its query so far."""
+
+    name: str
+    at: int
+    topic: str
+    format: str
+    mode: str
+    key: tuple[str, ...]
+    types: Mapping[str, str]
+    sql: Sql
+    union: bool
+    nulls_dropped: bool
+    on_conflict: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The sink in the job file."""
+        made: dict[str, Any] = {} if self.topic == self.name else {"topic": self.topic}
+        if self.format != "avro":
+            made["format"] = self.format
+        made["mode"] = self.mode
+        if self.key and self.mode != "append":
+            made["key"] = list(self.key)
+        if self.on_conflict:
+            made["on_conflict"] = self.on_conflict
+        return made | {"sql": str(self.sql)}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Views and sinks as they stand in the job file; a sink that could not be planned is a comment only."""
+
+    views: dict[str, str]
+    sinks: dict[str, Commented]
+
+
+def fitted(script: Script, rest: Mapping[str, Any], views: Mapping[str, Sql], drafts: Sequence[SinkDraft]) -> Fitted:
+    """Plan each sink in a job that is otherwise complete, and mend what Flink does by itself."""
+    done_views, cast = dict(views), set[tuple[str, int]]()
+    sinks: dict[str, Commented] = {}
+    for draft in drafts:
+        work = _Fitting(script, rest, done_views, draft, cast)
+        try:
+            made = work.fitted()
+            comments = [_CONFLICT] if made.on_conflict else []
+            sinks[draft.name] = Commented(comments, made.settings)
+        except (PlanError, RowkindError) as error:
+            at, text = work.place(error)
+            script.note(at, f"INSERT INTO {draft.name} is left out: {text}")
+            shown = f"{draft.name} is left out, see line {script.line(at)} above:\n{work.draft.sql}"
+            sinks[draft.name] = Commented([shown])
+    return Fitted({name: str(sql) for name, sql in done_views.items()}, sinks)
+
+
+_CONFLICT = "Several rows may have this key: the last one that comes stands, as in Flink."
+
+
+@dataclass
+class _Fitting:
+    script: Script
+    rest: Mapping[str, Any]
+    views: dict[str, Sql]
+    draft: SinkDraft
+    cast: set[tuple[str, int]]
+
+    def fitted(self) -> SinkDraft:
+        """The sink as it is planned. Raises PlanError, JobError."""
+        self._spell()
+        self._fit()
+        try:
+            plan(self._job(), self.draft.name)
+        except PlanError as error:
+            if not error.place.endswith(".key") or self.draft.mode != "upsert":
+                raise
+            self.draft = replace(self.draft, on_conflict="last")
+            plan(self._job(), self.draft.name)
+        return self.draft
+
+    def _job(self, *, probe: bool = False) -> Job:
+        sink = self.draft.settings | ({"mode": "retract", "key": []} if probe else {})
+        sink.pop("on_conflict" if probe else "", None)
+        spell = marked if probe else str
+        values = {
+            **self.rest,
+            "views": {name: spell(str(sql)) for name, sql in self.views.items()},
+            "sinks": {self.draft.name: sink | {"sql": spell(str(self.draft.sql))}},
+        }
+        if not self.views:
+            del values["views"]
+        return loaded(document(values), Path(self.script.name), {})
+
+    def _spell(self) -> None:
+        """Write otherwise what Flink computes otherwise."""
+        origin = f"sinks.{self.draft.name}.sql"
+        while True:
+            sqls = {f"views.{name}": sql for name, sql in self.views.items()} | {origin: self.draft.sql}
+            texts = {name: str(sql) for name, sql in sqls.items()}
+            root = self._result()[0]
+            # A cast may make a division one of whole numbers, and a division the argument of an AVG whole.
+            places = {each: (each.origin, sqls[each.origin].source(each.at)) for each in casts(root, texts)}
+            found = {each for each, place in places.items() if place not in self.cast} or divisions(root, texts)
+            self.cast |= set(places.values())
+            if not found:
+                return
+            for each in sorted(found, key=lambda one: one.at, reverse=True):
+                sqls[each.origin] = sqls[each.origin].edited(each.edits)
+            self.draft = replace(self.draft, sql=sqls.pop(origin))
+            self.views.update({name.removeprefix("views."): sql for name, sql in sqls.items()})
+
+    def _result(self) -> tuple[LogicalNode, dict[str, Type]]:
+        """The plan before any pass, and the columns of the result. Raises PlanError, JobError."""
+        try:
+            root = logical(self._job(probe=True), self.draft.name).root
+            return root, columns(root)
+        except (Refusal, PlanError) as refusal:
+            # The whole pipeline says it with its place, and without the marks.
+            plan(self._job(), self.draft.name)
+            raise PlanError("", refusal.text) from None
+
+    def _fit(self) -> None:
+        """Call the columns as the table does, cast them to its types, and leave out rows without a key."""
+        draft, wanted = self.draft, list(self.draft.types.items())
+        _, result = self._result()
+        if wanted and len(result) != len(wanted):
+            text = f"its query has {len(result)} columns, and the table {len(wanted)}, those left out aside"
+            raise PlanError("", text)
+        pairs = wanted or [(name, "") for name in result]
+        listed = [
+            (inner, outer, self._cast(draft, outer, type_, to))
+            for (inner, type_), (outer, to) in zip(result.items(), pairs, strict=True)
+        ]
+        outer_of = {inner: outer for inner, outer, _ in listed}
+        nulls = [
+            inner
+            for inner, type_ in result.items()
+            if draft.mode == "upsert" and outer_of[inner] in draft.key and type_.nullable
+        ]
+        where = " AND ".join(f"{name} IS NOT NULL" for name in nulls)
+        if nulls and not draft.nulls_dropped:
+            text = (
+                f"{draft.name}: rows whose key is NULL are left out ({where}); Flink stops at them, or leaves them out "
+                f"too where table.exec.sink.not-null-enforcer says so"
+            )
+            self.script.note(draft.at, text, lost=False)
+        if not nulls and all(inner == outer and not cast for inner, outer, cast in listed):
+            return
+        items = None if draft.union or nulls else select_list(str(draft.sql))
+        if items is not None and len(items) == len(listed):
+            self.draft = replace(draft, sql=draft.sql.edited(self._in_place(str(draft.sql), items, listed)))
+        else:
+            before, behind = wrapped(listed, where)
+            at = draft.sql.at
+            self.draft = replace(
+                draft, sql=Sql((Stretch(before, at),)) + draft.sql.indented() + Sql((Stretch(behind, at),))
+            )
+
+    def _in_place(
+        self, sql: str, items: Any, listed: Sequence[tuple[str, str, str | None]]
+    ) -> list[tuple[int, int, str]]:
+        found = []
+        for (first, last, _), (_, outer, to) in zip(items, listed, strict=True):
+            if to is not None:
+                end = first + len(unaliased(sql[first:last]))
+                found += [(first, first, "CAST("), (end, last, f" AS {to}) AS {outer}")]
+            else:
+                found += renamed(sql, [(first, last, _)], [outer])
+        return found
+
+    def _cast(self, draft: SinkDraft, column: str, found: Type, declared: str) -> str | None:
+        """The type that a column is cast to, None where it has it already, or near enough for a reader of the topic."""
+        if not declared:
+            return None
+        to = Type.of(declared).required
+        if _plain(to) == _plain(found.required) or (column in draft.key and {to.sql, found.sql} <= {"INT", "BIGINT"}):
+            # A CAST would hide that a key is one, and readers take a narrow number for a wide one.
+            return None
+        if "<" in to.sql or "<" in found.sql:
+            text = f"{draft.name}: the column {column} is {found.required.sql}, and {to.sql} in the table"
+            self.script.note(draft.at, text)
+            return None
+        return to.sql
+
+    def place(self, error: RowkindError) -> tuple[int, str]:
+        """Where in the script something is that cannot be planned, and why."""
+        if not isinstance(error, PlanError):
+            return self.draft.at, str(error).partition(": ")[2] or str(error)
+        if error.span is None:
+            return self.draft.at, error.text
+        name = error.span.origin.removeprefix("views.")
+        sql = self.views.get(name, self.draft.sql) if name != error.span.origin else self.draft.sql
+        return sql.source(error.span.first), error.text
+
+
+def _plain(type_: Type) -> str:
+    """A type without the digits of its seconds: timestamps of millis and micros are one to a reader."""
+    text = type_.sql
+    return text.partition("(")[0] if text.startswith("TIME") else text

@@ -1,0 +1,78 @@
+"""SQL that was put together from pieces of a script, and where each piece stood there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some SQL, and the place in the script that it came from."""
+
+    text: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Sql:
+    """Pieces, one behind the other."""
+
+    pieces: tuple[Stretch, ...] = ()
+
+    def __str__(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    def __add__(self, other: Sql) -> Sql:
+        return Sql(self.pieces + other.pieces)
+
+    @property
+    def at(self) -> int:
+        """Where it begins in the script."""
+        return self.pieces[0].at if self.pieces else 0
+
+    def indented(self) -> Sql:
+        """With its lines two characters further in."""
+        return Sql(tuple(Stretch(piece.text.replace("\n", "\n  "), piece.at) for piece in self.pieces))
+
+    def source(self, offset: int) -> int:
+        """The place in the script of a character."""
+        for piece in self.pieces:
+            if offset < len(piece.text):
+                return piece.at + (offset if len(piece.text) > 1 else 0)
+            offset -= len(piece.text)
+        return self.at
+
+    def edited(self, edits: Iterable[tuple[int, int, str]]) -> Sql:
+        """With the characters from one offset to another replaced, for each edit; the edits touch nothing twice."""
+        found = self
+        for first, last, text in sorted(edits, reverse=True):
+            found = found.cut(0, first) + Sql((Stretch(text, self.source(first)),)) + found.cut(last, len(str(found)))
+        return found
+
+    def cut(self, first: int, last: int) -> Sql:
+        """The characters from one offset to another."""
+        found, begin = [], 0
+        for piece in self.pieces:
+            low, high = max(first - begin, 0), min(last - begin, len(piece.text))
+            if low < high:
+                found.append(Stretch(piece.text[low:high], piece.at + low))
+            begin += len(piece.text)
+        return Sql(tuple(found))
+
+
+def filled(template: str, arguments: tuple[Sql, ...], at: int) -> Sql:
+    """A template in which `{0}` stands for the first argument."""
+    found = Sql()
+    for part in re.split(r"(\{\d+\})", template):
+        if re.fullmatch(r"\{\d+\}", part):
+            found += arguments[int(part[1:-1])]
+        elif part:
+            found += Sql((Stretch(part, at),))
+    return found
+
+
+def quoted(text: str) -> str:
+    """A text as Spark's SQL writes it, in which a backslash escapes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

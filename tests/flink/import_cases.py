@@ -1,0 +1,14 @@
+"""Scripts in Flink's SQL and the job files that they become: `scripts/<name>.sql` and `scripts/<name>.yaml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rowkind.service.flink.job_file import Imported, imported
+
+SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.sql"))
+
+
+def made_of(script: Path) -> Imported:
+    """What a script becomes."""
+    return imported(script.name, script.read_text())
