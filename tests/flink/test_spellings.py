@@ -89,7 +89,6 @@ REFUSED = {
     "s IS JSON": "GET_JSON_OBJECT",
     "a BETWEEN SYMMETRIC 2 AND 1": "write BETWEEN LEAST",
     "(t, t) OVERLAPS (t, t)": "a.start < b.end",
-    "PARSE_URL(s, 'HOST')": "write REGEXP_EXTRACT",
     "CEIL(t TO DAY)": "write DATE_TRUNC",
     "CAST(t AS TIME)": "write CAST(… AS STRING)",
     "TIME '10:00:00'": "write CAST(… AS STRING)",
