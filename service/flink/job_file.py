@@ -223,6 +223,9 @@ class _Import:
             sql, at = Sql(), inserts[0].at
             try:
                 for insert in inserts:
+                    if insert.columns != inserts[0].columns:
+                        text = "the INSERTs into this table name different columns: name the same in the same order"
+                        raise NotCarriedOver(insert.at, text)
                     query = translator.query(insert.query)
                     columns = insert.columns or tuple(table.record)
                     query = _named(query, columns, only_if_known=True)

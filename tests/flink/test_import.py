@@ -204,6 +204,13 @@ def test_inserts_into_one_table_are_one_sink() -> None:
     assert "SELECT id, CAST(n AS BIGINT) AS n FROM (" in text
 
 
+def test_inserts_of_different_columns_are_not_united() -> None:
+    """Values must not come under the columns of another INSERT: the sink is left out, and why is said."""
+    more = "INSERT INTO o (n, id) SELECT 1, id FROM t;"
+    with pytest.raises(ScriptError, match="the INSERTs into this table name different columns"):
+        imported("f.sql", f"{HEAD}{INSERT} {more}")
+
+
 def test_the_options_of_a_hint_are_the_tables() -> None:
     """A hint behind a table's name says from where it is read, as its options do."""
     insert = INSERT.replace("FROM t", "FROM t /*+ OPTIONS('scan.startup.mode' = 'latest-offset') */")
