@@ -219,13 +219,15 @@ class _Import:
             if table is None:
                 self.script.note(inserts[0].at, f"INSERT INTO {name} is left out: there is no CREATE TABLE {name}")
                 continue
+            apart = [insert for insert in inserts if insert.columns != inserts[0].columns]
+            if apart:
+                text = "its INSERTs name different columns: name the same ones in the same order"
+                self.script.note(apart[0].at, f"INSERT INTO {name} is left out: {text}")
+                continue
             topic = topic_of(self.script, table, sink=True)
             sql, at = Sql(), inserts[0].at
             try:
                 for insert in inserts:
-                    if insert.columns != inserts[0].columns:
-                        text = "the INSERTs into this table name different columns: name the same in the same order"
-                        raise NotCarriedOver(insert.at, text)
                     query = translator.query(insert.query)
                     columns = insert.columns or tuple(table.record)
                     query = _named(query, columns, only_if_known=True)

@@ -207,7 +207,7 @@ def test_inserts_into_one_table_are_one_sink() -> None:
 def test_inserts_of_different_columns_are_not_united() -> None:
     """Values must not come under the columns of another INSERT: the sink is left out, and why is said."""
     more = "INSERT INTO o (n, id) SELECT 1, id FROM t;"
-    with pytest.raises(ScriptError, match="the INSERTs into this table name different columns"):
+    with pytest.raises(ScriptError, match="its INSERTs name different columns"):
         imported("f.sql", f"{HEAD}{INSERT} {more}")
 
 

@@ -53,6 +53,8 @@ QUERIES = (
         "JOIN t ON t.id = r.id WHERE r.rn <= 2 AND (r.rn = 1 OR t.k IN (SELECT k FROM w))"
     ),
     "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY v ORDER BY id) <= 2",
+    f"SELECT t.id, w.v FROM t JOIN w ON t.k = w.k AND {EXISTS}",
+    "SELECT t.id, w.v FROM t JOIN w ON t.k = w.k AND (w.v > 1 OR w.v NOT IN (SELECT v FROM u WHERE u.k = t.k))",
     # A value of a subquery.
     "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k = t.k) AS m FROM t",
     "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k < t.k) AS m FROM t",

@@ -28,10 +28,11 @@ from rowkind.service.plan.sql.context import Context, Named, Queries, check_reac
 from rowkind.service.plan.sql.domain import domain
 from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
+from rowkind.service.plan.sql.links import beyond
 from rowkind.service.plan.sql.one_row import one_row
 from rowkind.service.plan.sql.parse import values_query
-from rowkind.service.plan.sql.scope import Merged, Relation, Scope, near
-from rowkind.service.plan.sql.subqueries import of_empty
+from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery, near
+from rowkind.service.plan.sql.subqueries import of_empty, where
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
@@ -102,14 +103,23 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
     if left.node is None:
         return Joined(right.node, scope)
     kind = _kind(join)
+    asks: list[exp.Expr] = []
     using = join.args.get("using") or (_shared(left.scope, right.scope) if join.args.get("method") else None)
     if using:
         on, merged = _using(using, kind, left.scope, right.scope)
         known = {each.name.lower(): each for each in (*scope.merged, *merged)}
         scope = replace(scope, merged=tuple(known.values()))
     else:
-        on = conjuncts(scope.resolve(join.args["on"]) if join.args.get("on") else None)
+        written = conjuncts(join.args.get("on"))
+        # Of an inner join ON and WHERE say the same, and WHERE takes subqueries.
+        asks = [each for each in written if kind == "inner" and any(map(is_subquery, each.walk()))]
+        on = tuple(scope.resolve(each) for each in written if each not in asks)
     node = LogicalJoin(kind, LogicalInput(left.node), LogicalInput(_there(right)), on, join)
+    if asks:
+        found, links = where(exp.and_(*asks), node, scope, context, queries)
+        if links:
+            raise beyond(links, columns(node).keys())
+        return Joined(found, scope)
     if node.filters_left:
         spent = tuple(relation.alias for relation in right.scope.relations)
         scope = replace(left.scope, spent=(*left.scope.spent, *spent))
