@@ -116,10 +116,10 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
         on = tuple(scope.resolve(each) for each in written if each not in asks)
     node = LogicalJoin(kind, LogicalInput(left.node), LogicalInput(_there(right)), on, join)
     if asks:
-        found, links = where(exp.and_(*asks), node, scope, context, queries)
+        kept, links = where(exp.and_(*asks), node, scope, context, queries)
         if links:
             raise beyond(links, columns(node).keys())
-        return Joined(found, scope)
+        return Joined(kept, scope)
     if node.filters_left:
         spent = tuple(relation.alias for relation in right.scope.relations)
         scope = replace(left.scope, spent=(*left.scope.spent, *spent))
