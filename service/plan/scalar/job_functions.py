@@ -8,10 +8,9 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.compiler import Compiler
 from rowkind.service.plan.scalar.typed import Typed, constant, converted
-from rowkind.service.plan.scalar.types import common, family, with_null
+from rowkind.service.plan.scalar.types import common, duckdb, family, with_null
 from rowkind.service.python.function import PythonFunction
 
 FUNCTION = "function"
@@ -79,7 +78,7 @@ def _argument(function: PythonFunction, value: Typed, to: Type, at: exp.Expr) ->
     if _same(value.type, to):
         return value
     if family(value.type) == "null" and family(to) is None:
-        return Typed(f"CAST(NULL AS {duckdb_name(to)})", to)
+        return Typed(f"CAST(NULL AS {duckdb(to)})", to)
     if value.literal is not None and family(value.type) == "string" and family(to) in ("date", "timestamp", "local"):
         return Typed(constant(at, value.literal, to), to.required)
     found = common(value.type, to)
@@ -91,17 +90,3 @@ def _argument(function: PythonFunction, value: Typed, to: Type, at: exp.Expr) ->
 def _same(given: Type, wanted: Type) -> bool:
     """Whether values are of one type, but for where NULL may be."""
     return given.kind == wanted.kind and given.sql == wanted.sql
-
-
-def duckdb_name(type_: Type) -> str:
-    """The name of a type in DuckDB, which may be an ARRAY, a MAP or a STRUCT. Raises KeyError for one that has none."""
-    match type_.kind:
-        case "array":
-            return f"{duckdb_name(type_.element)}[]"
-        case "map":
-            return f"MAP(VARCHAR, {duckdb_name(type_.element)})"
-        case "record":
-            fields = ", ".join(f'"{field.name}" {duckdb_name(field.type)}' for field in type_.fields)
-            return f"STRUCT({fields})"
-        case _:
-            return types.duckdb(type_)

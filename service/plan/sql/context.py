@@ -49,10 +49,6 @@ class Context:
     named: bool = True
     result: bool = True
 
-    def within(self, path: str, *, named: bool = True) -> Context:
-        """The place of a query of its own, such as a derived table."""
-        return replace(self, path=path, outer=None, around=None, domain=(), named=named)
-
     def below(self, path: str, outer: Scope, around: LogicalNode, *, named: bool = False) -> Context:
         """The place of a subquery that reads columns of the rows `around` it."""
         return replace(self, path=path, outer=outer, around=around, domain=(), named=named, result=False)

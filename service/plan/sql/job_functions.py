@@ -11,7 +11,8 @@ from sqlglot import exp
 from rowkind.service.job.errors import JobError, Problem
 from rowkind.service.job.model import Job
 from rowkind.service.plan.scalar.functions import FUNCTIONS
-from rowkind.service.plan.scalar.job_functions import FUNCTION, duckdb_name
+from rowkind.service.plan.scalar.job_functions import FUNCTION
+from rowkind.service.plan.scalar.types import duckdb
 from rowkind.service.plan.sql.dialect import RowkindSql
 from rowkind.service.plan.sql.generators import NAMES
 from rowkind.service.python.code import Code
@@ -49,7 +50,7 @@ def _function(job: Job, name: str, code: Code) -> PythonFunction:
     if name.upper() in FUNCTIONS or name.upper() in NAMES or not isinstance(written, exp.Anonymous):
         raise FunctionError(f"{name.upper()} is a function of SQL: give yours another name")
     try:
-        parameters, gives = tuple(map(duckdb_name, of.takes)), duckdb_name(of.result)
+        parameters, gives = tuple(map(duckdb, of.takes)), duckdb(of.result)
     except KeyError as error:
         raise FunctionError(f"{error.args[0]} is a type that cannot be computed with") from None
     function = PythonFunction(

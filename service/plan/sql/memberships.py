@@ -1,12 +1,15 @@
 """IN and EXISTS as joins: with rows that are kept or left out, or with the answer as one more column.
 
-EXISTS, IN        a semi join, or a mark join
-NOT EXISTS        an anti join
-NOT IN            where neither side can be NULL an anti join. A subquery that reads the query around it, or gives
-several columns: an anti join on `(x = y) IS NOT FALSE`, since a NULL on either side is as good as
-a match. Else the join "not in", which knows whether the subquery is empty and holds a NULL
-IN as a value     where neither side can be NULL, or NULL is as good as FALSE, a mark join on `x = y`; where NULL is as
-good as TRUE, one on `(x = y) IS NOT FALSE`; the join "in" instead where that can be; else both
+    EXISTS, IN      a semi join, or a mark join
+    NOT EXISTS      an anti join
+    NOT IN          where neither side can be NULL an anti join. A subquery that reads the query around it, or gives
+                    several columns: an anti join on `(x = y) IS NOT FALSE`, since a NULL on either side is as good as a
+                    match. Else the join "not in", which knows whether the subquery is empty and holds a NULL
+    IN as a value   where neither side can be NULL, or NULL is as good as FALSE, a mark join on `x = y`. Else the join
+                    "in" where that can be; otherwise, where NULL is as good as TRUE, a mark join on
+                    `(x = y) IS NOT FALSE`, or both
+
+What is asked of an IN depends on where it stands: a condition need not tell NULL from FALSE, nor under NOT from TRUE.
 """
 
 from __future__ import annotations

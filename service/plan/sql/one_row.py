@@ -33,8 +33,6 @@ def one_row(at: exp.Expr) -> LogicalNode:
 def over_a_table(root: LogicalProject, queries: Queries) -> LogicalProject:
     """The whole query, with a table below each such row. Raises Refusal for a query that reads none."""
     scans = [node for node in walk(root) if isinstance(node, LogicalScan)]
-    # Of one whose rows are all insertions nothing has to be remembered.
-    scans.sort(key=lambda scan: scan.source.mode != "append")
 
     def fed(node: LogicalNode) -> LogicalNode:
         if not isinstance(node, LogicalUnion) or node.inputs:

@@ -27,7 +27,6 @@ from rowkind.service.plan.scalar.types import (
     NULL,
     STRING,
     TIMESTAMP,
-    as_decimal,
     computable,
     family,
     with_null,
@@ -261,13 +260,6 @@ def signature(function: ScalarFunction) -> str:
 def widest(arguments: Sequence[Typed]) -> Type:
     """The type of the first argument."""
     return arguments[0].type.required
-
-
-def decimal_of(value: Typed) -> Type:
-    """The decimal type that holds a whole number or decimal."""
-    found = as_decimal(value.type)
-    assert found is not None, "whole numbers and decimals have one"
-    return found
 
 
 def maybe(type_: Type) -> Type:
