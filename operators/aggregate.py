@@ -69,7 +69,7 @@ class Aggregate:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
         assert changes.key.null_count == 0, "the key of a group is never null"
-        arrangement = Arrangement(stores["groups"], "groups", "last write", spec.ttl_ms, now)
+        arrangement = Arrangement(stores["groups"], "groups", "last write", spec.ttl_ms, now, until=spec.until)
         groups = GroupState.of(spec, changes, arrangement)
         changes, groups = _but_refreshes(changes, groups)
         lifted = lift(spec, changes)
@@ -84,11 +84,9 @@ class Aggregate:
         finished = []
         values = views = None
         if spec.streams:
-            arranged = Arrangement(stores["values"], "values", "unique key", self.arrangements["values"], now)
-            values = ArrangedValues(arranged, spec.streams, groups.keys(now))
+            values = ArrangedValues(self._beside("values", stores, now), spec.streams, groups.keys(spec, lifted, now))
         if spec.views:
-            arranged = Arrangement(stores["views"], "views", "unique key", self.arrangements["views"], now)
-            views = GroupViews(arranged, spec.views, groups.keys(now))
+            views = GroupViews(self._beside("views", stores, now), spec.views, groups.keys(spec, lifted, now))
         parts = self._totals(changes, lifted, groups, (values, views))
         if values is not None:
             groups, parts = self._gathered(groups, parts, values)
@@ -106,6 +104,10 @@ class Aggregate:
         return Output(
             rows, none, sum((one.state for one in finished), StateSize()), sum(one.merged_rows for one in finished)
         )
+
+    def _beside(self, name: str, stores: Mapping[str, BlobStore], now: int) -> Arrangement:
+        """What is kept of groups besides; it lives as long as they do."""
+        return Arrangement(stores[name], name, "unique key", self.arrangements[name], now, until=self.spec.until)
 
     def _totals(
         self,

@@ -15,6 +15,7 @@ from rowkind.operators.gathered import Gathered
 from rowkind.operators.group_function import Custom
 from rowkind.operators.group_views import ViewCodec
 from rowkind.operators.moments import Moments
+from rowkind.operators.rowtime import RowTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class AggregateSpec:
       the order of columns are the calc's.
     - `retracts`: whether the input may hold retractions. Extremes then keep all values of a group.
     - `ttl_ms`: how long a group lives after its last change; None for a global aggregate, which has nothing to expire.
+    - `until`: when groups may be let go of, by their group columns, packed; None where they have no time of their own.
     - `refreshes`: whether somebody further down has a TTL.
     - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes: an empty
       block sent to the shard of the empty key is enough, and the plan has the scan send one with its first batch.
@@ -50,6 +52,7 @@ class AggregateSpec:
     retracts: bool = True
     is_global: bool = False
     ttl_ms: int | None = None
+    until: RowTime | None = None
     refreshes: bool = False
 
     def __post_init__(self) -> None:

@@ -80,11 +80,12 @@ class ValueRows:
 
 @dataclass(frozen=True, slots=True)
 class GroupKeys:
-    """The touched groups, by number: hash and key, and the time since when their values count."""
+    """The touched groups, by number: hash and key, the time since when their values count, and that of new ones."""
 
     hash: Uint64s
     key: pa.BinaryArray
     born: Int64s
+    written_at: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,7 @@ class ArrangedValues:
             sub_key,
             constant(b"", rows),
             weight,
-            np.full(rows, self.arrangement.now, np.int64),
+            self._groups.written_at[of],
             np.zeros(rows, np.int64),
             np.zeros(rows, np.int8),
         )

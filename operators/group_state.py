@@ -99,9 +99,12 @@ class GroupState:
         """How many there are."""
         return len(self.hash)
 
-    def keys(self, now: int) -> GroupKeys:
+    def keys(self, spec: AggregateSpec, lifted: Lifted, now: int) -> GroupKeys:
         """What the values need to know of them."""
-        return GroupKeys(self.hash, self.key, np.where(self.at >= 0, self.born, now))
+        written_at = np.full(self.count, now)
+        if spec.until is not None:
+            written_at = spec.until(_packed(spec, lifted, self, np.arange(self.count)))
+        return GroupKeys(self.hash, self.key, np.where(self.at >= 0, self.born, now), written_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,7 @@ class After:
             sub_key,
             payload,
             np.ones(rows, np.int64),
-            np.full(rows, now, np.int64),
+            np.full(rows, now, np.int64) if spec.until is None else spec.until(self.packed),
             self.seq,
             np.zeros(rows, np.int8),
         )

@@ -146,7 +146,7 @@ class GroupViews:
             sub_key,
             payload,
             np.ones(count, np.int64),
-            np.full(count, self.arrangement.now, np.int64),
+            np.repeat(self._groups.written_at[group : group + 1], count),
             np.zeros(count, np.int64),
             np.zeros(count, np.int8),
         )

@@ -54,6 +54,7 @@ from rowkind.operators.columns.grouping import Groups, distinct, is_in
 from rowkind.operators.join_output import PAD, Emission, Parents, emit
 from rowkind.operators.join_rows import Pairs, SideRows, hashes, number_keys, pads
 from rowkind.operators.operator import Output
+from rowkind.operators.rowtime import RowTime
 
 JoinKind = Literal["inner", "left", "right", "full"]
 
@@ -69,6 +70,7 @@ class Side:
     - `counts_unmatched`: retractions that find no row come back as unmatched, or with a TTL stand for rows that have
       expired; false for upsert inputs, where a delete of a row that is not there is nothing unusual.
     - `exact`: retractions are of rows as they were sent, so that one which meets another row must not take that.
+    - `until`: until when rows are kept, where they have a time of their own.
     - `copied`: each row comes under several keys, that of the first copy with `FIRST_COPY` at its end: what is
       unmatched or repeated is told once.
     """
@@ -79,6 +81,7 @@ class Side:
     counts_unmatched: bool = True
     exact: bool = False
     copied: bool = False
+    until: RowTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ class JoinInput:
     @classmethod
     def open(cls, side: Side, name: str, store: BlobStore, changes: Changes, now: int) -> JoinInput:
         """Open the arrangement and resolve the changes."""
-        arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now)
+        arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now, until=side.until)
         resolved = resolve(arrangement, changes, by_seq=side.by_seq, exact=side.exact)
         unmatched, expired = resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0], Entries.empty()
         if side.ttl_ms is not None and len(unmatched):

@@ -3,7 +3,8 @@
 The caller guarantees
 - that all changes of one key of one operator reach the same shard, and that a shard's batches come one at a time and
   in order;
-- that `now` never goes back, and is the same when a batch is replayed;
+- that `now` never goes back, and is the same when a batch is replayed; it is the time of the batch, or where rows are
+  kept by times of their own, a watermark;
 - that dead letters (kind 4) never reach an operator;
 - one `BlobStore` per name in `arrangements`, as the previous batch left it.
 
@@ -41,6 +42,7 @@ class Output:
     `merged_rows` is how many rows of state were read to be merged. `expired` is how many retractions found no row in an
     input with a TTL and were taken for those of rows that had expired. `repeated` are insertions that found a row with
     their unique key in an input that should replace none: the key is not unique, or an update lacks its -U.
+    `due` is a time, by the operator's own clock, before which nothing happens without changes; None where nothing will.
     """
 
     rows: Rows
@@ -49,6 +51,7 @@ class Output:
     merged_rows: int = 0
     expired: int = 0
     repeated: Changes = field(default_factory=Changes.empty)
+    due: int | None = None
 
 
 class Operator(Protocol):

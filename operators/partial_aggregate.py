@@ -147,6 +147,23 @@ def group_of_sums(spec: AggregateSpec, payloads: pa.BinaryArray) -> pa.BinaryArr
     return groups
 
 
+def packed_groups(spec: AggregateSpec, changes: Changes) -> pa.BinaryArray:
+    """The packed group columns of each of these changes, raw ones, partial ones or both, as they reach an aggregate."""
+    summed = np.flatnonzero(changes.side == PARTIAL)
+    if len(summed) == 0:
+        return spec.group(changes.payload)
+    tags = unpack("n", changes.payload.take(pa.array(summed)))[0]
+    summed = summed[np.flatnonzero(tags == _SUMS)]
+    raw = np.flatnonzero(changes.side == RAW)
+    packed = [group_of_sums(spec, changes.payload.take(pa.array(summed)))]
+    packed += [spec.group(changes.payload.take(pa.array(raw)))] if len(raw) else []
+    # What says how many rows have a value comes with the sums of its group.
+    groups = group(changes.hash, [changes.key])
+    place = np.zeros(groups.count, np.int64)
+    place[groups.ids[np.concatenate([summed, raw])]] = np.arange(len(summed) + len(raw))
+    return concat_binary(packed).take(pa.array(place[groups.ids]))
+
+
 def _rows(spec: AggregateSpec, changes: Changes, row: Indices) -> Form:
     """The raw changes among them, which are those at `row`."""
     if len(row) < len(changes):

@@ -65,6 +65,7 @@ from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.rank_rows import Candidates, RankOrder, Touched
 from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.operators.rowtime import RowTime
 
 Strategy = Literal["append", "improving", "retract"]
 
@@ -110,6 +111,7 @@ class RankSpec:
       of signed rows (an operator).
     - `counts_unmatched`: retractions that find no row come back as unmatched.
     - `ttl_ms`: with it and with `numbered` there is one number, and that is 127 at most.
+    - `until`: until when rows are kept, the same for all of a partition; None where they have no time of their own.
     - `refreshes`: whether somebody further down has a TTL.
     """
 
@@ -125,6 +127,7 @@ class RankSpec:
     ttl_ms: int | None = None
     by_seq: bool = False
     counts_unmatched: bool = True
+    until: RowTime | None = None
     refreshes: bool = False
 
     def __post_init__(self) -> None:
@@ -201,6 +204,7 @@ class Rank:
             now,
             latest_first=spec.ranking.ties == "latest first",
             by_number="row_number" not in spec.functions,
+            until=spec.until,
         )
         resolved, stored = self._resolve(arrangement, changes)
         taken = resolved.refreshed.weight < 0

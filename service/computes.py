@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rowkind.avro.schema import Record
+from rowkind.service.aggregation import AggregateCall, Aggregation
+from rowkind.service.clocks import Closing, ColumnTime
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key
 from rowkind.service.physical import (
-    AggregateCall,
-    Aggregation,
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
@@ -21,6 +21,8 @@ from rowkind.service.physical import (
     PhysicalOperator,
     PhysicalRank,
     PhysicalScan,
+    PhysicalSession,
+    PhysicalTemporalFilter,
     PhysicalUnion,
     inputs,
 )
@@ -43,9 +45,10 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
         case PhysicalUnion():
             return "union"
         case PhysicalJoin():
-            both = _numbered(node.left.calc.output.concat(node.right.calc.output))
-            condition = _expression(node.condition, both) if node.condition else "none"
-            return f"{node.kind} join {_input(node.left_input, ttl)} {_input(node.right_input, ttl)} if {condition}"
+            left, right = node.left.calc.output, node.right.calc.output
+            condition = _expression(node.condition, _numbered(left.concat(right))) if node.condition else "none"
+            sides = [_input(node.left_input, ttl, _numbered(left)), _input(node.right_input, ttl, _numbered(right))]
+            return f"{node.kind} join {sides[0]} {sides[1]} if {condition}"
         case PhysicalAggregate():
             return f"aggregate {_aggregation(node.aggregation, ttl=ttl)}"
         case PhysicalRank():
@@ -58,13 +61,31 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
                 names = _numbered(node.input.calc.output.concat(node.condition.numbers))
                 more += f" if {_expression(node.condition.expression, names)} of {node.condition.functions}"
                 more += "" if node.condition.bound is None else f" up to {names[node.condition.bound]}"
-            return f"rank {node.ranking} {numbered} {node.strategy} {identity} {_input(node.state, ttl)}{more}"
+            state = _input(node.state, ttl, _numbered(node.input.calc.output))
+            return f"rank {node.ranking} {numbered} {node.strategy} {identity} {state}{more}"
+        case PhysicalSession():
+            names = _numbered(node.input.calc.output)
+            return f"session of {names[node.time]} {node.gap} {_input(node.state, ttl, names)}"
         case PhysicalNormalize():
-            return f"normalize {_input(node.state, ttl)}"
+            return f"normalize {_input(node.state, ttl, _numbered(node.input.calc.output))}"
+        case PhysicalTemporalFilter():
+            names = _numbered(node.input.calc.output)
+            times = [_time(each, names) for each in (node.begins, node.ends)]
+            return f"rows from {times[0]} until {times[1]} by {node.clock}{_closing(node.closing, names)}"
 
 
-def _input(chosen: PhysicalInput, ttl: bool) -> str:
-    return repr(chosen if ttl else replace(chosen, ttl_ms=None))
+def _input(chosen: PhysicalInput, ttl: bool, names: Mapping[str, str]) -> str:
+    return repr(chosen if ttl else replace(chosen, ttl_ms=None)) + _closing(chosen.closing, names)
+
+
+def _closing(closing: Closing | None, names: Mapping[str, str]) -> str:
+    if closing is None:
+        return ""
+    return f" late from {_time(closing.late, names)}, kept until {_time(closing.kept, names)} by {closing.clock}"
+
+
+def _time(time: ColumnTime | None, names: Mapping[str, str]) -> str:
+    return "always" if time is None else f"{names[time.column]} + {time.later_us}"
 
 
 def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
@@ -72,7 +93,8 @@ def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
     group = [names[name] for name in aggregation.group]
     calls = [_call(each, names) for each in aggregation.calls]
     kept = aggregation.ttl_ms if ttl else None
-    return f"{group} {calls} {_types(aggregation.output)} {aggregation.retracts} {aggregation.is_global} {kept}"
+    plain = f"{group} {calls} {_types(aggregation.output)} {aggregation.retracts} {aggregation.is_global} {kept}"
+    return plain + _closing(aggregation.closing, names)
 
 
 def _call(call: AggregateCall, names: Mapping[str, str]) -> str:

@@ -17,9 +17,11 @@ operator wants it: then their rows are handed on in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from rowkind.service.clocks import Clock
 from rowkind.service.computes import computes
 from rowkind.service.physical import (
     Calc,
@@ -28,8 +30,10 @@ from rowkind.service.physical import (
     PhysicalOperator,
     PhysicalScan,
     PhysicalSink,
+    PhysicalTemporalFilter,
     PhysicalUnion,
     Traits,
+    clock,
     inputs,
 )
 
@@ -82,6 +86,11 @@ class GraphOperator:
     exits: tuple[Exit, ...]
 
     @property
+    def clock(self) -> Clock | None:
+        """The time that it goes by where its rows have times of their own; None where it is that of the batch."""
+        return clock(self.node)
+
+    @property
     def refreshes(self) -> bool:
         """Whether somebody further down must be told of rows that were written again and stay the same."""
         return any(each.calc.refreshes for each in self.exits)
@@ -102,6 +111,21 @@ class Graph:
     levels: int
     exchange: bool
     states: Mapping[str, str]
+
+    @property
+    def clocks(self) -> tuple[Clock, ...]:
+        """The times that its operators go by, but for the time of the batch."""
+        return tuple(dict.fromkeys(each.clock for each in self.operators if each.clock is not None))
+
+    @property
+    def timed_tables(self) -> frozenset[str]:
+        """The tables whose watermarks somebody goes by."""
+        return frozenset(table for clock in self.clocks for table, _ in clock.tables)
+
+    @property
+    def timed_levels(self) -> tuple[int, ...]:
+        """The levels at which time passes also where no rows come."""
+        return tuple(sorted({each.level for each in self.operators if each.clock is not None}))
 
     @property
     def writer(self) -> int:
@@ -134,6 +158,11 @@ def graph(
 def always_runs(node: PhysicalOperator) -> bool:
     """Whether an operator has something to say without changes: a global aggregate, that there are no rows."""
     return isinstance(node, PhysicalAggregate) and node.aggregation.is_global
+
+
+def waits(node: PhysicalOperator) -> bool:
+    """Whether an operator has something to do because time has passed, without changes."""
+    return isinstance(node, PhysicalTemporalFilter)
 
 
 def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:
@@ -213,8 +242,10 @@ class _Building:
         for place, (sink, edges) in enumerate(self._sinks, len(self._operators)):
             for edge in edges:
                 exits.setdefault(edge.origin, []).append(edge.to_sink(sink, place, levels + 1))
+        clocks = (clock(each.node) for each in self._operators)
+        timed = {table for each in clocks if each is not None for table, _ in each.tables}
         return Graph(
-            scans=tuple(_scan(scans, exits[table]) for table, scans in self._scans.items()),
+            scans=tuple(_scan(scans, exits[table], timed) for table, scans in self._scans.items()),
             operators=tuple(
                 GraphOperator(each.node, each.sink, each.identity, each.state, each.level, tuple(exits[place]))
                 for place, each in enumerate(self._operators)
@@ -277,10 +308,15 @@ def _fused(node: PhysicalScan | PhysicalOperator) -> bool:
     return not isinstance(node, PhysicalScan) and node.fused
 
 
-def _scan(scans: Sequence[PhysicalScan], exits: Sequence[Exit]) -> GraphScan:
-    """One scan for all of a table, which reads the columns that somebody reads, in the order of the table."""
+def _scan(scans: Sequence[PhysicalScan], exits: Sequence[Exit], timed: AbstractSet[str]) -> GraphScan:
+    """One scan for all of a table, which reads the columns that somebody reads, in the order of the table.
+
+    Those of its time are read where it is among the `timed` tables.
+    """
     first = scans[0]
     read = {name for scan in scans for name in scan.calc.input.names}
+    if first.source.watermark is not None and first.source.table in timed:
+        read |= set(first.source.watermark.time.columns)
     record = first.source.declared.select([name for name in first.source.declared.names if name in read])
     widened = replace(first, calc=replace(first.calc, input=record))
     return GraphScan(widened, tuple(replace(each, calc=replace(each.calc, input=record)) for each in exits))

@@ -9,6 +9,7 @@ base units, `_total` for what only grows, no label without a bound on its values
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -44,6 +45,10 @@ MetricName = Literal[
     "rowkind_state_bytes",
     "rowkind_state_runs",
     "rowkind_state_merged_rows_total",
+    "rowkind_late_rows_total",
+    "rowkind_watermark_timestamp_seconds",
+    "rowkind_watermark_lag_seconds",
+    "rowkind_next_due_timestamp_seconds",
     "rowkind_batch_id",
     "rowkind_batch_duration_seconds",
     "rowkind_batch_seconds_total",
@@ -60,15 +65,15 @@ class Metric:
     """A metric: what it is called, what it counts, and which labels its samples carry.
 
     The label `query` is added in the end: what rides with blocks does without it. An operator that several sinks share
-    has the first one's label. `shards` says that samples carry the label `shard` on their way, over which the
-    exposition sums them up.
+    has the first one's label. `shards` says that samples carry the label `shard` on their way, and what the exposition
+    says of all shards.
     """
 
     name: MetricName
     kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
-    shards: bool = False
+    shards: Callable[[Iterable[float]], float] | None = None
 
 
 METRICS: tuple[Metric, ...] = (
@@ -139,10 +144,30 @@ METRICS: tuple[Metric, ...] = (
         "Offset of a late record that broke a promise.",
         ("query", "table", "promise", "partition"),
     ),
-    Metric("rowkind_state_rows", "gauge", "Rows kept by an operator.", ("sink", "operator"), shards=True),
-    Metric("rowkind_state_bytes", "gauge", "Bytes kept by an operator, as stored.", ("sink", "operator"), shards=True),
-    Metric("rowkind_state_runs", "gauge", "Sorted runs kept by an operator.", ("sink", "operator"), shards=True),
+    Metric("rowkind_state_rows", "gauge", "Rows kept by an operator.", ("sink", "operator"), shards=sum),
+    Metric("rowkind_state_bytes", "gauge", "Bytes kept by an operator, as stored.", ("sink", "operator"), shards=sum),
+    Metric("rowkind_state_runs", "gauge", "Sorted runs kept by an operator.", ("sink", "operator"), shards=sum),
     Metric("rowkind_state_merged_rows_total", "counter", "Rows rewritten by merges of runs.", ("sink", "operator")),
+    Metric(
+        "rowkind_late_rows_total",
+        "counter",
+        "Changes that came when the watermark had passed all that they could change, and were left out.",
+        ("sink", "operator"),
+    ),
+    Metric("rowkind_watermark_timestamp_seconds", "gauge", "The watermark of a table, Unix time.", ("query", "table")),
+    Metric(
+        "rowkind_watermark_lag_seconds",
+        "gauge",
+        "By how much the watermark of a table was behind the time of the last batch.",
+        ("query", "table"),
+    ),
+    Metric(
+        "rowkind_next_due_timestamp_seconds",
+        "gauge",
+        "When an operator next has something to do without input, Unix time; infinite if it has not.",
+        ("sink", "operator"),
+        shards=min,
+    ),
     Metric("rowkind_batch_id", "gauge", "Number of the last batch that was committed.", ("query",)),
     Metric("rowkind_batch_duration_seconds", "histogram", "Seconds from a batch's start to its end.", ("query",)),
     Metric(
@@ -220,11 +245,11 @@ class Metrics:
             name, labels = parse(text)
             labels["query"] = query
             metric, _ = self._metrics[name]  # type: ignore[index] # a KeyError says that a metric lacks its entry
-            if metric.shards:
+            if metric.shards is not None:
                 shard = labels.pop("shard")
                 by_shard = self._shards.setdefault((name, tuple(labels[label] for label in metric.labels)), {})
                 by_shard[shard] = value
-                self.set(metric.name, sum(by_shard.values()), **labels)
+                self.set(metric.name, metric.shards(by_shard.values()), **labels)
             else:
                 self.set(metric.name, value, **labels)
 

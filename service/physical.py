@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rowkind.avro.schema import Record, Type
-from rowkind.operators.aggregate_function import AggregateFunction, Stage
+from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.service.aggregation import Aggregation
+from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key, SubKeyPart
-from rowkind.service.python.function import PythonFunction
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
 
@@ -63,59 +63,6 @@ different: 17 bytes a row, where all columns could be any number.
 def is_digest(name: str) -> bool:
     """Whether a column of the plan is the `ROW_DIGEST` of a scan."""
     return name.rpartition(".")[2] == ROW_DIGEST
-
-
-@dataclass(frozen=True)
-class GatheredOrder:
-    """One column of the order of gathered values."""
-
-    column: str
-    descending: bool
-    nulls_first: bool
-
-
-@dataclass(frozen=True)
-class AggregateCall:
-    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote.
-
-    `order` is that of gathered values and `constants` their separator or fractions. `grows` says that an extreme is
-    never taken back without a better one. The second `stage` adds up what the first one has over arguments of `types`.
-    """
-
-    name: str
-    function: AggregateFunction | PythonFunction
-    type: Type
-    arguments: tuple[str, ...]
-    filter: str | None
-    distinct: bool
-    text: str
-    order: tuple[GatheredOrder, ...] = ()
-    constants: tuple[str, ...] = ()
-    grows: bool = False
-    stage: Stage = "whole"
-    types: tuple[Type, ...] = ()
-
-
-@dataclass(frozen=True)
-class Aggregation:
-    """What an aggregate computes over rows of `input`: the `group` columns, and behind them a column per call.
-
-    `retracts` says that the input may take rows back. `output` are the group columns and the calls' results.
-    """
-
-    input: Record
-    group: tuple[str, ...]
-    calls: tuple[AggregateCall, ...]
-    output: Record
-    retracts: bool
-    is_global: bool
-    ttl_ms: int | None
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether each task may add its rows up before they are shuffled."""
-        own = [call.function for call in self.calls if isinstance(call.function, PythonFunction)]
-        return not own or (not self.retracts and all(each.merges and not each.views for each in own))
 
 
 @dataclass(frozen=True)
@@ -213,13 +160,14 @@ class PhysicalInput:
     `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
     `+U` replaces, or one that may take back what was never sent); otherwise the batch is an exact multiset of signed
     rows. `exact` says that retractions are of rows as they were sent, so that one which meets another row under its key
-    has been overtaken by the +U.
+    has been overtaken by the +U. `closing` is when its rows are let go of because of their own time.
     """
 
     layout: InputLayout
     ttl_ms: int | None
     by_seq: bool
     exact: bool = False
+    closing: Closing | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -308,6 +256,27 @@ class PhysicalRank:
 
 
 @dataclass(frozen=True)
+class PhysicalSession:
+    """Rows with the beginning of their session, the last column of `schema`.
+
+    The key of the changes that come in is the partition. `time` is a column of the input's record; `gap` is in
+    microseconds. `partition` and `order` are what the user wrote.
+    """
+
+    node: str
+    input: PhysicalNode
+    state: PhysicalInput
+    time: str
+    gap: int
+    partition: tuple[str, ...]
+    order: str
+    schema: Record
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
 class PhysicalNormalize:
     """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`."""
 
@@ -316,6 +285,26 @@ class PhysicalNormalize:
     state: PhysicalInput
     reason: str
     calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class PhysicalTemporalFilter:
+    """The rows whose time has come, by `begins`, and is not over, by `ends`; rows are those of `input.calc.output`.
+
+    What the watermark of `closing` leaves behind is late. `most`: about how many rows it lets out at a time.
+    """
+
+    node: str
+    input: PhysicalNode
+    clock: Clock
+    begins: ColumnTime | None
+    ends: ColumnTime | None
+    reason: str
+    calc: Calc
+    closing: Closing | None = None
+    most: int | None = None
     traits: Traits = Traits()
     fused: bool = False
 
@@ -334,7 +323,9 @@ class PhysicalUnion:
         return self.inputs[0].calc
 
 
-PhysicalOperator = PhysicalJoin | PhysicalAggregate | PhysicalRank | PhysicalNormalize
+PhysicalOperator = (
+    PhysicalJoin | PhysicalAggregate | PhysicalRank | PhysicalSession | PhysicalNormalize | PhysicalTemporalFilter
+)
 """The nodes with state."""
 
 PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
@@ -382,8 +373,28 @@ def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
             return node.left, node.right, *node.facts
         case PhysicalUnion():
             return node.inputs
-        case PhysicalAggregate() | PhysicalRank() | PhysicalNormalize() | PhysicalSink():
+        case _:
             return (node.input,)
+
+
+def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
+    """By side, when an operator lets go of the rows of its inputs because of their own time."""
+    match node:
+        case PhysicalJoin():
+            return node.left_input.closing, node.right_input.closing
+        case PhysicalAggregate():
+            return (node.aggregation.closing,)
+        case PhysicalRank() | PhysicalSession() | PhysicalNormalize():
+            return (node.state.closing,)
+        case PhysicalTemporalFilter():
+            return (node.closing,)
+
+
+def clock(node: PhysicalOperator) -> Clock | None:
+    """The time that an operator goes by where its rows have times of their own; None where it is that of the batch."""
+    if isinstance(node, PhysicalTemporalFilter):
+        return node.clock
+    return next((closing.clock for closing in closings(node) if closing is not None), None)
 
 
 def walk(node: PhysicalSink | PhysicalNode) -> Iterator[PhysicalSink | PhysicalNode]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
+from rowkind.service.expression import Expression
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 
 TopicFormat = Literal["avro", "plain_avro", "json"]
@@ -29,6 +30,20 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """Until when rows of a table may still come: the highest `time` seen less `delay_us` microseconds.
+
+    A partition of which nothing has come for `idle_ms` of batch time does not hold it back. `late` is what becomes of
+    rows that come too late for everything that they could change.
+    """
+
+    time: Expression
+    delay_us: int
+    idle_ms: int
+    late: Literal["drop", "dead_letter"] = "drop"
+
+
+@dataclass(frozen=True)
 class SourceTable:
     """A table of the job, as the plan and the readers know it: what is declared of it is here and nowhere else.
 
@@ -40,6 +55,7 @@ class SourceTable:
     - `mode`: in upsert mode a null value is a delete, and the row is made of the primary key's columns from the Kafka
       key, the others NULL.
     - `ttl_ms`: the table's own, None for the job's.
+    - `watermark`: until when its rows may still come; None where nobody knows.
     - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
       its -U, and that the changes of one key come in their order.
     """
@@ -56,6 +72,7 @@ class SourceTable:
     format: TopicFormat = "avro"
     debezium: bool = False
     written: Record | None = None
+    watermark: Watermark | None = None
 
     @property
     def replaces(self) -> bool:

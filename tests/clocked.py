@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rowkind.avro.json_rows import decode
-from rowkind.operators.columns.changes import Rows
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
@@ -61,7 +61,13 @@ class Clocked:
 
     def batch(self, now: int, *lines: Line) -> None:
         """One batch at time `now`, in ms."""
-        changes = self.engine.batch(self.rows(*lines), now)[self.sink.name]
+        self._take(self.engine.batch(self.rows(*lines), now)[self.sink.name])
+
+    def end(self, now: int = 0) -> None:
+        """The input has ended."""
+        self._take(self.engine.batch({}, now, ended=True)[self.sink.name])
+
+    def _take(self, changes: Changes) -> None:
         for row, weight in zip(decode(self.sink.value, changes.payload), changes.weight.tolist(), strict=True):
             self.view[tuple(row.items())] += weight
         self.view = Counter({row: count for row, count in self.view.items() if count})

@@ -19,11 +19,10 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.ranking import Ranking
+from rowkind.service.aggregation import AggregateCall, Aggregation
 from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.physical import (
-    AggregateCall,
-    Aggregation,
     Calc,
     ChangelogMode,
     PhysicalAggregate,

@@ -16,12 +16,17 @@ Layouts, as the plan chooses them by what it knows of unique keys:
     multiset          nothing is unique                                    place = hash, hash64(payload)
     ordered           as multiset, in the order of the sub-key             place = hash, order_code(sub-key)
     last write        one row per key, and no key is NULL                  place = hash, number of the batch
+    timed             what is to be done, in the order of its time         place = time, as its operator has it
+
+A batch at time `now` does not see rows that have expired: those written a TTL ago, or, where an operator goes by the
+times of its rows (`operators.rowtime`), those that are to be kept `until` then.
 
 Layout *last write* is for operators that look up every key before they write it; see `last_write`.
 
 Equal rows are *counted* (`entries.counted`) where only their number matters: merges make one entry of them with their
-weight. That is so in layout *multiset*, and in layout *ordered* if the operator says so, but never with a TTL, which
-runs for each row by itself. Nobody who reads may take one entry for one row; and of a weight, a part may be taken back.
+weight. That is so in layouts *multiset* and *timed*, and in layout *ordered* if the operator says so, but never with a
+TTL, which runs for each row by itself. Nobody who reads may take one entry for one row; and of a weight, a part may be
+taken back.
 
 (The arrangement of differential dataflow and the trace of DBSP, with the blob store in the part of the allocator.)
 """
@@ -47,8 +52,9 @@ from rowkind.operators.columns import order_code
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import distinct, is_in, to_mask
 from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.rowtime import RowTime
 
-Layout = Literal["one row per key", "unique key", "multiset", "ordered", "last write"]
+Layout = Literal["one row per key", "unique key", "multiset", "ordered", "last write", "timed"]
 
 UPPER_ORDERED = ~np.uint64((1 << order_code.BITS) - 1)
 
@@ -64,6 +70,8 @@ def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa
             return (hashes & UPPER) | (hash64(payload) >> np.uint64(32))
         case "ordered":
             return (hashes & UPPER_ORDERED) | order_code.order_code(sub_key)
+        case "timed":
+            raise AssertionError("who keeps an agenda knows the times")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +114,19 @@ class Arrangement:
         *,
         latest_first: bool = False,
         by_number: bool = False,
+        until: RowTime | None = None,
     ) -> None:
         self.layout = layout
-        self._summed = counted if ttl_ms is None and (layout == "multiset" or by_number) else consolidate
+        by_number = by_number or layout in ("multiset", "timed")
+        self._summed = counted if by_number and ttl_ms is None else consolidate
         self._replaces = layout == "last write"
         self._latest_first = latest_first and not self._replaces
         self.now = now
+        self._until = until
         self._of_key = UPPER_ORDERED if layout == "ordered" else UPPER
         self._store = store
         self._segment_store = SegmentStore(store, name)
-        self._expired_until = None if ttl_ms is None else now - ttl_ms
+        self._expired_until = now if until is not None else None if ttl_ms is None else now - ttl_ms
         blob = store.get(MANIFEST)
         self._manifest = Manifest() if blob is None else Manifest.from_blob(blob, name)
         self._before = blob
@@ -123,6 +134,20 @@ class Arrangement:
         self._appended: list[Entries] = []
         self._read_in_vain = 0
         self._drop_expired_segments()
+
+    def written_at(self, payload: pa.BinaryArray) -> Int64s:
+        """What rows that come now are said to be written at: now, or where they say it, until when they are kept."""
+        return np.full(len(payload), self.now, np.int64) if self._until is None else self._until(payload)
+
+    def first_after(self, place: int) -> int | None:
+        """The first place after this one at which there is an entry, if only one that cancels another; None if none."""
+        found = []
+        for run in self._manifest.runs:
+            info = next((info for info in run.segments if info.last > place), None)
+            if info is not None:
+                places_ = self._segment_store.open(info).entries.place
+                found.append(int(places_[np.searchsorted(places_, np.uint64(place), side="right")]))
+        return min(found, default=None)
 
     def lookup(self, hashes: Uint64s, less: Entries | None = None) -> Entries:
         """The live rows whose key has one of these hashes, each with the number of times it is there.

@@ -156,8 +156,8 @@ def _renew(arrangement: Arrangement, again: Changes, stored: Entries, resolved: 
     chosen = queue[members(np.bincount(owner, minlength=groups.count))[1] < wanted[owner[queue]]]
     old = there.take(chosen)
     # What the batch has written already need not be written again.
-    old = old.filter(old.written_at != arrangement.now)
-    new = replace(old, written_at=np.full(len(old), arrangement.now, np.int64))
+    old = old.filter(old.written_at != arrangement.written_at(old.payload))
+    new = replace(old, written_at=arrangement.written_at(old.payload))
     return replace(resolved, refreshed=Entries.concat([resolved.refreshed, -old, new]))
 
 
@@ -360,7 +360,7 @@ def _new_entries(arrangement: Arrangement, changes: Changes, place: Uint64s) -> 
         changes.sub_key,
         changes.payload,
         np.ones(rows, np.int64),
-        np.full(rows, arrangement.now, np.int64),
+        arrangement.written_at(changes.payload),
         changes.seq,
         np.zeros(rows, np.int8),
     )

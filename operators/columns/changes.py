@@ -33,7 +33,11 @@ Counters = Mapping[str, float]
 `rowkind_rows_in_total{table="orders",kind="+I"}`. Counters add up; names that end in no `_total` are gauges of one
 shard each and replace."""
 
+TimeMarks = Mapping[str, Mapping[int, int | None]]
+"""How far the time of each partition of some tables has come, in ms since the epoch; None where that is not known."""
+
 _COUNTERS = b"rowkind.counters"
+_MARKS = b"rowkind.marks"
 _EXTENT = b"rowkind.extent"
 
 
@@ -197,11 +201,15 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Changes for one shard and what rides along, as they cross Spark: counters, and what batch it is of its source."""
+    """Changes for one shard and what rides along, as they cross Spark.
+
+    That is counters, what batch of its source it is, and marks of time.
+    """
 
     changes: Changes
     counters: Counters = field(default_factory=dict)
     extent: str = ""
+    marks: TimeMarks = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """This block as an Arrow IPC stream."""
@@ -209,6 +217,8 @@ class Block:
         metadata = {_COUNTERS: json.dumps(self.counters)} if self.counters else {}
         if self.extent:
             metadata[_EXTENT] = self.extent
+        if self.marks:
+            metadata[_MARKS] = json.dumps(self.marks)
         batch = pa.RecordBatch.from_arrays(
             [
                 pa.array(changes.side, pa.int16()),
@@ -237,7 +247,14 @@ class Block:
             Changes(side.to_numpy(), kind.to_numpy(), hashes.to_numpy(), key, sub_key, seq.to_numpy(), payload),
             json.loads(metadata[_COUNTERS]) if _COUNTERS in metadata else {},
             metadata.get(_EXTENT, b"").decode(),
+            _marks(metadata[_MARKS]) if _MARKS in metadata else {},
         )
+
+
+def _marks(text: bytes) -> TimeMarks:
+    """The marks in JSON, where every name is text."""
+    tables = json.loads(text).items()
+    return {table: {int(number): mark for number, mark in partitions.items()} for table, partitions in tables}
 
 
 _SCHEMA = pa.schema(

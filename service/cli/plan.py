@@ -79,11 +79,17 @@ class _WithoutPandas(MetaPathFinder):
 @click.option("--batch-rows", metavar="N", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
 @click.option("--fold", is_flag=True, help="Print the rows that are left in the end instead of the changes.")
-def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine: str, *, fold: bool) -> None:
+@click.option("--open", "open_", is_flag=True, help="Leave time where it is at the end of the file.")
+def try_(
+    job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine: str, *, fold: bool, open_: bool
+) -> None:
     """Run a query over a file of changes, without Kafka.
 
     The changes are taken in order, in batches of N lines. Decimals are written as text, timestamps as ISO-8601 (UTC)
     or milliseconds since the epoch. Prints one JSON object for each change of the result, or row with --fold.
+
+    A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes behind it. The end of the file is the end of
+    time: every watermark passes everything, unless --open leaves it where it is.
     """
     if engine == "memory":
         sys.meta_path.insert(0, _WithoutPandas())
@@ -96,6 +102,8 @@ def try_(job_file: Path, changes: Any, sink: str | None, batch_rows: int, engine
     known(job, sink)
     plan = plan_alone(job, sink or next(iter(job.sinks)))
     batches = trial.read(job, changes, changes.name, batch_rows)
+    if not open_:
+        trial.end(plan, batches)
     for table in trial.unread(plan, batches):
         warn(f"the query of sink {plan.name} does not read table {table}")
     if engine == "memory":

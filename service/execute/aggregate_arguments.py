@@ -30,7 +30,7 @@ from rowkind.operators.columns.changes import Mask
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import fixed_width
 from rowkind.operators.columns.value_bytes import canonical
-from rowkind.service.physical import AggregateCall
+from rowkind.service.aggregation import AggregateCall
 from rowkind.service.python.function import PythonFunction
 
 _LENGTH = 4

@@ -86,6 +86,14 @@ class Tally:
         """Count retractions of rows that had expired."""
         self._add("rowkind_expired_retractions_total", count)
 
+    def add_late(self, count: int) -> None:
+        """Count changes that were late."""
+        self._add("rowkind_late_rows_total", count)
+
+    def set_due(self, shard: int, due_ms: float) -> None:
+        """Say when a shard next has something to do without input, infinity for never."""
+        self._add("rowkind_next_due_timestamp_seconds", due_ms / 1000, shard=shard)
+
     def add_merged(self, rows: int) -> None:
         """Count rows of state that were read to be merged."""
         self._add("rowkind_state_merged_rows_total", rows)

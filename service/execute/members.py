@@ -16,7 +16,10 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, constant
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.operator import Operator
+from rowkind.service.clocks import Clock
 from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.lateness import Lateness
+from rowkind.service.execute.watermarks import Passing
 from rowkind.service.graph import Exit
 from rowkind.service.source_table import SourceTable
 
@@ -43,7 +46,10 @@ class Member:
     - `sources`: the tables whose changes come by them as they were sent, None elsewhere.
     - `tables`: all that its rows are made of.
     - `always_runs`: the shard in which it has something to emit also where there are no changes.
-    - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails.
+    - `clock`: the time that it goes by where its rows have times of their own. `waits`: it has something to do when
+      time has passed, without changes. `lateness`: says which changes are late.
+    - `wrap`: makes dead letters of its unmatched retractions; `explain`: of rows on which an expression fails; `tell`:
+      of late changes, where somebody wants to have them.
     """
 
     place: int
@@ -58,6 +64,17 @@ class Member:
     always_runs: int | None = None
     wrap: Wrap | None = None
     explain: Explain | None = None
+    clock: Clock | None = None
+    waits: bool = False
+    lateness: Lateness | None = None
+    tell: Wrap | None = None
+
+    def moment(self, time: Passing) -> int:
+        """The time at which it processes a batch.
+
+        What time lets go of is still there for the rows of the batch that moves it; what time brings comes with them.
+        """
+        return time.after if self.waits else time.before
 
     def arrangement(self, name: str) -> str:
         """What one of the operator's arrangements is called in the state of the stage."""

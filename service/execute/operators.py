@@ -15,10 +15,14 @@ from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
+from rowkind.operators.session import Session, SessionSpec
+from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
+from rowkind.service.execute.column_times import TimeOf
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
+from rowkind.service.execute.rows_in_sessions import Started, Times
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
 from rowkind.service.source_table import SourceTable
 
@@ -32,8 +36,14 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
             return Aggregate(replace(spec_of(node.aggregation), refreshes=refreshes))
         case physical.PhysicalRank():
             return _rank(node, refreshes)
+        case physical.PhysicalSession():
+            return _session(node, refreshes)
         case physical.PhysicalNormalize():
             return Normalize(_side(node.input, node.state), refreshes)
+        case physical.PhysicalTemporalFilter():
+            row = node.input.calc.output
+            begins, ends = (None if each is None else TimeOf(row, each) for each in (node.begins, node.ends))
+            return TemporalFilter(TemporalFilterSpec(begins, ends, node.most, refreshes))
         case _:
             assert_never(node)
 
@@ -86,6 +96,21 @@ def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
             counts_unmatched=not _is_upsert(node.input),
+            until=_until(node.input, node.state),
+            refreshes=refreshes,
+        )
+    )
+
+
+def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
+    return Session(
+        SessionSpec(
+            gap=node.gap,
+            times=Times(node.input.calc.output, node.time),
+            started=Started(node.schema.select(node.schema.names[-1:])),
+            ttl_ms=node.state.ttl_ms,
+            by_seq=node.state.by_seq,
+            counts_unmatched=not _is_upsert(node.input),
             refreshes=refreshes,
         )
     )
@@ -99,8 +124,13 @@ def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
         chosen.by_seq,
         counts_unmatched=not _is_upsert(node),
         exact=chosen.exact,
+        until=_until(node, chosen),
         copied=salt is not None and salt.deal == "copies",
     )
+
+
+def _until(node: physical.PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
+    return None if chosen.closing is None else TimeOf(node.calc.output, chosen.closing.kept)
 
 
 def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:

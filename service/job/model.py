@@ -36,8 +36,10 @@ class Sink(Section):
     """A result topic, and the query whose result it keeps.
 
     `on_conflict` says which row stands under a key that several rows of the result share: the first or the last one to
-    arrive, or none, where such a query is refused. An `isolated` sink shares nothing with the others: they wait neither
-    for it nor it for them, and it reads its topics by itself. `format` is how values and keys are written.
+    arrive, or none, where such a query is refused. `emit` says when rows of windows come: at once, with their
+    corrections, or once, when they are final, as in an append sink. An `isolated` sink shares nothing with the others:
+    they wait neither for it nor it for them, and it reads its topics by itself. `format` is how values and keys are
+    written.
     """
 
     topic: TopicName = ""
@@ -46,6 +48,7 @@ class Sink(Section):
     key: ColumnNames = ()
     sql: str
     on_conflict: Literal["refuse", "first", "last"] = "refuse"
+    emit: Literal["changes", "final"] | None = None
     row_kind: RowKindSettings = RowKindSettings()
     partitions: int | None = Field(default=None, gt=0)
     replication: int | None = Field(default=None, gt=0)

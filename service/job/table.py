@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
+from rowkind.service.job import duration
 from rowkind.service.job.fields import ColumnNames, Duration, Section, TopicName, either
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
 from rowkind.service.source_table import Start, TopicFormat
@@ -100,6 +102,36 @@ class From(Section):
         return Start(self.at, milliseconds, dict(self.offsets), self.on_lost, self.on_recreated)
 
 
+class WatermarkSettings(Section):
+    """Until when rows of a table may still come: the highest time seen, less the `delay`.
+
+    `column` is the column with the time of the row, or an expression of SQL over the columns. `delay` is a length of
+    time, or an expression too. Partitions of which nothing comes for as long as `idle` do not hold it back. What comes
+    too late for everything that it could change is counted, and is a dead letter where `late` says so.
+    """
+
+    column: str
+    delay: int | str = 0
+    idle: Duration = 30_000
+    late: Literal["drop", "dead_letter"] = "drop"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"column": value} if isinstance(value, str) else value
+
+    @field_validator("delay", mode="before")
+    @classmethod
+    def _delay(cls, value: Any) -> Any:
+        if isinstance(value, str) and re.fullmatch(r"\s*0\s*(ms|s|min|m|h|d|w)?\s*", value):
+            return 0
+        if isinstance(value, str) and re.match(r"\s*\d", value):
+            return duration.parse(value)
+        if isinstance(value, int) and value < 0:
+            raise ValueError("a negative delay would make rows late that are in order")
+        return value
+
+
 class Table(Section):
     """A source topic. Without `columns` and `schema` its columns are the registry's, under `<topic>-value`.
 
@@ -116,6 +148,7 @@ class Table(Section):
     primary_key: ColumnNames = ()
     exact: bool = False
     ttl: Duration | None = None
+    watermark: WatermarkSettings | None = None
     row_kind: RowKindSettings = RowKindSettings()
     start: From = From()
 

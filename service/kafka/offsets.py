@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+_TICKS = ""
+"""Where the names of topics stand, this one is that of none."""
+
 At = tuple[str, int]
 """A topic's name and a partition number."""
 
@@ -35,11 +38,13 @@ class Offset:
     - `at`: the next offset to read, by topic and partition.
     - `ids`: Kafka's id of each topic, by which a topic that was deleted and made anew is known.
     - `begin`: of an end of a batch, where the batch begins.
+    - `ticks`: how many batches there have been so far for the sake of time alone.
     """
 
     at: Mapping[At, int]
     ids: Mapping[str, str]
     begin: Mapping[At, int] = field(default_factory=dict)
+    ticks: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The form that Spark logs."""
@@ -48,7 +53,7 @@ class Offset:
             topics[topic]["at"][str(partition)] = offset
         for (topic, partition), offset in sorted(self.begin.items()):
             topics[topic].setdefault("from", {})[str(partition)] = offset
-        return topics
+        return topics | ({_TICKS: {"at": {}, "count": self.ticks}} if self.ticks else {})
 
     @classmethod
     def from_json(cls, topics: Mapping[str, Any]) -> Self:
@@ -57,7 +62,8 @@ class Offset:
         begin = {
             (name, int(number)): int(o) for name, topic in topics.items() for number, o in topic.get("from", {}).items()
         }
-        return cls(at, {name: topic["id"] for name, topic in topics.items()}, begin)
+        ticks = topics.get(_TICKS, {}).get("count", 0)
+        return cls(at, {name: topic["id"] for name, topic in topics.items() if name != _TICKS}, begin, ticks)
 
 
 def admit(begin: Mapping[At, int], end: Mapping[At, int], rows: int) -> dict[At, int]:

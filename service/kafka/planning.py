@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from rowkind.service.source_table import Start
 
 _TOPICS_EVERY_SECONDS = 1.0
 _SIZES_EVERY_SECONDS = 30.0
+_TICKS_EVERY_SECONDS = 1.0
+"""How often there may be a batch without rows, for the sake of time."""
 
 _FEW_ROWS = 1_000
 """So many rows make a batch without a look at their sizes, which takes as long as a small batch."""
@@ -65,6 +68,7 @@ class Planner:
         self._starts = spec.starts
         self._view: _View | None = None
         self._target: Mapping[At, int] | None = None
+        self._tick_after = 0.0
         self._sizes: dict[str, tuple[float, float]] = {}
 
     def initial(self) -> Offset:
@@ -87,9 +91,9 @@ class Planner:
         # A reset after a loss moves the offset even where no record comes of it, or the next batch would reset again.
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
         if ends == begin and not moved and not self.opens_with(start):
-            return start
+            return replace(start, begin=begin, ticks=start.ticks + 1) if self._is_due() else start
         end = admit(begin, ends, min(rows, self._fitting(begin, ends))) if rows is not None else ends
-        return Offset(end, view.topics.ids, begin)
+        return Offset(end, view.topics.ids, begin, start.ticks)
 
     def stop_at_now(self) -> None:
         """From now on, no batch goes beyond the present ends."""
@@ -104,11 +108,25 @@ class Planner:
             view = self._look(afresh=True)
             begin = self._begin(replace(start, at=begin, ids=end.ids), view)
         tasks = divide(begin, end.at, self._spec.tasks, self._spec.rows_per_task, whole=self._spec.whole_partitions)
-        return [()] if not tasks and self.opens_with(start) else tasks
+        return [()] if not tasks and (self.opens_with(start) or end.ticks > start.ticks) else tasks
 
     def opens_with(self, start: Offset) -> bool:
         """Whether the batch that begins here is the first one, of a source that has one in any case."""
         return bool(self._spec.opens) and not start.begin
+
+    def _is_due(self) -> bool:
+        """Whether something is to be done because of time, for which a batch is needed.
+
+        When, the last batch has said. Nobody has where there was none since the start; so one is made to find out.
+        """
+        if self._spec.due_file is None or self._target is not None or self._clock() < self._tick_after:
+            return False
+        with suppress(FileNotFoundError):
+            said = Path(self._spec.due_file).read_text("utf-8")
+            if not said or float(said) > time.time() * 1000:
+                return False
+        self._tick_after = self._clock() + _TICKS_EVERY_SECONDS
+        return True
 
     def _fitting(self, begin: Mapping[At, int], ends: Mapping[At, int]) -> int:
         """About how many of the rows between these offsets a batch can have by their bytes, and one at least."""

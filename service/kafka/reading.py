@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -10,17 +11,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rowkind.operators.columns.changes import Block, Changes, binary
+from rowkind.operators.columns.changes import Block, Changes, Rows, binary
 from rowkind.service.execute.failures import LeftOut, OnFailure
 from rowkind.service.execute.members import dead_letters
 from rowkind.service.execute.route import Part, pieces, scanned
+from rowkind.service.execute.watermarks import marks_of
 from rowkind.service.graph import GraphScan
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
-from rowkind.service.kafka.offsets import Range
+from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.kafka.record import Records
 from rowkind.service.kafka.spec import SourceSpec, from_option
 from rowkind.service.metrics import add, sample
+from rowkind.service.physical import PhysicalScan
 
 LabelledBlock = tuple[int, int, Block]
 """A block with the label of its shard and its level."""
@@ -52,13 +55,15 @@ class Reading:
         """The blocks of all records in the ranges.
 
         Those first that tell every writer the `extent` of the batch, if there is one, and with `opens` those that let
-        operators begin without rows.
+        operators begin without rows. Those last that say how far time has come; with an `extent`, also of the
+        partitions of which nothing came.
         """
         labels, spec = self._spec.labels, self._spec
         for label in spec.writers if extent else ():
             yield label, spec.writer, Block(Changes.empty(), extent=extent)
         for shard, level in spec.opens if opens else ():
             yield labels[shard], level, Block(Changes.empty())
+        marks = self._partitions(extent) if extent else {}
         # Closed at once if the task fails: the consumer is the worker's, and the next task assigns it anew.
         with closing(self._fetcher.fetch(ranges, self._on_lost)) as chunks:
             more = True
@@ -69,7 +74,7 @@ class Reading:
                     chunk = next(chunks, [])
                     more = bool(chunk)
                     _spend(counters, "fetch", started)
-                    parts = [part for records in chunk for part in self._parts(records, counters)]
+                    parts = [part for records in chunk for part in self._parts(records, counters, marks)]
                     # Headers are lists, which the collector would go through if they were still there when it is back.
                     del chunk
                     started = time.perf_counter()
@@ -78,8 +83,22 @@ class Reading:
                 if more:
                     yield from blocks
                     yield labels[0], spec.writer, Block(Changes.empty(), counters)
+        if marks or extent:
+            for level in spec.timed_levels:
+                yield from ((label, level, Block(Changes.empty(), marks=marks)) for label in labels)
 
-    def _parts(self, records: Records, counters: dict[str, float]) -> Iterator[Part]:
+    def _partitions(self, extent: str) -> dict[str, dict[int, int | None]]:
+        """The partitions of the tables by whose watermarks somebody goes, of which nothing is known yet."""
+        marks: dict[str, dict[int, int | None]] = {}
+        for topic, partition in Offset.from_json(json.loads(extent)).at:
+            for each in self._tables.get(topic, ()):
+                if (name := each.scan.scan.source.table) in self._spec.timed_tables:
+                    marks.setdefault(name, {})[partition] = None
+        return marks
+
+    def _parts(
+        self, records: Records, counters: dict[str, float], marks: dict[str, dict[int, int | None]]
+    ) -> Iterator[Part]:
         shards = len(self._spec.labels)
         for table in self._tables[records.topic]:
             started = time.perf_counter()
@@ -89,6 +108,7 @@ class Reading:
             _spend(counters, "decode", started)
             started = time.perf_counter()
             if len(decoded.rows):
+                self._mark(table.scan.scan, decoded.rows, marks)
                 left_out: list[LeftOut] = []
                 name = table.scan.scan.source.table
                 yield from scanned(
@@ -102,6 +122,16 @@ class Reading:
                 parts = dead_letters(binary(each.to_bytes() for each in letters)).split(shards)
                 yield from ((shard, self._spec.writer, part) for shard, part in enumerate(parts))
             _spend(counters, "calc", started)
+
+    def _mark(self, scan: PhysicalScan, rows: Rows, marks: dict[str, dict[int, int | None]]) -> None:
+        """Take in how far the rows say that time has come."""
+        source = scan.source
+        if source.watermark is None or source.table not in self._spec.timed_tables:
+            return
+        own = marks.setdefault(source.table, {})
+        for partition, mark in marks_of(source.watermark, scan.calc.input, rows).items():
+            known = own.get(partition)
+            own[partition] = mark if known is None else max(known, mark)
 
 
 @contextmanager

@@ -31,6 +31,9 @@ class SourceSpec:
     - `writer`: the level to which counters and dead letters go; `writers`: labels that lead to each of its tasks.
     - `opens`: shards and levels at which somebody has something to say of empty topics too. The source has a first
       batch then even if there is nothing to read, and sends an empty block there.
+    - `timed_tables`: those whose watermarks somebody goes by; `timed_levels`: where time passes also without rows, so
+      that every batch is told there. `due_file`: a file on the driver that says when something is due that needs a
+      batch, in ms; None where nothing ever is.
     - `tasks`: the most read tasks of a batch; `rows_per_task`: the fewest rows for which there is a further one.
     - `whole_partitions`: records of one partition are read by one task, because what they become is not shuffled.
     - `rows_per_batch`, `bytes_per_batch`: the most rows of a batch over all topics, and about how many bytes of
@@ -49,6 +52,9 @@ class SourceSpec:
     writer: int = 1
     writers: tuple[int, ...] = (0,)
     opens: tuple[tuple[int, int], ...] = ()
+    timed_tables: frozenset[str] = frozenset()
+    timed_levels: tuple[int, ...] = ()
+    due_file: str | None = None
     tasks: int = 2
     rows_per_task: int = 5_000
     whole_partitions: bool = False

@@ -20,12 +20,14 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar, resolved
-from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT, STRING, with_null
+from rowkind.service.plan.scalar.types import BINARY, BOOLEAN, INT, LOCAL, STRING, TIMESTAMP, family, with_null
 from rowkind.service.plan.traits.null_rejection import rejects
 
 
@@ -53,7 +55,9 @@ def columns(node: LogicalNode) -> dict[str, Type]:
         case LogicalRank():
             below = _without_null(kept(node.input), node.condition)
             return below | dict.fromkeys(node.numbers, INT)
-        case LogicalNormalize():
+        case LogicalSession():
+            return _in_sessions(node)
+        case LogicalNormalize() | LogicalTemporalFilter():
             return kept(node.input)
         case LogicalUnion(inputs=()):
             return {}
@@ -103,6 +107,12 @@ def _made(node: LogicalExpand) -> dict[str, Type]:
     parts = parts_of(array, inline=node.inline)
     made = {node.place: INT} | {name: parts[part].type for name, part in node.elements.items()}
     return {name: type_.as_nullable() for name, type_ in made.items()} if node.outer else made
+
+
+def _in_sessions(node: LogicalSession) -> dict[str, Type]:
+    below = kept(node.input)
+    moment = LOCAL if family(below[node.time]) == "local" else TIMESTAMP
+    return below | {name: moment for name in (node.start, node.end) if name is not None}
 
 
 def _replaces(node: LogicalNode) -> bool:

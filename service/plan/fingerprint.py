@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from rowkind.service.aggregation import AggregateCall
+from rowkind.service.clocks import Closing, ColumnTime
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.physical import (
     ROW_DIGEST,
-    AggregateCall,
     Calc,
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
+    PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
     PhysicalScan,
+    PhysicalSession,
     PhysicalSink,
+    PhysicalTemporalFilter,
     PhysicalUnion,
     inputs,
     walk,
@@ -71,7 +75,7 @@ def _apart(*values: str) -> list[str]:
 
 
 def _own(
-    node: PhysicalScan | PhysicalJoin | PhysicalAggregate | PhysicalRank | PhysicalNormalize | PhysicalUnion,
+    node: PhysicalNode,
 ) -> Fingerprint:
     match node:
         case PhysicalScan():
@@ -89,6 +93,7 @@ def _own(
                 "group": _columns(node.aggregation.group),
                 "calls": "; ".join(map(_call, node.aggregation.calls)) or "none",
                 "state": "values that may be taken back" if node.aggregation.retracts else "sums only",
+                **_closing(node.aggregation.closing),
             }
         case PhysicalRank():
             return {
@@ -103,8 +108,12 @@ def _own(
                 **({"condition": node.condition.expression.text} if node.condition is not None else {}),
                 **({"settled": str(node.settled)} if node.settled is not None else {}),
             }
+        case PhysicalSession():
+            return {"time": node.time, "gap": str(node.gap), "state": _input(node.state)}
         case PhysicalNormalize():
             return {"state": _input(node.state)}
+        case PhysicalTemporalFilter():
+            return {"begins": _time(node.begins), "ends": _time(node.ends), "clock": node.clock.name}
         case PhysicalUnion():
             return {}
 
@@ -191,4 +200,15 @@ def _columns(names: tuple[str, ...]) -> str:
 
 def _input(side: PhysicalInput) -> str:
     # The TTL is left out: it may be changed at any time, rows then expire by the new one.
-    return f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"
+    how = f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"
+    return "; ".join([how, *(f"{name} {value}" for name, value in _closing(side.closing).items())])
+
+
+def _closing(closing: Closing | None) -> Fingerprint:
+    if closing is None:
+        return {}
+    return {"late": _time(closing.late), "kept until": _time(closing.kept), "watermark": closing.clock.name}
+
+
+def _time(time: ColumnTime | None) -> str:
+    return "always" if time is None else f"{time.column} + {time.later_us} us"

@@ -15,6 +15,7 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
 from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
 from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy
@@ -95,7 +96,8 @@ class LogicalInput:
     """One input of an operator and what the plan chose for it.
 
     `carried` are the columns that the operator's rows or its condition need; `sub_key` the columns of the sub-key. The
-    rows of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`.
+    rows of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`. `closing` is when
+    its rows are let go of because of a time of their own, by columns of the plan.
     """
 
     input: LogicalNode
@@ -103,6 +105,7 @@ class LogicalInput:
     layout: InputLayout = "multiset"
     sub_key: tuple[str, ...] = ()
     ttl_ms: int | None = None
+    closing: Closing | None = None
     spread: int = 1
     copies: int = 1
 
@@ -262,8 +265,8 @@ class LogicalExpand:
 
     `elements` are the columns of an element by their names, and which part of it each is: 0 for the element, or for
     the key of a map or the first field where `inline` takes structs apart, 1 for the next one. `place` is the column
-    with its number in the row, from `first` on. `outer` says that a row without elements stays, with NULLs. `at` is
-    the call in the SQL.
+    with its number in the row, from `first` on. `outer` says that a row without elements stays, with NULLs, and
+    `distinct` that no two elements of a row are equal. `at` is the call in the SQL.
     """
 
     input: LogicalNode
@@ -274,6 +277,47 @@ class LogicalExpand:
     first: int = 0
     inline: bool = False
     outer: bool = False
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class LogicalSession:
+    """The input's rows, each with the beginning of the session that it is in, as one more column `start`.
+
+    A session is the rows of a partition of which each comes no more than `gap` microseconds after the one before, by
+    the column `time`, which is never NULL. `end` is the column with the last time and the gap, None where there is
+    none, as behind `sql.session_ends`. `at` is the call in the SQL.
+    """
+
+    input: LogicalInput
+    partition: tuple[str, ...]
+    time: str
+    gap: int
+    start: str
+    end: str | None
+    at: exp.Expr
+
+
+@dataclass(frozen=True)
+class LogicalTemporalFilter:
+    """The rows whose time has come, by the column `begins`, and is not over, by `ends`, as the clock goes.
+
+    `final` says that they do not change any more once they have come. `most`: about how many come at a time.
+    """
+
+    input: LogicalInput
+    clock: Clock
+    begins: ColumnTime | None
+    ends: ColumnTime | None
+    final: bool
+    reason: str
+    at: exp.Expr
+    most: int | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns with the times."""
+        return tuple(each.column for each in (self.begins, self.ends) if each is not None)
 
 
 @dataclass(frozen=True)
@@ -302,7 +346,9 @@ LogicalNode = (
     | LogicalAggregate
     | LogicalWindow
     | LogicalRank
+    | LogicalSession
     | LogicalNormalize
+    | LogicalTemporalFilter
     | LogicalUnion
 )
 
@@ -352,7 +398,7 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
             return ()
         case LogicalJoin():
             return node.left.input, node.right.input
-        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
+        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return (node.input.input,)
         case LogicalUnion():
             return node.inputs
@@ -368,7 +414,7 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
         case LogicalJoin():
             left = replace(node.left, input=change(node.left.input))
             return replace(node, left=left, right=replace(node.right, input=change(node.right.input)))
-        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
+        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return replace(node, input=replace(node.input, input=change(node.input.input)))
         case LogicalUnion():
             return replace(node, inputs=tuple(map(change, node.inputs)))

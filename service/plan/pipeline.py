@@ -14,13 +14,18 @@ from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.logical import Query
+from rowkind.service.plan.passes.aggregate_panes import aggregate_panes
 from rowkind.service.plan.passes.check_functions import check_functions
 from rowkind.service.plan.passes.check_sink import check_sink
 from rowkind.service.plan.passes.choose_extremes import choose_extremes
 from rowkind.service.plan.passes.choose_layouts import choose_layouts
 from rowkind.service.plan.passes.choose_rank_strategies import choose_rank_strategies
+from rowkind.service.plan.passes.close_inputs import close_inputs
 from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
+from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
+from rowkind.service.plan.passes.hold_back import hold_back
 from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
+from rowkind.service.plan.passes.narrow_groups import narrow_groups
 from rowkind.service.plan.passes.narrow_joins import narrow_joins
 from rowkind.service.plan.passes.normalize_inputs import normalize_inputs
 from rowkind.service.plan.passes.prune_columns import prune_columns
@@ -36,18 +41,23 @@ from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.job_functions import job_functions, with_functions
 from rowkind.service.plan.sql.parse import parse
 from rowkind.service.plan.translate import translate
+from rowkind.service.plan.watermarks import watermark
 from rowkind.service.source_table import SourceTable
 
 _Done = TypeVar("_Done")
 
 PASSES: tuple[Callable[[Query], Query], ...] = (
+    narrow_groups,
     narrow_joins,
     push_filters,
+    filter_by_clock,
+    aggregate_panes,
     rewrite_ranks,
     split_distinct,
     extract_equal_keys,
     tell_arrivals_apart,
     resolve_conflicts,
+    hold_back,
     normalize_inputs,
     check_sink,
     choose_rank_strategies,
@@ -55,6 +65,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     spread_hot_keys,
     choose_layouts,
     limit_time,
+    close_inputs,
     prune_columns,
     tell_rows_apart,
     check_numbers,
@@ -133,13 +144,18 @@ def logical(job: Job, sink: str) -> Query:
 
 
 def source_table(job: Job, table: str) -> SourceTable:
-    """A table of the job as the plan and the readers know it. Raises JobError or a RegistryError."""
+    """A table of the job as the plan and the readers know it. Raises JobError, PlanError or a RegistryError."""
     of = job.tables[table]
+    columns = declared(job, table)
+    try:
+        time = None if of.watermark is None else watermark(of.watermark, columns)
+    except Refusal as refusal:
+        raise PlanError(_place(job, f"tables.{table}.watermark"), refusal.text) from None
     return SourceTable(
         table=table,
         topic=of.topic,
         mode=of.changelog,
-        declared=declared(job, table),
+        declared=columns,
         primary_key=of.primary_key,
         ttl_ms=of.ttl,
         row_kind=of.row_kind.physical(of.changelog),
@@ -148,6 +164,7 @@ def source_table(job: Job, table: str) -> SourceTable:
         format=of.format,
         debezium=of.mode == "debezium",
         written=as_written(job, table) if of.format == "plain_avro" else None,
+        watermark=time,
     )
 
 

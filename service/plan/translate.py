@@ -17,6 +17,7 @@ from sqlglot import exp
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.service import physical
+from rowkind.service.aggregation import AggregateCall, Aggregation, GatheredOrder
 from rowkind.service.keys import Salt
 from rowkind.service.physical import ROW_DIGEST
 from rowkind.service.plan.calcs import Edge, calc, rank_condition, record_of
@@ -33,6 +34,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
     OrderColumn,
@@ -43,7 +46,13 @@ from rowkind.service.plan.scalar.types import BIGINT, BINARY, INT
 from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.changelog_modes import bare_scan, base, produced
 from rowkind.service.plan.traits.emptiness import is_empty
-from rowkind.service.plan.traits.partitioning import already_partitioned, normalize_key, partitioning, together
+from rowkind.service.plan.traits.partitioning import (
+    already_partitioned,
+    normalize_key,
+    partitioning,
+    temporal_key,
+    together,
+)
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
 
 
@@ -106,8 +115,12 @@ class _Translator:
                 return self._aggregate(aggregate, top, edge, record)
             case LogicalRank() as rank:
                 return self._rank(rank, top, edge, record)
+            case LogicalSession() as session:
+                return self._session(session, top, edge, record)
             case LogicalNormalize() as normalize:
                 return self._normalize(normalize, top, edge, record)
+            case LogicalTemporalFilter() as passing:
+                return self._temporal_filter(passing, top, edge, record)
             case LogicalUnion() as union:
                 inputs = tuple(self.node(_over(top, each), edge, record) for each in union.inputs)
                 return physical.PhysicalUnion(self._name("union", union), inputs, _traits(top, (), edge.needs_before))
@@ -220,7 +233,7 @@ class _Translator:
         node = self._input(side, Edge(types=_carried(side), key=key, refreshes=_refreshes(side, edge)))
         output = record_of("Row", columns(aggregate))
         calls = tuple(_call(name, call) for name, call in aggregate.calls.items())
-        aggregation = physical.Aggregation(
+        aggregation = Aggregation(
             input=node.calc.output,
             group=aggregate.group,
             calls=calls,
@@ -228,6 +241,7 @@ class _Translator:
             retracts=produced(side.input) != "append",
             is_global=aggregate.is_global,
             ttl_ms=side.ttl_ms,
+            closing=side.closing,
         )
         return physical.PhysicalAggregate(
             node=self._name("aggregate", aggregate),
@@ -254,7 +268,9 @@ class _Translator:
         return physical.PhysicalRank(
             node=self._name("deduplicate" if rank.ranking.takes_one else "rank", rank),
             input=node,
-            state=physical.PhysicalInput("multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract"),
+            state=physical.PhysicalInput(
+                "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
+            ),
             ranking=rank.ranking,
             numbers=rank.numbers,
             strategy=rank.strategy,
@@ -267,6 +283,29 @@ class _Translator:
             condition=rank_condition(rank, node.calc.output, self.on_error),
             settled=rank.settled,
             traits=_traits(top, (*_shown(map(resolved, rank.partition)), *_salts(rank)), edge.needs_before),
+        )
+
+    def _session(self, session: LogicalSession, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalSession:
+        side, below = session.input, columns(session.input.input)
+        given = Edge(
+            types=_carried(side),
+            key=tuple((resolved(name), below[name], True) for name in session.partition),
+            refreshes=_refreshes(side, edge),
+        )
+        node = self._input(side, given)
+        schema = node.calc.output.concat(record_of("Row", {session.start: columns(session)[session.start]}))
+        scan = bare_scan(side.input)
+        return physical.PhysicalSession(
+            node=self._name("session", session),
+            input=node,
+            state=physical.PhysicalInput("multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract"),
+            time=session.time,
+            gap=session.gap,
+            partition=_shown(map(resolved, session.partition)),
+            order=show(resolved(session.time)),
+            schema=schema,
+            calc=self._calc(top, edge, schema, _named(schema), record),
+            traits=_traits(top, _shown(map(resolved, session.partition)), edge.needs_before),
         )
 
     def _normalize(
@@ -291,6 +330,31 @@ class _Translator:
             traits=_traits(top, _shown(map(resolved, key)), edge.needs_before),
         )
 
+    def _temporal_filter(
+        self, passing: LogicalTemporalFilter, top: LogicalNode, edge: Edge, record: str
+    ) -> physical.PhysicalTemporalFilter:
+        side, below = passing.input, columns(passing.input.input)
+        key = temporal_key(passing)
+        given = Edge(
+            types=_carried(side),
+            key=tuple((resolved(name), below[name], True) for name in key),
+            refreshes=_refreshes(side, edge),
+        )
+        node = self._input(side, given)
+        schema = node.calc.output
+        return physical.PhysicalTemporalFilter(
+            node=self._name("temporal_filter", passing),
+            input=node,
+            clock=passing.clock,
+            begins=passing.begins,
+            ends=passing.ends,
+            reason=passing.reason,
+            calc=self._calc(top, edge, schema, _named(schema), record),
+            closing=side.closing,
+            most=passing.most,
+            traits=_traits(top, _shown(map(resolved, key)), edge.needs_before),
+        )
+
     def _input(self, side: LogicalInput, edge: Edge) -> physical.PhysicalNode:
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
         node = self.node(side.input, edge)
@@ -309,15 +373,13 @@ def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
             return input_
 
 
-def _call(name: str, call: LogicalCall) -> physical.AggregateCall:
+def _call(name: str, call: LogicalCall) -> AggregateCall:
     plain = (name, call.function, call.type, call.arguments, call.filter, call.distinct, show(call.at))
-    order = tuple(physical.GatheredOrder(str(o.column), o.descending, o.nulls_first) for o in call.order)
-    return physical.AggregateCall(*plain, order, call.constants, call.grows, call.stage, call.types)
+    order = tuple(GatheredOrder(str(o.column), o.descending, o.nulls_first) for o in call.order)
+    return AggregateCall(*plain, order, call.constants, call.grows, call.stage, call.types)
 
 
-def _with_first_step(
-    node: physical.PhysicalNode, step: physical.Aggregation | physical.Contest
-) -> physical.PhysicalNode:
+def _with_first_step(node: physical.PhysicalNode, step: Aggregation | physical.Contest) -> physical.PhysicalNode:
     """The input of an aggregate or a rank with what is done to its rows before they are shuffled, if they are."""
     if isinstance(node, physical.PhysicalUnion):
         return replace(node, inputs=tuple(_with_first_step(each, step) for each in node.inputs))
@@ -355,10 +417,14 @@ def _carried(side: LogicalInput) -> Mapping[str, Type]:
 def _input(side: LogicalInput) -> physical.PhysicalInput:
     scan = bare_scan(side.input)
     if scan is None:
-        return physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=False)
+        return physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=False, closing=side.closing)
     source = scan.source
     return physical.PhysicalInput(
-        side.layout, side.ttl_ms, by_seq=source.ordered, exact=source.replaces and source.exact
+        side.layout,
+        side.ttl_ms,
+        by_seq=source.ordered,
+        exact=source.replaces and source.exact,
+        closing=side.closing,
     )
 
 

@@ -14,15 +14,18 @@ from functools import partial
 from rowkind.avro import codec
 from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.columns.changes import Changes, Rows
+from rowkind.operators.columns.changes import Changes, Rows, TimeMarks
 from rowkind.operators.emission import net
 from rowkind.operators.group_function import RowFailed
+from rowkind.operators.rowtime import END
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
+from rowkind.service.execute.lateness import Lateness
 from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, of_table
-from rowkind.service.graph import Exit, always_runs, graph
-from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink
+from rowkind.service.execute.watermarks import Passing, Watermarks, marks_of, passing
+from rowkind.service.graph import Exit, Graph, always_runs, graph, waits
+from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink, closings
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
@@ -44,6 +47,7 @@ class MemoryEngine:
     `unmatched` is called for retractions that found nothing; what to make of them is the caller's policy. `broken` is
     called for each promise of a table that a batch did not keep. `failed` is
     called for rows that were left out because an expression fails on them. `watch` sees all that moves between nodes.
+    `late` is told of the changes that came too late.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class MemoryEngine:
         broken: Callable[[Broken], None] | None = None,
         failed: OnFailed | None = None,
         watch: Watch | None = None,
+        late: OnUnmatched | None = None,
     ) -> None:
         self.graph = graph(sinks)
         self.state: dict[str, StateSize] = {}
@@ -61,6 +66,8 @@ class MemoryEngine:
         self._failed = failed or (lambda _of, _rows: None)
         self._watch = watch or (lambda _node, _changes: None)
         self._operators = [operator(each.node, refreshes=each.refreshes) for each in self.graph.operators]
+        self._late = late or (lambda _node, _changes: None)
+        self._watermarks = Watermarks()
         self._stores = [{name: MemoryStore() for name in each.arrangements} for each in self._operators]
 
     @property
@@ -68,20 +75,32 @@ class MemoryEngine:
         """The tables that are read."""
         return tuple(each.scan.source.table for each in self.graph.scans)
 
-    def batch(self, rows: Mapping[str, Rows], now: int) -> dict[str, Changes]:
+    def batch(self, rows: Mapping[str, Rows], now: int, *, ended: bool = False) -> dict[str, Changes]:
         """The net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
 
-        `rows` are the changes of each table, under the table's declared record.
+        `rows` are the changes of each table, under the table's declared record. With `ended` there will be none any
+        more, so that every watermark passes everything.
         """
         inbox: dict[int, list[Changes]] = defaultdict(list)
+        before = self._watermarks
+        self._watermarks = after = before.moved(
+            [marks_of_tables(self.graph, rows, ended=ended)], now, self.graph.clocks
+        )
         for table in self.graph.scans:
             self._send(table.exits, pruned(table.scan, rows), inbox, of_table(table))
         for place, each in enumerate(self.graph.operators):
             changes = Changes.concat(inbox[place])
-            if not len(changes) and not always_runs(each.node):
+            if not len(changes) and not always_runs(each.node) and not waits(each.node):
                 continue
+            time = Passing(now, now) if each.clock is None else passing(before, after, each.clock)
+            if any(closings(each.node)):
+                late = Lateness(each.node)(changes, time.before)
+                if late.any():
+                    self._late(each.node.node, changes.filter(late))
+                    changes = changes.filter(~late)
+            moment = time.after if waits(each.node) else time.before
             try:
-                output = self._operators[place].process(changes, self._stores[place], now)
+                output = self._operators[place].process(changes, self._stores[place], moment)
             except RowFailed as error:
                 raise failed_in_operator(error, replace(_failure(each.node), record=_RECORD)) from None
             self.state[each.node.node] = output.state
@@ -103,6 +122,19 @@ class MemoryEngine:
             changes = leave(way, rows, failure)
             self._watch(way, changes)
             inbox[way.to].append(changes)
+
+
+def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> TimeMarks:
+    """How far these rows say that the time of their tables has come, where somebody goes by it."""
+    timed = [each.scan for each in of.scans if each.scan.source.table in of.timed_tables]
+    if ended:
+        return {scan.source.table: {0: END} for scan in timed}
+    marks: dict[str, Mapping[int, int | None]] = {}
+    for scan in timed:
+        mark, own = scan.source.watermark, rows.get(scan.source.table, Rows.empty())
+        if mark is not None and len(own):
+            marks[scan.source.table] = marks_of(mark, scan.calc.input, pruned(scan, rows))
+    return marks
 
 
 def _failure(node: PhysicalOperator) -> OnFailure:

@@ -49,6 +49,7 @@ class _Query:
     rows_out: int = 0
     state_rows: dict[str, int] = field(default_factory=dict)
     state_bytes: dict[str, int] = field(default_factory=dict)
+    due: dict[str, float] = field(default_factory=dict)
     carried: dict[BatchPartition, Mapping[str, float]] = field(default_factory=dict)
 
 
@@ -85,6 +86,11 @@ class Monitor:
                 query.carried[report.of] = report.counted.carried
             for of in [of for of in query.carried if of.batch <= query.batch]:
                 self._add(query, query.carried.pop(of))
+
+    def due_ms(self, name: str) -> float | None:
+        """When a query next has something to do without rows, in ms; infinity for never, None where nobody has said."""
+        with self._lock:
+            return min(self._queries[name].due.values(), default=None)
 
     def progress(self, name: str, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of one trigger, whether it ran a batch or found nothing to do."""
@@ -210,6 +216,8 @@ class Monitor:
                     query.rows_out += int(value)
                 case "rowkind_state_rows":
                     query.state_rows[sample] = int(value)
+                case "rowkind_next_due_timestamp_seconds":
+                    query.due[sample] = value * 1000
                 case "rowkind_state_bytes":
                     query.state_bytes[sample] = int(value)
 

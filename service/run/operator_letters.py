@@ -1,4 +1,4 @@
-"""The dead letters of rows that operators had: retractions that found no row, and rows on which an expression fails.
+"""The dead letters of rows that operators had: unmatched retractions, late rows, rows on which an expression fails.
 
 The value is the row as JSON, with the columns that reached the operator. A row of a table has an origin, by which the
 record itself is to be found; a row that another operator made, or that comes from one of several inputs, has none.
@@ -8,7 +8,7 @@ Where rows were added up on their way to an aggregate, only their group is known
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,29 +30,55 @@ from rowkind.service.physical import (
     PhysicalNode,
     PhysicalOperator,
     PhysicalScan,
+    clock,
+    closings,
     is_digest,
+    walk,
 )
 
 
 @dataclass(frozen=True)
 class UnmatchedLetters:
-    """Makes the dead letters of one operator; it pickles."""
+    """Makes the dead letters of an operator's unmatched retractions; it pickles."""
 
     node: PhysicalOperator
 
     def __call__(self, lost: Changes) -> pa.BinaryArray:
         """The dead letter of each of these retractions that reached the operator."""
-        letters: list[bytes | None] = [None] * len(lost)
-        for side in np.unique(lost.side).tolist():
-            members = np.flatnonzero(lost.side == side)
-            source, record, payloads = _rows(self.node, side, lost.payload.take(pa.array(members)))
-            for at, row in zip(members.tolist(), decode(record, payloads), strict=True):
-                letter = _letter(self.node.node, source, RowKind(int(lost.kind[at])), row)
-                if isinstance(source, PhysicalScan):
-                    place = ArrivalNumber.of(int(lost.seq[at]))
-                    letter = replace(letter, topic=source.source.topic, partition=place.partition, offset=place.offset)
-                letters[at] = letter.to_bytes()
-        return binary(letters)
+
+        def why(kind: RowKind) -> str:
+            return f"{kind.symbol} of a row that is not there (never inserted, already gone, or expired)"
+
+        return _letters(self.node, lost, "UnmatchedRetraction", why)
+
+
+@dataclass(frozen=True)
+class LateLetters:
+    """Makes the dead letters of the changes that came too late for an operator; it pickles."""
+
+    node: PhysicalOperator
+
+    def __call__(self, late: Changes) -> pa.BinaryArray:
+        """The dead letter of each of these changes."""
+        of = clock(self.node)
+        assert of is not None, "without a watermark nothing is late"
+
+        def why(kind: RowKind) -> str:
+            return (
+                f"{kind.symbol} of a row that is late: the watermark of {of.name} has passed all that it could change"
+            )
+
+        return _letters(self.node, late, "LateRow", why)
+
+
+def tells_late(node: PhysicalOperator) -> bool:
+    """Whether somebody wants to have what comes too late for an operator."""
+    of = clock(node)
+    tables = {table for table, _ in of.tables} if of is not None and any(closings(node)) else set()
+    marks = (
+        each.source.watermark for each in walk(node) if isinstance(each, PhysicalScan) and each.source.table in tables
+    )
+    return any(mark is not None and mark.late == "dead_letter" for mark in marks)
 
 
 @dataclass(frozen=True)
@@ -96,13 +122,28 @@ def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[
     return node.input, node.input.calc.output, payloads
 
 
-def _letter(stage: str, source: PhysicalNode, kind: RowKind, row: Mapping[str, object]) -> DeadLetter:
+def _letters(node: PhysicalOperator, changes: Changes, error: str, why: Callable[[RowKind], str]) -> pa.BinaryArray:
+    """The dead letter of each of the changes that reached an operator."""
+    letters: list[bytes | None] = [None] * len(changes)
+    for side in np.unique(changes.side).tolist():
+        members = np.flatnonzero(changes.side == side)
+        source, record, payloads = _rows(node, side, changes.payload.take(pa.array(members)))
+        for at, row in zip(members.tolist(), decode(record, payloads), strict=True):
+            letter = _letter(node.node, source, row, error, why(RowKind(int(changes.kind[at]))))
+            if isinstance(source, PhysicalScan):
+                place = ArrivalNumber.of(int(changes.seq[at]))
+                letter = replace(letter, topic=source.source.topic, partition=place.partition, offset=place.offset)
+            letters[at] = letter.to_bytes()
+    return binary(letters)
+
+
+def _letter(stage: str, source: PhysicalNode, row: Mapping[str, object], error: str, message: str) -> DeadLetter:
     value = {_column(source, name): value for name, value in row.items() if not is_digest(name)}
     return DeadLetter(
         table=source.source.table if isinstance(source, PhysicalScan) else _name(source),
         stage=stage,
-        error="UnmatchedRetraction",
-        message=f"{kind.symbol} of a row that is not there (never inserted, already gone, or expired)",
+        error=error,
+        message=message,
         value=json.dumps(value, default=str).encode(),
     )
 

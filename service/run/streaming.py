@@ -19,16 +19,17 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from rowkind.service.execute.lateness import Lateness
 from rowkind.service.execute.members import Member
 from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.route import shard_without_key
-from rowkind.service.graph import Graph, GraphOperator, always_runs
+from rowkind.service.graph import Graph, GraphOperator, always_runs, waits
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import filling_name, progress_name
 from rowkind.service.kafka.written import Forms
-from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.operator_letters import LeftOutLetters, UnmatchedLetters, sides
+from rowkind.service.physical import PhysicalSink, closings
+from rowkind.service.run.operator_letters import LateLetters, LeftOutLetters, UnmatchedLetters, sides, tells_late
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
 from rowkind.service.run.writer import Reports, TaskWriter
@@ -139,6 +140,11 @@ def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
     return tuple((shard_without_key(shards), level) for level in sorted(levels))
 
 
+def due_file(drain: Path) -> Path:
+    """The file on the driver that says when something is due without rows; it lies beside the one that drains."""
+    return drain.with_name("due")
+
+
 def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
     return Member(
         place=place,
@@ -151,6 +157,10 @@ def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
         sources=sources(of.node),
         tables=tables(of.node),
         always_runs=shard_without_key(shards) if always_runs(of.node) else None,
+        clock=of.clock,
+        waits=waits(of.node),
+        lateness=Lateness(of.node) if any(closings(of.node)) else None,
+        tell=LateLetters(of.node) if tells_late(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
         explain=LeftOutLetters(of.node),
     )
@@ -167,6 +177,9 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         writer=graph.writer,
         writers=one_each(labels, at.tasks),
         opens=opens(graph, at.shards),
+        timed_tables=graph.timed_tables,
+        timed_levels=graph.timed_levels,
+        due_file=str(due_file(at.drain)) if graph.clocks else None,
         tasks=at.tasks,
         whole_partitions=graph.whole_partitions,
         rows_per_batch=at.job.batch.max_rows,

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,7 +31,7 @@ from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.shares import Share, Shares
 from rowkind.service.run.signals import Signals
-from rowkind.service.run.streaming import Deployment
+from rowkind.service.run.streaming import Deployment, due_file
 from rowkind.service.spark.errors import SparkLostError
 
 _POLL_SECONDS = 0.2
@@ -233,6 +233,8 @@ class Supervisor:
             self.monitor.progress(each.name, progress)
         reports = each.at.reports.take()
         self.monitor.collect(each.name, reports)
+        if reports and (due := self.monitor.due_ms(each.name)) is not None:
+            _replace(due_file(self.drain), "" if isinf(due) else str(due))
         now = time.monotonic()
         for report in reports:
             self.shares.add(report.counted.carried, now)
@@ -260,3 +262,10 @@ class Supervisor:
                 each.idle = 0
         # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
         return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Let a file have this text, at once for whoever reads it."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(text, "utf-8")
+    draft.replace(path)

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.promises import Broken
+from rowkind.service.graph import graph
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.job.table import Table
@@ -32,8 +34,16 @@ from rowkind.service.plan.sql.scope import near
 from rowkind.service.run.errors import RunError
 from rowkind.service.run.memory import Fold, MemoryEngine
 
-TrialBatch = Mapping[str, Rows]
-"""The changes of each table, under the record that the job declares for it."""
+
+class TrialBatch(dict[str, Rows]):
+    """The changes of each table, under the record that the job declares for it.
+
+    `clock` is the time of the batch in ms; None for what the time is. With `ended` there will be no rows any more.
+    """
+
+    clock: int | None = None
+    ended: bool = False
+
 
 Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch]], Iterator[Changes]]
 """Runs a plan over batches and gives the net changes of each, under the sink's value record, keyed by its key."""
@@ -51,6 +61,9 @@ class UnmatchedError(RunError):
     """A retraction found no row, and the job says `unmatched: fail`."""
 
 
+_CLOCK = Record.of({"clock": "TIMESTAMP NOT NULL"})
+
+
 @dataclass(frozen=True)
 class _Line:
     number: int
@@ -59,21 +72,32 @@ class _Line:
 
 
 def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[TrialBatch]:
-    """The changes in the lines of a file, in at least one batch. Raises InputError for the first line that is none."""
+    """The changes in the lines of a file, in at least one batch. Raises InputError for the first line that is none.
+
+    A line with a clock begins a batch, at whose time those after it are too.
+    """
     records: dict[str, Record] = {}
     tables: list[tuple[int, str, _Line]] = []
-    taken = 0
+    # Some results have a row before there is any change, such as COUNT(*).
+    batches, room, clock = [TrialBatch()], batch_rows, None
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
         try:
-            table, line = _line(job, records, number, text)
+            found = _line(job, records, number, text)
         except ValueProblem as problem:
             raise InputError(f"{name}:{number}: {problem}") from None
-        tables.append((taken // batch_rows, table, line))
-        taken += 1
-    # Some results have a row before there is any change, such as COUNT(*).
-    batches: list[dict[str, Rows]] = [{} for _ in range(max(1, -(-taken // batch_rows)))]
+        if isinstance(found, int):
+            if clock is not None and found < clock:
+                raise InputError(f"{name}:{number}: the clock goes back")
+            clock = found
+        if isinstance(found, int) or not room:
+            # The first batch is there whether anything comes before the first clock or not.
+            batches += [TrialBatch()] if tables or clock is not None else []
+            batches[-1].clock, room = clock, batch_rows
+        if not isinstance(found, int):
+            tables.append((len(batches) - 1, *found))
+            room -= 1
     for table, record in records.items():
         own = [(batch, line) for batch, other, line in tables if other == table]
         payload = _encoded(record, job.tables[table], [line for _, line in own])
@@ -83,7 +107,15 @@ def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Tri
         for batch in np.unique(numbers):
             first, last = np.searchsorted(numbers, [batch, batch + 1])
             batches[batch][table] = Rows(kinds[first:last], seqs[first:last], payload[first:last])
-    return list(batches)
+    return batches
+
+
+def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
+    """Let time come to its end behind these batches, where somebody goes by it."""
+    if graph([sink]).timed_tables:
+        last = TrialBatch()
+        last.clock, last.ended = batches[-1].clock, True
+        batches.append(last)
 
 
 def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArray:
@@ -97,7 +129,8 @@ def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArra
     return pa.concat_arrays([whole, encode_keys(record, of.primary_key, keys)]).take(pa.array(order))
 
 
-def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple[str, _Line]:
+def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple[str, _Line] | int:
+    """The table and the change of a line, or the time of one with a clock, in ms."""
     try:
         change = parse_line(text.strip())
     except json.JSONDecodeError as error:
@@ -105,6 +138,9 @@ def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple
     except (ValueError, RecursionError) as error:
         raise ValueProblem(f"this is not JSON: {error}") from None
     expected = 'expected {"table": "…", "op": "+I", "row": {…}}'
+    if isinstance(change, dict) and list(change) == ["clock"]:
+        (row,) = decode(_CLOCK, encode(_CLOCK, [check_row(_CLOCK, change)]))
+        return round(datetime.fromisoformat(row["clock"]).timestamp() * 1000)
     if not isinstance(change, dict) or not isinstance(change.get("row"), dict):
         raise ValueProblem(expected)
     if extra := [each for each in change if each not in ("table", "op", "row")]:
@@ -143,9 +179,14 @@ def in_memory(warn: Callable[[str], None]) -> Engine:
         def failed(of: str, left_out: LeftOut) -> None:
             warn(f"{of}: {len(left_out.reasons)} row(s) left out: {left_out.reasons[0]}")
 
-        engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed)
+        def late(node: str, changes: Changes) -> None:
+            warn(f"{node}: {len(changes)} change(s) left out that came too late")
+
+        engine = MemoryEngine(sink, unmatched=unmatched, broken=broken, failed=failed, late=late)
+        now = 0
         for batch in batches:
-            yield engine.batch(batch, time.time_ns() // 1_000_000)[sink.name]
+            now = max(now, time.time_ns() // 1_000_000) if batch.clock is None else batch.clock
+            yield engine.batch(batch, now, ended=batch.ended)[sink.name]
 
     return run
 

@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Block, Changes
+from rowkind.operators.columns.changes import Block, Changes, TimeMarks
 from rowkind.operators.emission import net
 from rowkind.service.execute.members import addressed
 from rowkind.service.execute.promises import told
@@ -28,7 +28,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.metrics import parse
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.errors import QueryFailedError
-from rowkind.service.run.memory import pruned
+from rowkind.service.run.memory import marks_of_tables, pruned
 from rowkind.service.run.streaming import assemble, opens
 from rowkind.service.run.trial import Engine, TrialBatch
 from rowkind.service.spark.edge import EDGE_SCHEMA, edge_rows
@@ -79,7 +79,8 @@ def run_query(
     folder.mkdir(parents=True)
     for number, batch in enumerate(batches):
         parts = [part for each in whole.scans for part in scanned(each, pruned(each.scan, batch), job.parallelism)]
-        write(folder / f"{number:08}.parquet", parts, whole, job.parallelism)
+        marks = marks_of_tables(whole, batch, ended=batch.ended)
+        write(folder / f"{number:08}.parquet", parts, whole, job.parallelism, marks)
     source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
     try:
         query = (
@@ -105,14 +106,15 @@ def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Chang
     return net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
 
 
-def write(path: Path, parts: Iterable[Part], of: Graph, shards: int) -> None:
-    """Leave the blocks of one batch in a file, at least one for each that may begin without."""
+def write(path: Path, parts: Iterable[Part], of: Graph, shards: int, marks: TimeMarks) -> None:
+    """Leave the blocks of one batch in a file, at least one for each that may begin without, or where time passes."""
     labels = placement(shards)
     opening = ((shard, level, Changes.empty()) for shard, level in opens(of, shards))
-    rows = (
-        (labels[shard], level, Block(changes).to_bytes())
-        for shard, level, changes in itertools.chain(opening, pieces(parts))
+    blocks = ((shard, level, Block(changes)) for shard, level, changes in itertools.chain(opening, pieces(parts)))
+    passing = (
+        (shard, level, Block(Changes.empty(), marks=marks)) for level in of.timed_levels for shard in range(shards)
     )
+    rows = ((labels[shard], level, block.to_bytes()) for shard, level, block in itertools.chain(blocks, passing))
     # Read once and at once. Uncompressed, because snappy wants to unpack a library of its own where it may not.
     pq.write_table(pa.Table.from_batches([edge_rows(rows)]), path, compression="none")
 

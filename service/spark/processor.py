@@ -10,27 +10,33 @@ The class and everything that it holds are pickled by module name, so all of it 
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
+from rowkind.operators.arrangement.store import MANIFEST
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
-from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.columns.changes import Block, Changes, Rows, TimeMarks
 from rowkind.operators.group_function import RowFailed
+from rowkind.service.clocks import Clock
+from rowkind.service.execute import watermarks
 from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
 from rowkind.service.execute.members import Member, addressed, dead_letters
 from rowkind.service.execute.promises import OnBroken, broken
 from rowkind.service.execute.route import Part, deliver, leave, pieces
+from rowkind.service.execute.watermarks import Passing, Watermarks, passing
 from rowkind.service.metrics import add
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, worker_cache
 from rowkind.service.spark.collector import freeze_what_stays, give_back
@@ -97,6 +103,7 @@ class OperatorProcessor(StatefulProcessor):
         self._write = write
         self._blocks: list[pa.Buffer] = []
         self._now = 0
+        self._clocks = tuple(dict.fromkeys(member.clock for member in members if member.clock is not None))
         self._map: MapState | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -152,15 +159,25 @@ class OperatorProcessor(StatefulProcessor):
     def _run(self, shard: int, blocks: list[Block], now: int, counters: dict[str, float]) -> Iterator[Part]:
         """What leaves the stage; the list of blocks is empty afterwards."""
         changes = Changes.concat([block.changes for block in blocks])
-        blocks.clear()
         worker_cache(self._limits).forget_removed()
+        before, after = self._pass_time(shard, [block.marks for block in blocks if block.marks], now, counters)
+        blocks.clear()
         inbox: dict[int, list[Changes]] = defaultdict(list)
         for member in self._members:
             own = Changes.concat([addressed(changes, member.place), *inbox.pop(member.place, ())])
-            if not len(own) and member.always_runs != shard:
+            if not len(own) and member.always_runs != shard and not member.waits:
                 continue
             tally = Tally(member.sink, member.node)
-            rows, lost = self._process(member, shard, own, now, tally)
+            time_ = Passing(now, now) if member.clock is None else passing(before, after, member.clock)
+            late = np.zeros(len(own), np.bool_) if member.lateness is None else member.lateness(own, time_.before)
+            if late.any():
+                tally.add_late(int(late.sum()))
+                if member.tell is not None:
+                    yield shard, self._writer, dead_letters(member.tell(own.filter(late)))
+                own = own.filter(~late)
+            rows, lost, due = self._process(member, shard, own, member.moment(time_), tally)
+            if member.waits and member.clock is not None:
+                tally.set_due(shard, _due_ms(due, member.clock, after))
             started = time.perf_counter()
             left_out: list[LeftOut] = []
             of = f"{member.sink}.{member.node}"
@@ -178,8 +195,25 @@ class OperatorProcessor(StatefulProcessor):
             if member.explain is not None:
                 yield from ((shard, self._writer, dead_letters(member.explain(each))) for each in left_out)
 
-    def _process(self, member: Member, shard: int, changes: Changes, now: int, tally: Tally) -> tuple[Rows, Changes]:
-        """What a member emits, and its unmatched retractions; what it does is counted."""
+    def _pass_time(
+        self, shard: int, marks: Sequence[TimeMarks], now: int, counters: dict[str, float]
+    ) -> tuple[Watermarks, Watermarks]:
+        """The watermarks before the batch and after it, kept with the state of the shard."""
+        if not self._clocks:
+            return Watermarks(), Watermarks()
+        assert self._map is not None, "Spark has called `init`"
+        store = SparkStore(self._map, watermarks.STATE, worker_cache(self._limits))
+        before = Watermarks.from_blob(store.get(MANIFEST))
+        after = before.moved(marks, now, self._clocks)
+        store.put(MANIFEST, after.to_blob())
+        if shard == 0:
+            add(counters, after.gauges(now))
+        return before, after
+
+    def _process(
+        self, member: Member, shard: int, changes: Changes, now: int, tally: Tally
+    ) -> tuple[Rows, Changes, int | None]:
+        """What a member emits, its unmatched retractions, and when something is due; what it does is counted."""
         cache = worker_cache(self._limits)
         assert self._map is not None, "Spark has called `init`"
         stores = {name: SparkStore(self._map, member.arrangement(name), cache) for name in member.operator.arrangements}
@@ -208,7 +242,7 @@ class OperatorProcessor(StatefulProcessor):
             if self._promises == "fail":
                 raise each.error
             tally.add_broken(each)
-        return output.rows, output.unmatched
+        return output.rows, output.unmatched, output.due
 
     def _letters(self, member: Member, lost: Changes) -> Changes:
         """What the policy makes of unmatched retractions."""
@@ -227,3 +261,10 @@ class OperatorProcessor(StatefulProcessor):
         if self._unmatched == "ignore" or member.wrap is None:
             return Changes.empty()
         return dead_letters(member.wrap(lost))
+
+
+def _due_ms(due: int | None, clock: Clock, watermarks_: Watermarks) -> float:
+    """When an operator that waits for this time by its clock has something to do if no rows come, in ms."""
+    if due is None:
+        return math.inf
+    return watermarks_.next_ms(clock) if clock.tables else due

@@ -15,6 +15,7 @@ from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from rowkind.operators.operator import Operator
 from rowkind.operators.rank import Rank, RankSpec, Strategy
 from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.operators.session import Session
 from tests import changelogs
 from tests.changelogs import Change, pack
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
@@ -28,6 +29,8 @@ from tests.oracle.ranked import (
     numbered,
     partition_bound,
 )
+from tests.oracle.sessions import SessionInput
+from tests.oracle.sessions import spec as sessions
 
 
 @dataclass(frozen=True)
@@ -193,4 +196,23 @@ DEDUPLICATIONS: tuple[Subject, ...] = tuple(
     for by_time in (True, False)
 )
 
-SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *UNBOUNDED_RANKS, *DEDUPLICATIONS)
+
+@dataclass(frozen=True)
+class SessionSubject(Subject):
+    """Sessions."""
+
+    def columns(self, batch: Sequence[Change]) -> Changes:
+        """A batch as the operator takes it."""
+        (of,) = self.inputs
+        assert isinstance(of, SessionInput)
+        return of.columns(batch)
+
+
+def _session(gap: int, *, by_seq: bool) -> Subject:
+    of = SessionInput("multiset", by_seq=by_seq)
+    return SessionSubject(f"sessions with a gap of {gap} {_ORDER[by_seq]}", Session(sessions(gap, of)), (of,))
+
+
+SESSIONS: tuple[Subject, ...] = tuple(_session(gap, by_seq=by_seq) for gap in (2, 7) for by_seq in (True, False))
+
+SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *UNBOUNDED_RANKS, *DEDUPLICATIONS, *SESSIONS)

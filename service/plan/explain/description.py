@@ -20,7 +20,9 @@ StepKind = Literal[
     "aggregate",
     "rank",
     "deduplicate",
+    "session",
     "normalize",
+    "temporal_filter",
     "union",
 ]
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]

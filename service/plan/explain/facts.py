@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowkind.avro.schema import Record
+from rowkind.service.aggregation import Aggregation
 from rowkind.service.computes import computes
 from rowkind.service.expression import Expand
 from rowkind.service.graph import GraphOperator, graph, is_shuffled
 from rowkind.service.physical import (
     MAY_BE_SPREAD,
     ROW_DIGEST,
-    Aggregation,
     Calc,
     Contest,
     PhysicalAggregate,
@@ -22,7 +22,9 @@ from rowkind.service.physical import (
     PhysicalNormalize,
     PhysicalRank,
     PhysicalScan,
+    PhysicalSession,
     PhysicalSink,
+    PhysicalTemporalFilter,
     PhysicalUnion,
 )
 from rowkind.service.plan.explain.advice import advice
@@ -169,8 +171,12 @@ def _kind(node: PhysicalNode) -> StepKind:
             return "aggregate"
         case PhysicalRank():
             return "deduplicate" if node.ranking.takes_one else "rank"
+        case PhysicalSession():
+            return "session"
         case PhysicalNormalize():
             return "normalize"
+        case PhysicalTemporalFilter():
+            return "temporal_filter"
         case PhysicalUnion():
             return "union"
 
@@ -185,7 +191,9 @@ def _below(node: PhysicalNode) -> Iterator[tuple[PhysicalNode, Role]]:
         case PhysicalUnion():
             for each in node.inputs:
                 yield each, "input"
-        case PhysicalAggregate() | PhysicalRank() | PhysicalNormalize():
+        case PhysicalScan():
+            return
+        case _:
             yield node.input, "input"
 
 
@@ -231,7 +239,7 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield from _of_rank(node)
         case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
-        case PhysicalAggregate() | PhysicalUnion():
+        case PhysicalAggregate() | PhysicalSession() | PhysicalUnion():
             return
 
 

@@ -21,6 +21,7 @@ _WORDS = {
     "aggregate": "aggregate",
     "rank": "rank",
     "deduplicate": "deduplicate",
+    "session": "session",
     "normalize": "normalize",
     "union": "union",
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
+from rowkind.service.aggregation import AggregateCall, Aggregation
+from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.job.duration import show
 from rowkind.service.physical import (
-    AggregateCall,
-    Aggregation,
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
@@ -16,6 +16,8 @@ from rowkind.service.physical import (
     PhysicalNormalize,
     PhysicalRank,
     PhysicalScan,
+    PhysicalSession,
+    PhysicalTemporalFilter,
     PhysicalUnion,
 )
 from rowkind.service.plan.explain.description import StepState, StepValues
@@ -33,8 +35,12 @@ def kept(node: PhysicalNode) -> tuple[StepState, ...]:
             return tuple(_aggregate(node))
         case PhysicalRank():
             return (_rank(node),)
+        case PhysicalSession():
+            return (_session(node),)
         case PhysicalNormalize():
             return (_normalize(node),)
+        case PhysicalTemporalFilter():
+            return (_agenda(node),)
 
 
 def called(node: PhysicalNode) -> str:
@@ -66,8 +72,8 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
         # Of a row that has expired nobody could say whether it is in there.
         whole = node.kind in ("not in", "in") and name == "right"
         ttl = chosen.ttl_ms
-        kept = f"for ever: {node.kind.upper()} has to know all of them" if whole else _for_long(ttl)
-        endless = ttl is None and not whole
+        kept = f"for ever: {node.kind.upper()} has to know all of them" if whole else _for_long(ttl, chosen.closing)
+        endless = ttl is None and chosen.closing is None and not whole
         sub_key = {"sub_key": _sub_key(below)} if chosen.layout == "unique key" else {}
         values = _values(below, chosen.layout, **sub_key)
         yield StepState(name, called(below), layout, reason, ttl, kept, _order(chosen), endless, values)
@@ -106,7 +112,9 @@ def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
         what = "one row per group"
         what += ", with what has been added up so far" if node.aggregation.calls else ", with how many rows it has"
         what += _told_apart(node.aggregation)
-        yield StepState("groups", of, what, None, ttl, _for_long(ttl), endless=ttl is None, values=groups)
+        closing = node.aggregation.closing
+        endless = ttl is None and closing is None
+        yield StepState("groups", of, what, None, ttl, _for_long(ttl, closing), endless=endless, values=groups)
     retracts = node.aggregation.retracts
     for call in node.aggregation.calls:
         own = call.function
@@ -167,8 +175,14 @@ def _rank(node: PhysicalRank) -> StepState:
         layout = "one row per partition" if node.partition else "one row"
     else:
         layout = f"{'of each partition ' if node.partition else ''}the rows whose number is up to {node.ranking.last}"
-    ttl, of, values = node.state.ttl_ms, called(node.input), _values(node.input, kind)
-    return StepState("rows", of, layout, node.reason, ttl, _for_long(ttl), _order(node.state), ttl is None, values)
+    return _rows(node, node.state, layout, node.reason, _values(node.input, kind))
+
+
+def _session(node: PhysicalSession) -> StepState:
+    layout = "every row, in the order of its time" + (" in its partition" if node.partition else "")
+    ttl, of, values = node.state.ttl_ms, called(node.input), _values(node.input, "every row")
+    reason = "a row may come between two sessions and make them one"
+    return StepState("rows", of, layout, reason, ttl, _for_long(ttl), _order(node.state), ttl is None, values)
 
 
 def _normalize(node: PhysicalNormalize) -> StepState:
@@ -176,12 +190,42 @@ def _normalize(node: PhysicalNormalize) -> StepState:
         layout = f"the last row of each ({', '.join(part.text for part in node.input.calc.key.parts)})"
     else:
         layout = f"all rows, equal ones {_equal_ones(node.state)}"
-    ttl, of, values = node.state.ttl_ms, called(node.input), _values(node.input, node.state.layout)
     reason = "that is where old rows are found"
-    return StepState("rows", of, layout, reason, ttl, _for_long(ttl), _order(node.state), ttl is None, values)
+    return _rows(node, node.state, layout, reason, _values(node.input, node.state.layout))
 
 
-def _for_long(ttl_ms: int | None) -> str:
+def _rows(
+    node: PhysicalRank | PhysicalNormalize, state: PhysicalInput, layout: str, reason: str, values: StepValues
+) -> StepState:
+    """The rows of an operator with one input."""
+    ttl, endless = state.ttl_ms, state.ttl_ms is None and state.closing is None
+    kept = _for_long(ttl, state.closing)
+    return StepState("rows", called(node.input), layout, reason, ttl, kept, _order(state), endless, values)
+
+
+def _agenda(node: PhysicalTemporalFilter) -> StepState:
+    begins, ends = (None if each is None else moment(each) for each in (node.begins, node.ends))
+    layout = "the rows whose time is to come, in the order of their time"
+    if ends is not None:
+        layout = "the rows whose time is not over, in the order in which it ends"
+    kept = f"each until {by(node.clock)} passes {ends or begins}"
+    return StepState("agenda", called(node.input), layout, None, None, kept, values=_values(node.input, "timed"))
+
+
+def by(clock: Clock) -> str:
+    """Whose time it is, in a sentence."""
+    return f"the watermark of {' and '.join(table for table, _ in clock.tables)}" if clock.tables else "the clock"
+
+
+def moment(time: ColumnTime) -> str:
+    """The time that a row has, in a sentence."""
+    later = time.later_us // 1000
+    return time.column.rpartition(".")[2] + (f" + {show(later)}" if later > 0 else f" - {show(-later)}" * (later < -1))
+
+
+def _for_long(ttl_ms: int | None, closing: Closing | None = None) -> str:
+    if closing is not None:
+        return f"each until {by(closing.clock)} passes {moment(closing.kept)}"
     return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
 
 

@@ -6,18 +6,21 @@ from dataclasses import asdict
 from typing import Any
 
 from rowkind.operators.facts import HAS_NULL
+from rowkind.service.aggregation import AggregateCall
 from rowkind.service.physical import (
-    AggregateCall,
     PhysicalAggregate,
     PhysicalJoin,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
     PhysicalScan,
+    PhysicalSession,
+    PhysicalTemporalFilter,
     PhysicalUnion,
 )
-from rowkind.service.plan.explain.state import called
+from rowkind.service.plan.explain.state import by, called, moment
 from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.plan.scalar.time_windows import interval
 
 _JOINS = {"semi": "SEMI", "anti": "ANTI", "not in": "NULL-AWARE ANTI", "mark": "MARK", "in": "NULL-AWARE MARK"}
 
@@ -36,8 +39,13 @@ def title(node: PhysicalNode) -> str:
             return _fact(node) if node.calc.key.constant is not None else _aggregate(node)
         case PhysicalRank():
             return _deduplicate(node) if node.ranking.takes_one else _rank(node)
+        case PhysicalSession():
+            partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
+            return f"SESSION of {node.order} with a gap of {_gap(node)}{partition}"
         case PhysicalNormalize():
             return f"exact changes of {called(node.input)}"
+        case PhysicalTemporalFilter():
+            return _passing(node)
         case PhysicalUnion():
             return f"UNION ALL of {len(node.inputs)} inputs"
 
@@ -68,8 +76,19 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
                 "partition_by": list(node.partition),
                 "order_by": list(node.order),
             }
+        case PhysicalSession():
+            return {"time": node.order, "gap": _gap(node), "partition_by": list(node.partition)}
         case PhysicalNormalize() | PhysicalUnion():
             return {}
+        case PhysicalTemporalFilter():
+            times = {"begins": node.begins, "ends": node.ends}
+            return {"clock": node.clock.name} | {name: moment(at) for name, at in times.items() if at is not None}
+
+
+def _passing(node: PhysicalTemporalFilter) -> str:
+    """From when on and until when rows are let through."""
+    begins = "" if node.begins is None else f" from when {by(node.clock)} passes {moment(node.begins)}"
+    return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"
 
 
 def _pairs(node: PhysicalJoin) -> list[str]:
@@ -124,6 +143,10 @@ def _number_values(node: PhysicalRank) -> dict[str, Any]:
     own = next((name for name, function in node.numbers.items() if function == node.ranking.function), None)
     numbers = [{"name": name, "function": function} for name, function in node.numbers.items()]
     return {"number": own} | ({"numbers": numbers} if len(numbers) != (own is not None) else {})
+
+
+def _gap(node: PhysicalSession) -> str:
+    return show(interval(node.gap))
 
 
 def _deduplicate(node: PhysicalRank) -> str:

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalRank, LogicalScan, Query, inputs
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalRank,
+    LogicalScan,
+    LogicalSession,
+    Query,
+    inputs,
+)
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.changelog_modes import updating
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
@@ -66,6 +74,12 @@ def _check_append(query: Query) -> None:
                 "an append sink takes inserts only, but a row leaves the range when another one takes its place: give "
                 "the sink mode upsert or retract",
                 rank.at,
+            )
+        case LogicalSession() as session:
+            raise Refusal(
+                "an append sink takes inserts only, but a row may make two sessions one: give the sink mode "
+                "retract or upsert",
+                session.at,
             )
         case LogicalJoin() as join:
             raise Refusal(

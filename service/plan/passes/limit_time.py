@@ -17,6 +17,7 @@ from rowkind.service.plan.logical import (
     LogicalNormalize,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
     Query,
     bottom_up,
     walk,
@@ -45,7 +46,7 @@ def _visit(query: Query, node: LogicalNode) -> LogicalNode:
             return replace(node, left=_limited(node.left, query), right=_limited(node.right, query))
         case LogicalAggregate(is_global=True):
             return node
-        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
+        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize():
             return replace(node, input=_limited(node.input, query))
     return node
 

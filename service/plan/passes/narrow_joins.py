@@ -23,6 +23,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
     Query,
@@ -64,9 +66,12 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
             return replace(node, input=_narrow(node.input, _about(above, node.partition)))
         case LogicalAggregate():
             return replace(node, input=replace(node.input, input=_narrow(node.input.input, _about(above, node.group))))
+        case LogicalSession():
+            below = _narrow(node.input.input, _about(above, node.partition))
+            return replace(node, input=replace(node.input, input=below))
         case LogicalUnion():
             return replace(node, inputs=tuple(_narrow(each, above) for each in node.inputs))
-        case LogicalRank() | LogicalNormalize():
+        case LogicalRank() | LogicalNormalize() | LogicalTemporalFilter():
             raise AssertionError("joins are narrowed before ranks and old rows are thought of")
 
 

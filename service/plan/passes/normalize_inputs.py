@@ -25,6 +25,8 @@ from rowkind.service.plan.logical import (
     LogicalNormalize,
     LogicalProject,
     LogicalRank,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     Query,
     bottom_up,
@@ -52,6 +54,10 @@ def _visit(node: LogicalNode) -> LogicalNode:
             return replace(node, input=_side(node.input, "an aggregate adds up exact changes", counted=True))
         case LogicalRank():
             return replace(node, input=_side(node.input, "a rank finds rows by their content", counted=False))
+        case LogicalSession():
+            return replace(node, input=_side(node.input, "sessions find rows by their content", counted=False))
+        case LogicalTemporalFilter():
+            return replace(node, input=_side(node.input, "time moves rows that are there", counted=True))
         case LogicalExpand() if _incomplete(node.input) or _unchecked(node.input):
             return replace(node, input=_normalized(node.input, "each row is taken apart into several"))
         case LogicalUnion():

@@ -17,11 +17,14 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
     Query,
 )
 from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.traits.partitioning import temporal_key
 
 
 def prune_columns(query: Query) -> Query:
@@ -51,8 +54,12 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
         case LogicalRank():
             numbers = {name: function for name, function in node.numbers.items() if name in wanted}
             ordered = {order.column for order in node.order if order.column is not None}
-            needed = wanted.union(node.identity, *map(reads, node.condition))
+            needed = wanted.union(node.identity, *map(reads, node.condition), _closing(node.input))
             return replace(node, numbers=numbers, input=_side(node.input, needed, [{*node.partition, *ordered}]))
+        case LogicalSession():
+            return replace(node, input=_side(node.input, {*wanted, node.time}, [{*node.partition}]))
+        case LogicalTemporalFilter():
+            return replace(node, input=_side(node.input, wanted.union(node.reads), [set(temporal_key(node))]))
         case LogicalNormalize():
             return replace(node, input=_side(node.input, wanted, [set(node.key)]))
         case LogicalUnion():
@@ -72,8 +79,8 @@ def _join(node: LogicalJoin, wanted: set[str]) -> LogicalJoin:
     right = conditions if node.keeps_left else wanted | conditions
     return replace(
         node,
-        left=_side(node.left, wanted | conditions, (reads(key.left) for key in node.keys)),
-        right=_side(node.right, right, (reads(key.right) for key in node.keys)),
+        left=_side(node.left, wanted | conditions | _closing(node.left), (reads(key.left) for key in node.keys)),
+        right=_side(node.right, right | _closing(node.right), (reads(key.right) for key in node.keys)),
     )
 
 
@@ -84,6 +91,11 @@ def _aggregate(node: LogicalAggregate, wanted: set[str]) -> LogicalAggregate:
     for call in calls.values():
         needed.update(call.reads)
     return replace(node, calls=calls, input=_side(node.input, needed, []))
+
+
+def _closing(side: LogicalInput) -> set[str]:
+    """The columns by whose time the rows of a side are let go of."""
+    return set() if side.closing is None else {side.closing.late.column, side.closing.kept.column}
 
 
 def _side(side: LogicalInput, needed: set[str], keys: Iterable[set[str]]) -> LogicalInput:

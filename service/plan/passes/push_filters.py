@@ -3,7 +3,7 @@
     WHERE on one side       sinks into a side that is not padded (both of an inner join, the left one of a LEFT JOIN)
     WHERE on both sides     becomes part of an inner join's condition
     ON, one side only       sinks into a side whose rows the join does not preserve
-    on groups               sinks below an aggregate or a window if it reads nothing but their groups or partitions
+    on groups               sinks below an aggregate, a window or a session if it reads nothing but groups or partitions
     on whole rows           sinks below what makes several rows of one, if it does not read what tells those apart
     over a union            sinks into every input
 
@@ -32,6 +32,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
     Query,
@@ -69,9 +71,12 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
         case LogicalAggregate():
             sink, stay = _parted(conditions, set(node.group))
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
+        case LogicalSession():
+            sink, stay = _parted(conditions, set(node.partition))
+            return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
         case LogicalUnion():
             return replace(node, inputs=tuple(_push(each, conditions) for each in node.inputs))
-        case LogicalRank() | LogicalNormalize():
+        case LogicalRank() | LogicalNormalize() | LogicalTemporalFilter():
             raise AssertionError("filters sink before ranks and old rows are thought of")
 
 

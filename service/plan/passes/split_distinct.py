@@ -14,9 +14,11 @@ aggregate.)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from rowkind.operators.aggregate_function import GATHERED
+from rowkind.avro.schema import Type
+from rowkind.operators.aggregate_function import EXTREMES, GATHERED
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalInput, LogicalNode, Query, bottom_up
@@ -66,6 +68,25 @@ def _check(node: LogicalAggregate) -> None:
             )
 
 
+Steps = tuple[str, LogicalCall, LogicalCall]
+"""A call by parts of a group, behind the column of its results, and one over these."""
+
+
+def in_two_steps(name: str, call: LogicalCall, below: Mapping[str, Type]) -> Steps | None:
+    """A call over rows with the columns `below` in two.
+
+    None for what is not added up: it needs the rows of the whole group, or tells apart what it has met.
+    """
+    partial = f"{name}#first"
+    if call.function in _EXTREMES:
+        return partial, call, replace(call, arguments=(partial,), filter=None)
+    if call.distinct or call.function in {*GATHERED, *EXTREMES}:
+        return None
+    types = tuple(below[argument] for argument in call.arguments)
+    second = replace(call, arguments=(partial,), filter=None, stage="second", types=types)
+    return partial, replace(call, type=BINARY, stage="first"), second
+
+
 def _split(node: LogicalAggregate) -> LogicalAggregate:
     below = columns(node.input.input)
     values = next(call.arguments for call in node.calls.values() if call.distinct)
@@ -78,13 +99,10 @@ def _split(node: LogicalAggregate) -> LogicalAggregate:
                 # A value counts where a row that has it does.
                 first[partial] = LogicalCall("bool_or", (call.filter,), BOOLEAN.as_nullable(), call.at)
             second[name] = replace(call, distinct=False, filter=None if call.filter is None else partial)
-        elif call.function in _EXTREMES:
-            first[partial] = call
-            second[name] = replace(call, arguments=(partial,), filter=None)
         else:
-            types = tuple(below[argument] for argument in call.arguments)
-            first[partial] = replace(call, type=BINARY, stage="first")
-            second[name] = replace(call, arguments=(partial,), filter=None, stage="second", types=types)
+            steps = in_two_steps(name, call, below)
+            assert steps is not None, "what needs the rows of the whole group has been refused"
+            partial, first[partial], second[name] = steps
     group = tuple(dict.fromkeys([*node.group, *values]))
     by_value = LogicalAggregate(node.input, group, first, is_global=False, at=node.at)
     return replace(node, input=LogicalInput(by_value), calls=second)

@@ -23,6 +23,7 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalNormalize,
     LogicalRank,
+    LogicalSession,
     Query,
     SkewHint,
     bottom_up,
@@ -45,7 +46,7 @@ def spread_hot_keys(query: Query) -> Query:
 
 
 def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    return () if isinstance(node, LogicalAggregate | LogicalNormalize) else sides(node)
+    return () if isinstance(node, LogicalAggregate | LogicalSession | LogicalNormalize) else sides(node)
 
 
 def _visit(node: LogicalNode, hints: Mapping[str, SkewHint]) -> LogicalNode:

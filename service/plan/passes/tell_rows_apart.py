@@ -26,6 +26,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     Query,
     bottom_up,
 )
@@ -42,7 +44,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalJoin():
             return replace(node, left=_side(node.left), right=_side(node.right))
-        case LogicalRank() | LogicalNormalize():
+        case LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return replace(node, input=_side(node.input))
     return node
 

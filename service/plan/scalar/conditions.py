@@ -9,6 +9,7 @@ from sqlglot import exp
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.compiler import Compiler, Rule
 from rowkind.service.plan.scalar.exact_decimals import compared
+from rowkind.service.plan.scalar.time_windows import NODES as TIME_WINDOWS
 from rowkind.service.plan.scalar.typed import Typed, nullable, quoted, text_literal
 from rowkind.service.plan.scalar.types import BOOLEAN
 
@@ -46,7 +47,8 @@ def joined(word: str, operands: Sequence[tuple[Typed, exp.Expr]]) -> Typed:
 _SAFE = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Connector, exp.Not, exp.Paren, exp.Is, exp.In,
     exp.Between, exp.Like, exp.ILike, exp.Coalesce, exp.Nullif, exp.Case, exp.If, exp.Predicate, exp.Escape,
-    exp.NullSafeEQ, exp.NullSafeNEQ, exp.Dot, exp.Trim, exp.Substring, exp.DPipe, exp.Concat,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.Dot, exp.Trim, exp.Substring, exp.DPipe, exp.Concat, exp.Interval, exp.Var,
+    *TIME_WINDOWS,
 )  # fmt: skip
 _SAFE_CALLS = (
     "UPPER", "UCASE", "LOWER", "LCASE", "LENGTH", "TRIM", "LTRIM", "RTRIM", "NVL", "IFNULL", "NVL2", "ISNULL",

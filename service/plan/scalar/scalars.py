@@ -17,6 +17,7 @@ from rowkind.service.plan.scalar import calls as scalar_calls
 from rowkind.service.plan.scalar import conditions as scalar_conditions
 from rowkind.service.plan.scalar import exact_decimals as scalar_exact_decimals
 from rowkind.service.plan.scalar import fields as scalar_fields
+from rowkind.service.plan.scalar import time_windows as scalar_time_windows
 from rowkind.service.plan.scalar import values as scalar_values
 from rowkind.service.plan.scalar.compiler import Columns, Compiler
 from rowkind.service.plan.scalar.conditions import joined
@@ -33,6 +34,7 @@ _RULES = {
     **scalar_fields.RULES,
     **scalar_calls.RULES,
     **scalar_exact_decimals.RULES,
+    **scalar_time_windows.RULES,
 }
 
 

@@ -16,6 +16,7 @@ from rowkind.service.plan.sql.one_row import over_a_table
 from rowkind.service.plan.sql.one_select import OneSelect
 from rowkind.service.plan.sql.parse import query
 from rowkind.service.plan.sql.scope import Unreachable
+from rowkind.service.plan.sql.session_ends import with_ends
 from rowkind.service.plan.sql.top_rows import top_of_result
 from rowkind.service.plan.sql.unions import set_operation
 
@@ -37,7 +38,9 @@ class Builder:
     def query(self, tree: exp.Expr) -> LogicalProject:
         """The plan of a whole query. Raises Refusal."""
         built = self.select(tree, Context())
-        return over_a_table(LogicalProject(built.input, built.outputs), self)
+        root = with_ends(LogicalProject(built.input, built.outputs))
+        assert isinstance(root, LogicalProject), "the root stays what it is"
+        return over_a_table(root, self)
 
     @property
     def ttl_hints(self) -> dict[str, TtlHint]:

@@ -9,11 +9,13 @@ their nodes. Unlike sqlglot's dialect, this one tells CAST, which fails on what 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
 
 _WINDOW = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD", "NTH_VALUE")
 _AGGREGATES = (
@@ -47,6 +49,12 @@ def _of_many_rows(name: str, build: Any) -> bool:
     return name in _WINDOW + _AGGREGATES or (isinstance(made, type) and issubclass(made, exp.AggFunc))
 
 
+class TableArgument(exp.Expression):
+    """TABLE name, or a query in parentheses, as an argument of a table function, and what is behind PARTITION BY."""
+
+    arg_types = {"this": True, "expressions": False}  # noqa: RUF012 -- as sqlglot has it
+
+
 class RowkindParser(SparkParser):
     """The parser of `RowkindSql`."""
 
@@ -59,6 +67,31 @@ class RowkindParser(SparkParser):
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _SYNTAX
     }
+
+    LAMBDAS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **SparkParser.LAMBDAS,
+        TokenType.FARROW: lambda self, names: exp.Kwarg(this=exp.var(names[0].name), expression=self._parse_lambda()),
+    }
+
+    def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
+        """The statements. WINDOW and SESSION before a parenthesis are functions here, and keywords elsewhere."""
+        for token, after in pairwise(raw_tokens):
+            if token.text.upper() in ("WINDOW", "SESSION") and after.token_type == TokenType.L_PAREN:
+                token.token_type = TokenType.VAR
+        return super().parse(raw_tokens, sql)
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """An argument of a function; sqlglot knows no TABLE among them."""
+        if self._curr.token_type == TokenType.TABLE and self._next.token_type != TokenType.L_PAREN:
+            self._advance()
+            rows: exp.Expr | None = self._parse_table_parts()
+        else:
+            rows = super()._parse_lambda(alias)
+        by = self._parse_disjunction() if self._match(TokenType.PARTITION_BY) else None
+        if isinstance(rows, exp.Table) or (by is not None and isinstance(rows, exp.Subquery)):
+            columns = by.expressions if isinstance(by, exp.Tuple) else [by.unnest()] if by is not None else []
+            return TableArgument(this=rows, expressions=columns)
+        return rows
 
     def _replace_lambda(self, node: exp.Expr | None, expressions: list[exp.Expr]) -> exp.Expr | None:
         """Names that are parameters of a function with -> are no columns, in whatever case they are written."""

@@ -33,6 +33,7 @@ from rowkind.service.plan.sql.one_row import one_row
 from rowkind.service.plan.sql.parse import values_query
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery, near
 from rowkind.service.plan.sql.subqueries import of_empty, where
+from rowkind.service.plan.sql.time_windows import WindowFunction, window_function, with_windows
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
@@ -211,6 +212,8 @@ def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
 def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
     if isinstance(at, exp.Unnest):
         raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
+    if (windows := window_function(at)) is not None:
+        return _in_windows(windows, at, context, queries)
     if isinstance(at, exp.Values):
         at = exp.Subquery(this=values_query(at), alias=at.args.get("alias"))
     if isinstance(at, exp.Subquery):
@@ -244,6 +247,21 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logical
     return scan, Relation(
         alias, {new: scan.name(column) for new, column in zip(spelled, source.declared.names, strict=True)}
     )
+
+
+def _in_windows(
+    windows: WindowFunction, at: exp.Expr, context: Context, queries: Queries
+) -> tuple[LogicalNode, Relation]:
+    """The rows of a table function in the windows that it speaks of."""
+    _only(at, "this way to call a table function")
+    rows = windows.rows.copy()
+    alias = at.alias or rows.name or queries.invent(context.path, "windows").removeprefix(context.path).rstrip(".")
+    rows.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    node, relation = _relation(rows, context, queries)
+    node, more = with_windows(windows, node, relation, f"{context.path}{alias}")
+    columns_ = {**relation.columns, **more}
+    spelled = _renamed(tuple(columns_), _column_aliases(at), at)
+    return node, Relation(alias, dict(zip(spelled, columns_.values(), strict=True)))
 
 
 def _derived(

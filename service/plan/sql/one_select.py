@@ -12,7 +12,7 @@ rewritten over what each clause makes of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,6 +26,7 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
 from rowkind.service.plan.sql.from_clause import from_clause
 from rowkind.service.plan.sql.generators import in_select
+from rowkind.service.plan.sql.group_windows import GroupWindow, group_window
 from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
 from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets
 from rowkind.service.plan.sql.hints import Hints, no_split
@@ -35,6 +36,7 @@ from rowkind.service.plan.sql.subqueries import Subqueries, where
 from rowkind.service.plan.sql.top_rows import TopRows, keep_top, top_of_result, top_rows
 from rowkind.service.plan.sql.unions import without_duplicates
 from rowkind.service.plan.sql.windows import (
+    Terms,
     check_windows,
     named_windows,
     no_windows,
@@ -42,6 +44,11 @@ from rowkind.service.plan.sql.windows import (
     replaced,
     with_windows,
     within,
+)
+
+_SESSION = (
+    "a session is one of the rows of a group: write it in GROUP BY, beside the columns whose rows it is of, or as a "
+    "table function, FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
 )
 
 
@@ -92,8 +99,11 @@ class OneSelect:
                 raise beyond(links, columns(self._node).keys())
             self._links = links or self._links
         self._tree, self._node, self._scope = in_select(tree, self._node, self._scope, context, queries)
+        self._tree, self._scope, self._window = group_window(self._tree, self._node, self._scope, context, queries)
+        if self._window is not None and not self._window.is_session:
+            self._node = self._window.windows.over(self._node)
         self._windows = named_windows(tree)
-        group = tree.args.get("group")
+        group = self._tree.args.get("group")
         self._sets = grouping_sets(group) if group is not None else None
         # GROUPING SETS (()) is one group of all rows, as there is without GROUP BY.
         self._all_in_one = group is None or self._sets == ((),)
@@ -113,6 +123,8 @@ class OneSelect:
             counts = calls_ if self._all_in_one else None
         elif distinct is None:
             no_split(self._hints.split)
+        if groups is None and self._window is not None and self._window.is_session:
+            raise Refusal(_SESSION, self._window.windows.at)
         self._node, with_values = self._subqueries.join(self._node, clauses)
         clauses = clauses.changed(lambda node, _: with_values(node))
         if clauses.having is not None:
@@ -179,12 +191,22 @@ class OneSelect:
             return self._scope.resolve(node, subquery=self._subqueries.place, alias=alias)
 
         found = []
-        for expression, at in group_expressions(group, items, resolve):
+        for expression, at in self._flat(group_expressions(group, items, resolve)):
             own = [item.name for item in items.items if item.expression.unnest() == expression.unnest()]
             found.append(GroupExpression(expression, at, own[0] if own and self._context.named else ""))
         if not found:
             raise Refusal("there is nothing to group by: leave out GROUP BY for one row over all", group)
         return found
+
+    def _flat(self, groups: Iterable[tuple[exp.Expr, exp.Expr]]) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+        """What is grouped by; a whole window, by an alias or a number, is where it begins and where it ends."""
+        whole = None if self._window is None else self._scope.resolve(self._window.struct)
+        for expression, at in groups:
+            if self._window is not None and expression.unnest() == whole:
+                yield self._scope.resolve(self._window.start), at
+                yield self._scope.resolve(self._window.end), at
+            else:
+                yield expression, at
 
     def _grouped(self, clauses: Clauses, groups: list[GroupExpression]) -> tuple[Clauses, frozenset[str]]:
         """Put the Aggregate on the rows; everything further up over its columns. Also gives the counts among them."""
@@ -197,6 +219,8 @@ class OneSelect:
         self._node, with_values = self._subqueries.join(self._node, [*clauses, *grouped], early)
         clauses = clauses.changed(lambda node, _: with_values(node))
         several = self._sets is not None and not self._all_in_one
+        if self._window is not None and self._window.is_session:
+            self._in_sessions(self._window, [with_values(each) for each in grouped])
         grouping = Grouping(self._node, self._names, self._subqueries.names, several)
         columns_: dict[exp.Expr, str] = {}
         for each in groups:
@@ -214,6 +238,16 @@ class OneSelect:
         is_global = self._all_in_one and not self._links
         self._node = grouping.aggregate(is_global=is_global, at=at, split=self._hints.split)
         return clauses, grouping.counts
+
+    def _in_sessions(self, window: GroupWindow, grouped: Sequence[exp.Expr]) -> None:
+        """Put the rows that are otherwise of one group into sessions."""
+        edges = window.windows.start, window.windows.end
+        parts = [each for each in grouped if not (isinstance(each, exp.Column) and each.name in edges)]
+        if len(parts) == len(grouped) or self._sets is not None:
+            raise Refusal(_SESSION, window.windows.at)
+        terms = Terms(self._node, self._names)
+        partition = terms.columns(parts, "GROUP BY")
+        self._node = window.windows.over(terms.node, partition)
 
     def _having_of_one_row(self, counts: frozenset[str] | None) -> None:
         if counts is not None and self._links:

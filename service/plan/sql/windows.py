@@ -181,7 +181,7 @@ def number_rows(
         if type(window.this) not in _FUNCTIONS:
             whole.setdefault(partitions[window], {})[window] = own
     if whole:
-        node = base = _planned_once(node)
+        node = base = planned_once(node)
     for partition, windows in whole.items():
         right, keys, values = _aggregates(base, partition, windows, names)
         node = LogicalJoin("inner", LogicalInput(node), LogicalInput(right), keys, next(iter(windows)))
@@ -195,7 +195,7 @@ def number_rows(
     return node, numbers
 
 
-def _planned_once(node: LogicalNode) -> LogicalNode:
+def planned_once(node: LogicalNode) -> LogicalNode:
     """The rows as a view, so that what they are computed from is kept once however often they are read."""
     every = {name: resolved(name) for name in columns(node)}
     name = f"rows {hashlib.sha256(repr(node).encode()).hexdigest()}"

@@ -13,6 +13,8 @@ from rowkind.service.plan.logical import (
     LogicalNormalize,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
 )
 from rowkind.service.plan.traits.changelog_modes import base
 
@@ -22,7 +24,7 @@ def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
     match node:
         case LogicalJoin():
             return node.sides
-        case LogicalAggregate() | LogicalRank() | LogicalNormalize():
+        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return (node.input,)
     return ()
 

@@ -17,6 +17,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
     walk,
@@ -40,8 +42,11 @@ def produced(node: LogicalNode) -> ChangelogMode:
             return "append" if only_added and produced(node.input.input) == "append" else "retract"
         case LogicalRank():
             return "append" if _keeps_first(node) and produced(node.input.input) == "append" else "retract"
-        case LogicalNormalize():
+        case LogicalSession() | LogicalNormalize():
             return "retract"
+        case LogicalTemporalFilter():
+            stays = node.final or (node.ends is None and produced(node.input.input) == "append")
+            return "append" if stays else "retract"
         case LogicalUnion():
             return "append" if all(produced(each) == "append" for each in node.inputs) else "retract"
 
@@ -54,10 +59,15 @@ def _keeps_first(node: LogicalRank) -> bool:
 
 def updating(node: LogicalNode) -> LogicalNode | None:
     """The lowest node that makes the result update or delete rows, None where nothing does."""
-    for each in walk(node):
-        if produced(each) != "append":
-            return each
-    return None
+    if produced(node) == "append":
+        return None
+    return next(each for each in walk(node) if produced(each) != "append" and not _is_made_final(node, each))
+
+
+def _is_made_final(node: LogicalNode, below: LogicalNode) -> bool:
+    """Whether what is below comes out of a temporal filter in rows that do not change."""
+    finals = (each for each in walk(node) if isinstance(each, LogicalTemporalFilter) and each.final)
+    return any(below is part for each in finals for part in walk(each))
 
 
 def base(node: LogicalNode) -> LogicalNode:

@@ -42,6 +42,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
 )
@@ -77,7 +79,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
         case LogicalAggregate():
             group = frozenset(node.group)
             return fixed_columns(node.input.input, key & group) & group
-        case LogicalRank() | LogicalNormalize():
+        case LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return fixed_columns(node.input.input, key)
         case LogicalUnion():
             return frozenset()

@@ -21,6 +21,8 @@ from rowkind.service.plan.logical import (
     LogicalNormalize,
     LogicalProject,
     LogicalRank,
+    LogicalSession,
+    LogicalTemporalFilter,
 )
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import conjuncts
@@ -78,7 +80,9 @@ def _listed(node: LogicalNode, name: str) -> float:
             return float(node.ranking.last or 0) if numbered else math.inf
         case LogicalAggregate() if name in node.group:
             return _most_values(node.input.input, name)
-        case LogicalRank() | LogicalNormalize():
+        case LogicalRank() | LogicalNormalize() | LogicalSession() | LogicalTemporalFilter() if name in columns(
+            node.input.input
+        ):
             return _most_values(node.input.input, name)
     return math.inf
 

@@ -26,6 +26,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
 )
@@ -70,16 +72,27 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
         case LogicalAggregate():
             return _bare(node.input, node.group)
-        case LogicalRank():
+        case LogicalRank() | LogicalSession():
             return _bare(node.input, node.partition)
         case LogicalNormalize():
             return _bare(node.input, normalize_key(node))
+        case LogicalTemporalFilter():
+            return _bare(node.input, temporal_key(node))
 
 
 def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
     """What a Normalize is partitioned by: the primary key, or as much of the row as can be part of a key."""
     below = columns(node.input.input)
     return node.key or tuple(name for name in node.input.carried if below[name].orderable and not is_digest(name))
+
+
+def temporal_key(node: LogicalTemporalFilter) -> tuple[str, ...]:
+    """What a temporal filter is partitioned by: as its input is, or by as much of the row as can be part of a key."""
+    below = columns(node.input.input)
+    parts = partitioning(node.input.input)
+    if parts is not None and all(part.columns for part in parts):
+        return tuple(min(part.columns) for part in parts)
+    return tuple(name for name, type_ in below.items() if type_.orderable and not is_digest(name))
 
 
 def already_partitioned(node: LogicalNode, key: Sequence[tuple[exp.Expr, Type]]) -> bool:

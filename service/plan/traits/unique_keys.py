@@ -5,13 +5,14 @@ They decide how an operator keeps its input, by which key a sink may replace row
     scan            the primary key
     filter          those below
     project         those whose columns are all selected
-    expand          those below, each with the element's place, or with the key of a map
+    expand          those below, each with the element's place, the key of a map, or an element that is there once
     join            those of a side each of whose rows matches at most one row of the other side; else one of each side
                     together. An inner join's equal columns stand for each other.
     outer join      as above, as far as a pad's NULLs cannot be mistaken for another row
     semi, anti,     those of the left side
     mark
     aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row
+    session         those below
     rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is kept
     union           none: the same key may come from two inputs
 """
@@ -35,6 +36,8 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
 )
@@ -68,7 +71,7 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
         case LogicalRank():
             return _ranked(node)
-        case LogicalNormalize():
+        case LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return unique_keys(node.input.input)
         case LogicalUnion():
             return frozenset()
@@ -127,7 +130,8 @@ def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
 
 def _expanded(node: LogicalExpand) -> frozenset[UniqueKey]:
     array = compile_scalar(node.array, by_name(columns(node.input))).type
-    telling = {node.place} | {name for name, part in node.elements.items() if array.kind == "map" and part == 0}
+    once = {name for name, part in node.elements.items() if part == 0 and (node.distinct or array.kind == "map")}
+    telling = once if node.distinct else {node.place, *once}
     return _minimal(key | {name} for key in unique_keys(node.input) for name in telling)
 
 

@@ -18,7 +18,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.memory import MemoryEngine
-from rowkind.service.run.trial import in_memory, results
+from rowkind.service.run.trial import TrialBatch, in_memory, results
 
 JOB = """
 job: promises
@@ -119,7 +119,7 @@ def test_a_broken_promise_is_fatal_where_the_job_says_so(tmp_path: Path) -> None
     for policy in ("warn", "fail"):
         job, sink = planned(tmp_path, JOINED.format(table="seen"), policy=policy)
         twice = encode(declared(job, "seen"), [ROW, ROW])
-        batches = [{"seen": Rows(np.zeros(2, np.int8), np.arange(2) << 16, twice)}]
+        batches = [TrialBatch({"seen": Rows(np.zeros(2, np.int8), np.arange(2) << 16, twice)})]
         lines = results(job, sink, batches, in_memory(warnings.append), fold=False)
         if policy == "warn":
             assert len(list(lines)) == 1

@@ -25,7 +25,7 @@ from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.operator_letters import UnmatchedLetters
-from rowkind.service.run.trial import UnmatchedError, in_memory, results
+from rowkind.service.run.trial import TrialBatch, UnmatchedError, in_memory, results
 from tests.queries import stateful
 
 JOB = """
@@ -81,7 +81,10 @@ def test_a_stray_becomes_one_letter(tmp_path: Path) -> None:
 def test_a_stray_is_fatal_where_the_job_says_so(tmp_path: Path) -> None:
     """`unmatched: fail` ends a trial at the batch of the stray, and not before."""
     job, sink = planned(tmp_path, GROUPS, policy="fail")
-    batches = [{"a": rows(job, "a", (RowKind.INSERT, {"id": 5, "k": 5}))}, {"a": rows(job, "a", STRAY, offset=1)}]
+    batches = [
+        TrialBatch({"a": rows(job, "a", (RowKind.INSERT, {"id": 5, "k": 5}))}),
+        TrialBatch({"a": rows(job, "a", STRAY, offset=1)}),
+    ]
     lines = results(job, sink, batches, in_memory(lambda _: None), fold=False)
     assert json.loads(next(lines))["row"] == {"k": 5, "n": 1}
     with pytest.raises(UnmatchedError):

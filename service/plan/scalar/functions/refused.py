@@ -65,7 +65,8 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("VARIANT_EXPLODE", "VARIANT_EXPLODE_OUTER"), _VARIANT),
     "MURMUR_HASH": "write HASH",
     **dict.fromkeys(("TUMBLE", "HOP", "SESSION", "CUMULATE", "WINDOW", "SESSION_WINDOW", "WINDOW_TIME"),
-                    "there are no windows of time: group by DATE_TRUNC(…) of a column"),
+                    "windows of time stand in GROUP BY, in the SELECT list, and as table functions in FROM: put rows "
+                    "in them in a derived table"),
     **dict.fromkeys(("MAKE_INTERVAL", "MAKE_DT_INTERVAL", "MAKE_YM_INTERVAL", "TRY_MAKE_INTERVAL"),
                     "write the INTERVAL out, or TIMESTAMPADD(unit, number, time)"),
     **dict.fromkeys(("SCHEMA_OF_JSON", "SCHEMA_OF_CSV", "TYPEOF"), _SCHEMA),

@@ -1,0 +1,163 @@
+"""Temporal filter: of its input's rows, those whose time has come and is not over.
+
+Each row says from when on it is in the result, and until when; both are known from the row itself. So all that is kept
+is an **agenda**: for each row that is there the next thing that happens to it because time passes. A row whose time has
+not come is in there with its beginning, one whose time will be over with its end, and of any other nothing is kept.
+
+The walk: take what is due off the agenda, put out rows that begin and take back those that end; then let every change
+of the batch pass whose row is in the result now, and enter in the agenda what will happen to it. What is due is one
+range of the arrangement, which lies in order of time. (Materialize's temporal filters, by an ordered state in place of
+a timer for each row, as Flink has.)
+
+It serves three ends. By the clock it is `WHERE ts > NOW() - INTERVAL …`: rows leave without any input. By a watermark
+it holds rows back until they are final, each of which it then puts out once, in order of their time; and that is
+sorting by time too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Uint64s, concat_binary, constant
+from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.netting import net_rows
+from rowkind.operators.operator import Output
+from rowkind.operators.rowtime import END, RowTime
+
+_SPREAD = 15
+"""Bits by which rows of one ms are told apart, so that a part of them can be found, and let out by themselves."""
+
+_EARLIEST = -(1 << 48)
+_LATEST = (1 << 48) - 1
+
+_BEGINS, _ENDS = 0, 1
+"""The marks of what happens to a row."""
+
+
+def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
+    """Where what happens at these times, in ms, stands in an agenda; times beyond the year 9999 stand at its end."""
+    ms = (np.clip(times, _EARLIEST, _LATEST) - _EARLIEST).astype(np.uint64)
+    return (ms << np.uint64(_SPREAD)) | (hash64(payload) >> np.uint64(64 - _SPREAD))
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalFilterSpec:
+    """From when on and until when rows are in the result, each None for always.
+
+    The input is an exact changelog. `most`: of the rows that a batch finds due, about how many it lets out, the others
+    in the next ones; None for all. `refreshes`: whether somebody further down has a TTL.
+    """
+
+    begins: RowTime | None
+    ends: RowTime | None
+    most: int | None = None
+    refreshes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalFilter:
+    """The operator; it has no state of its own. Raises nothing."""
+
+    spec: TemporalFilterSpec
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The agenda."""
+        return {"agenda": None}
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard; by time `now` (ms since the epoch) all is due that begins or ends then."""
+        agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now)
+        reached = _last_place(now)
+        due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
+        if self.spec.most is not None and len(due) > self.spec.most:
+            reached = np.partition(due.place, self.spec.most - 1)[self.spec.most - 1]
+            due = due.filter(due.place <= reached)
+        due = due.take(np.lexsort((due.seq, due.place >> np.uint64(_SPREAD))))
+        agenda.append(-due)
+        payload = concat_binary([due.payload, changes.payload])
+        seq = np.concatenate([due.seq, changes.seq])
+        weight = np.concatenate([np.where(due.mark == _BEGINS, due.weight, -due.weight), changes.weight])
+        begins, ends = self._times(payload)
+        comes, goes = places(begins, payload), places(ends, payload)
+        there = (comes <= reached) & (reached < goes)
+        # What ends was there until now.
+        there[: len(due)] |= due.mark == _ENDS
+        waits = (comes > reached) & (begins < END) & (comes < goes)
+        stays = there & (ends < END)
+        stays[: len(due)] &= due.mark == _BEGINS
+        at = np.concatenate([np.flatnonzero(waits), np.flatnonzero(stays)])
+        mark = np.repeat(np.array([_BEGINS, _ENDS], np.int8), [waits.sum(), stays.sum()])
+        entries = _entries(np.where(mark == _BEGINS, comes[at], goes[at]), mark, payload.take(pa.array(at)))
+        entries = replace(entries, weight=weight[at], seq=seq[at])
+        surplus = _surplus(agenda, entries)
+        agenda.append(entries.filter(~surplus & (entries.weight != 0)))
+        lost = np.zeros(len(payload), np.bool_)
+        lost[at[surplus]] = True
+        refresh = np.concatenate([np.zeros(len(due), np.bool_), changes.kind == RowKind.REFRESH])
+        out = np.flatnonzero(there & ~lost & ~refresh)
+        again = np.flatnonzero(there & refresh)
+        rows = np.concatenate([out, again])
+        finished = agenda.finish()
+        next_ = agenda.first_after(int(reached))
+        return Output(
+            net_rows(
+                payload.take(pa.array(rows)),
+                seq[rows],
+                weight[rows],
+                np.arange(len(out), len(rows)) if self.spec.refreshes else None,
+            ),
+            changes.filter(lost[len(due) :]),
+            finished.state,
+            finished.merged_rows,
+            due=None if next_ is None else (next_ >> _SPREAD) + _EARLIEST,
+        )
+
+    def _times(self, payload: pa.BinaryArray) -> tuple[Int64s, Int64s]:
+        """From when on and until when these rows are in the result."""
+        count = len(payload)
+        begins = np.full(count, -END) if self.spec.begins is None else self.spec.begins(payload)
+        ends = np.full(count, END) if self.spec.ends is None else self.spec.ends(payload)
+        return begins, ends
+
+
+def _last_place(now: int) -> np.uint64:
+    """The last place of what is due at a time."""
+    ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
+    return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
+
+
+def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:
+    """What happens to these rows, each there once. Their key is nobody's business."""
+    count, none = len(place), constant(b"", len(place))
+    numbers = np.zeros(count, np.int64)
+    return Entries(place, np.zeros(count, np.uint64), none, none, payload, numbers + 1, numbers, numbers, mark)
+
+
+def _surplus(agenda: Arrangement, entries: Entries) -> Mask:
+    """Which of these entries take off the agenda what is not there, of equal ones the latest."""
+    goes = np.flatnonzero(entries.weight < 0)
+    if not len(goes):
+        return np.zeros(len(entries), np.bool_)
+    payload = entries.payload.take(pa.array(goes))
+    stored = agenda.at(entries.place[goes], payload)
+    both = Entries.concat([entries, stored])
+    groups = group(mix(both.place, hash64(both.payload)), (both.mark, both.place, both.payload))
+    there = np.zeros(groups.count, np.int64)
+    np.add.at(there, groups.ids, np.maximum(both.weight, 0))
+    order = goes[np.lexsort((entries.seq[goes], groups.ids[goes]))]
+    of, taken = groups.ids[order], np.cumsum(-entries.weight[order])
+    first = np.concatenate(([True], of[1:] != of[:-1]))
+    before = (taken + entries.weight[order])[first][np.cumsum(first) - 1]
+    result = np.zeros(len(entries), np.bool_)
+    result[order[taken - before > there[of]]] = True
+    return result

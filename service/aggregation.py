@@ -1,0 +1,65 @@
+"""What an aggregate of a plan computes: its groups and its calls, over columns of its input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rowkind.avro.schema import Record, Type
+from rowkind.operators.aggregate_function import AggregateFunction, Stage
+from rowkind.service.clocks import Closing
+from rowkind.service.python.function import PythonFunction
+
+
+@dataclass(frozen=True)
+class GatheredOrder:
+    """One column of the order of gathered values."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote.
+
+    `order` is that of gathered values and `constants` their separator or fractions. `grows` says that an extreme is
+    never taken back without a better one. The second `stage` adds up what the first one has over arguments of `types`.
+    """
+
+    name: str
+    function: AggregateFunction | PythonFunction
+    type: Type
+    arguments: tuple[str, ...]
+    filter: str | None
+    distinct: bool
+    text: str
+    order: tuple[GatheredOrder, ...] = ()
+    constants: tuple[str, ...] = ()
+    grows: bool = False
+    stage: Stage = "whole"
+    types: tuple[Type, ...] = ()
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """What an aggregate computes over rows of `input`: the `group` columns, and behind them a column per call.
+
+    `retracts` says that the input may take rows back. `output` are the group columns and the calls' results. `closing`
+    is when groups are let go of, by one of their columns.
+    """
+
+    input: Record
+    group: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+    output: Record
+    retracts: bool
+    is_global: bool
+    ttl_ms: int | None
+    closing: Closing | None = field(default=None, repr=False)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether each task may add its rows up before they are shuffled."""
+        own = [call.function for call in self.calls if isinstance(call.function, PythonFunction)]
+        return not own or (not self.retracts and all(each.merges and not each.views for each in own))

@@ -1,0 +1,41 @@
+"""The time that operators go by: the batch's or a watermark, and what a row says of when it may be let go of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The watermark of these tables, each with the ms of batch time after which a partition is idle; else the batch's.
+
+    The time of a batch is the one that Spark logs with it, so that a replay sees the same.
+    """
+
+    tables: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called where it is kept, and to people."""
+        return ",".join(table for table, _ in self.tables) or "the clock"
+
+
+@dataclass(frozen=True)
+class ColumnTime:
+    """A time of a row: that of a column, a TIMESTAMP or a DATE, and so many microseconds later."""
+
+    column: str
+    later_us: int = 0
+
+
+@dataclass(frozen=True)
+class Closing:
+    """When an input lets go of its rows.
+
+    Once the clock has come to `late`, a change of the row is late and is left out; and once it has come to `kept`, the
+    row is not kept any more. The two differ where rows are kept for the sake of others.
+    """
+
+    clock: Clock
+    late: ColumnTime
+    kept: ColumnTime

@@ -1,0 +1,40 @@
+"""The times of packed rows, by a column of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.changes import Int64s
+from rowkind.operators.rowtime import END
+from rowkind.service.clocks import ColumnTime
+
+
+@dataclass(frozen=True)
+class TimeOf:
+    """A time of each packed row of `record`: the first ms that is not before it, `END` where it is NULL."""
+
+    record: Record
+    time: ColumnTime
+
+    def __call__(self, payloads: pa.BinaryArray) -> Int64s:
+        """The time of each row."""
+        return in_ms(codec.read(self.record, payloads).column(self.time.column), self.time.later_us)
+
+
+def in_ms(values: pa.Array, later_us: int = 0) -> Int64s:
+    """The first ms that is not before each of these times and `later_us` microseconds; `END` where it is NULL."""
+    # Rounded up.
+    result: Int64s = -(-(in_us(values) + later_us) // 1000)
+    return np.where(values.is_valid().to_numpy(zero_copy_only=False), result, END) if values.null_count else result
+
+
+def in_us(values: pa.Array) -> Int64s:
+    """TIMESTAMPs or DATEs in microseconds since the epoch; 0 where they are NULL."""
+    zone = values.type.tz if pa.types.is_timestamp(values.type) else None
+    found: Int64s = values.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
+    return found

@@ -1,0 +1,42 @@
+"""Late changes: those that come when the watermark has passed all that they could change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.columns.changes import Changes, Int64s, Mask
+from rowkind.operators.partial_aggregate import packed_groups
+from rowkind.operators.rowtime import BEGINNING
+from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.column_times import TimeOf
+from rowkind.service.physical import PhysicalAggregate, PhysicalOperator, closings, inputs
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """Which of the changes that reach an operator are late; it pickles."""
+
+    node: PhysicalOperator
+
+    def __call__(self, changes: Changes, watermark: int) -> Mask:
+        """Those that are late when the watermark, in ms, has come so far."""
+        late = np.zeros(len(changes), np.bool_)
+        if watermark == BEGINNING or not len(changes):
+            return late
+        if isinstance(self.node, PhysicalAggregate):
+            return self._of_groups(self.node, changes) <= watermark
+        for side, (closing, below) in enumerate(zip(closings(self.node), inputs(self.node), strict=False)):
+            at = np.flatnonzero(changes.side == side)
+            if closing is not None and len(at):
+                times = TimeOf(below.calc.output, closing.late)
+                late[at] = times(changes.payload.take(pa.array(at))) <= watermark
+        return late
+
+    def _of_groups(self, node: PhysicalAggregate, changes: Changes) -> Int64s:
+        aggregation = node.aggregation
+        assert aggregation.closing is not None, "only who lets go of rows is asked"
+        times = TimeOf(aggregation.output.select(aggregation.group), aggregation.closing.late)
+        return times(packed_groups(spec_of(aggregation), changes))

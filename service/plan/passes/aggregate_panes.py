@@ -1,0 +1,126 @@
+"""A hopping window is added up from panes, the pieces of time into which its edges and those of the others cut it.
+
+    HOP by 1 minute of 1 hour     SUM(x) of each minute, then the sum of 60 minutes for each window
+
+Without that, every row is one in each of its windows: 60 of them here. The rows of a pane are in the same windows, so
+that only what has been added up of them need be there as often: not sums, which would be rounded twice, but
+accumulators (`passes.split_distinct`). Where a call needs the rows of the whole window, each row stays one of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import gcd
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalCall,
+    LogicalExpand,
+    LogicalFilter,
+    LogicalInput,
+    LogicalNode,
+    LogicalProject,
+    Query,
+    bottom_up,
+)
+from rowkind.service.plan.passes.narrow_groups import meaning
+from rowkind.service.plan.passes.split_distinct import in_two_steps
+from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.time_windows import PANE, WindowStart, WindowStarts, interval, micros
+from rowkind.service.python.function import PythonFunction
+
+_LEAST = 4
+"""In how many windows a row must be for panes to pay, and of how many a slide may be: they are an aggregate more."""
+
+
+def aggregate_panes(query: Query) -> Query:
+    """The query with aggregates over hopping windows in two steps."""
+    return replace(query, root=bottom_up(query.root, _visit))
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """What an aggregate is over: the windows of rows, and the conditions on these and on the rows."""
+
+    expand: LogicalExpand
+    starts: WindowStarts
+    start: str
+    on_windows: tuple[exp.Expr, ...]
+    on_rows: tuple[exp.Expr, ...]
+
+
+def _visit(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalAggregate):
+        return node
+    windows = _windows(node.input.input)
+    if windows is None:
+        return node
+    below = columns(node.input.input)
+    steps = [in_two_steps(name, call, below) for name, call in node.calls.items()]
+    own = any(isinstance(call.function, PythonFunction) for call in node.calls.values())
+    asked = [name for call in node.calls.values() for name in call.reads]
+    meanings = {name: meaning(node.input.input, resolved(name)) for name in (*node.group, *asked)}
+    of_windows = {name for name in meanings if reads(meanings[name]) & {windows.start, windows.expand.place}}
+    if own or None in steps or of_windows & set(asked) or not of_windows:
+        return node
+    if any(reads(meanings[name]) != {windows.start} for name in of_windows):
+        return node
+    return _in_panes(node, windows, meanings, of_windows)
+
+
+def _windows(node: LogicalNode) -> _Windows | None:
+    """The hopping windows below filters and projections, if rows are in many and a condition is on one of the two."""
+    conditions: list[exp.Expr] = []
+    below = node
+    while isinstance(below, LogicalFilter) or (isinstance(below, LogicalProject) and below.view is None):
+        if isinstance(below, LogicalFilter):
+            conditions += [meaning(below.input, each) for each in below.conjuncts]
+        below = below.input
+    if not isinstance(below, LogicalExpand) or not isinstance(starts := below.array, WindowStarts):
+        return None
+    ((start, _),) = below.elements.items()
+    made = {start, below.place}
+    on_windows = tuple(each for each in conditions if reads(each) <= {start})
+    on_rows = tuple(each for each in conditions if not reads(each) & made)
+    size, slide = micros(starts.args["size"]), micros(starts.args["slide"])
+    # Where a slide does not go into the size, panes may be very short.
+    many = size >= _LEAST * slide and slide <= _LEAST * gcd(size, slide)
+    whole = len(on_windows) + len(on_rows) == len(conditions) and not set(on_windows) & set(on_rows)
+    return _Windows(below, starts, start, on_windows, on_rows) if many and whole else None
+
+
+def _in_panes(
+    node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], of_windows: set[str]
+) -> LogicalAggregate:
+    starts, below = windows.starts, columns(node.input.input)
+    slide, size, offset = starts.args["slide"], starts.args["size"], starts.args.get("offset")
+    width = gcd(micros(slide), micros(size))
+    rest = 0 if offset is None else micros(offset) % width
+    moved = {"offset": interval(rest)} if rest else {}
+    pane = f"{windows.start.rpartition('.')[0]}.{PANE}"
+    rows = LogicalFilter(windows.expand.input, windows.on_rows) if windows.on_rows else windows.expand.input
+    plain = [name for name in node.group if name not in of_windows]
+    outputs = {name: meanings[name] for name in meanings if name not in of_windows}
+    outputs[pane] = WindowStart(this=starts.this.copy(), size=interval(width), **moved)
+    first: dict[str, LogicalCall] = {}
+    second: dict[str, LogicalCall] = {}
+    for name, call in node.calls.items():
+        steps = in_two_steps(name, call, below)
+        assert steps is not None, "what is not to be split has been found out before"
+        partial, first[partial], second[name] = steps
+    by_pane = LogicalAggregate(
+        LogicalInput(LogicalProject(rows, outputs)), (*plain, pane), first, is_global=False, at=node.at
+    )
+    array = WindowStarts(this=resolved(pane), slide=slide.copy(), size=size.copy())
+    array.set("offset", None if offset is None else offset.copy())
+    expand: LogicalNode = replace(windows.expand, input=by_pane, array=array, at=array)
+    if windows.on_windows:
+        expand = LogicalFilter(expand, windows.on_windows)
+    groups = {name: meanings[name] if name in of_windows else resolved(name) for name in node.group}
+    partials = {name: resolved(name) for name in first}
+    return replace(node, input=LogicalInput(LogicalProject(expand, {**groups, **partials})), calls=second)

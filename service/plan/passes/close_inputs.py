@@ -1,0 +1,106 @@
+"""What a watermark lets go of: where a key carries a time, rows before it can change nothing any more.
+
+    aggregate       a group column follows the time of a table: a window, a day, the time itself
+    rank            a column of the partition does
+    join            columns of the key do, on both sides: a join of windows
+
+Then no change can come any more for a key whose time the watermark has passed, and its state goes. What comes for it
+all the same is late. A TTL, which only approximates this, is not needed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from sqlglot import exp
+
+from rowkind.service.clocks import Clock, Closing, ColumnTime
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalRank,
+    LogicalScan,
+    Query,
+    bottom_up,
+    walk,
+)
+from rowkind.service.plan.traits.event_times import EventTime, event_times
+from rowkind.service.source_table import SourceTable
+
+Tables = Mapping[str, SourceTable]
+
+
+def close_inputs(query: Query) -> Query:
+    """Operators with what a watermark lets go of on each side."""
+    tables = timed_tables(query.root)
+    return replace(query, root=bottom_up(query.root, partial(_visit, tables))) if tables else query
+
+
+def timed_tables(root: LogicalNode) -> Tables:
+    """The tables below a node that have watermarks, by name."""
+    scans = (node.source for node in walk(root) if isinstance(node, LogicalScan))
+    return {source.table: source for source in scans if source.watermark is not None}
+
+
+def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnTime] | None:
+    """From when on, and by which clock, no row comes any more that has the value of this column; None where never."""
+    own = [(each.table, each.column) for each in time.origins]
+    marks = [(table, tables[table].watermark, column) for table, column in own if table in tables]
+    if len(marks) < len(own):
+        return None
+    clock = []
+    for table, mark, origin in sorted(marks, key=lambda each: each[0]):
+        if mark is None or mark.time.column != origin:
+            return None
+        clock.append((table, mark.idle_ms))
+    # A window that ends when the watermark is there has no row to come; anything else might still have one.
+    exclusive = time.kind in ("window_start", "window_end")
+    return Clock(tuple(dict.fromkeys(clock))), ColumnTime(column, time.slack + (0 if exclusive else 1))
+
+
+def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
+    match node:
+        case LogicalAggregate(is_global=False):
+            return replace(node, input=_closed(node.input, tables, node.group))
+        case LogicalRank():
+            return replace(node, input=_closed(node.input, tables, node.partition))
+        case LogicalJoin() if not node.counts_right:
+            return _closed_join(node, tables)
+    return node
+
+
+def _closed(side: LogicalInput, tables: Tables, key: Iterable[str]) -> LogicalInput:
+    times = event_times(side.input)
+    found = [at for name in key if name in times and (at := passed(tables, name, times[name])) is not None]
+    if not found:
+        return side
+    clock, time = min(found, key=lambda each: (len(each[0].tables), each[1].later_us))
+    return _let_go(side, Closing(clock, time, time))
+
+
+def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin:
+    left, right = event_times(join.left.input), event_times(join.right.input)
+    for key in join.keys:
+        a, b = key.left.unnest(), key.right.unnest()
+        if not (isinstance(a, exp.Column) and isinstance(b, exp.Column) and a.name in left and b.name in right):
+            continue
+        of = passed(tables, a.name, left[a.name]), passed(tables, b.name, right[b.name])
+        if of[0] is None or of[1] is None:
+            continue
+        clock = Clock(tuple(dict.fromkeys(sorted([*of[0][0].tables, *of[1][0].tables]))))
+        later = max(of[0][1].later_us, of[1][1].later_us)
+        sides = [ColumnTime(name, later) for name in (a.name, b.name)]
+        return replace(
+            join,
+            left=_let_go(join.left, Closing(clock, sides[0], sides[0])),
+            right=_let_go(join.right, Closing(clock, sides[1], sides[1])),
+        )
+    return join
+
+
+def _let_go(side: LogicalInput, closing: Closing) -> LogicalInput:
+    return replace(side, closing=closing, ttl_ms=None)

@@ -1,0 +1,57 @@
+"""Where a window ends follows from where it begins: rows grouped by both are grouped by the beginning.
+
+    GROUP BY window_start, window_end, k      window_start + size AS window_end … GROUP BY window_start, k
+
+Keys become shorter by that, and a filter on the end one on the beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalNode, LogicalProject, Query, bottom_up
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
+
+
+def narrow_groups(query: Query) -> Query:
+    """The query whose aggregates are not grouped by what follows from other groups."""
+    return replace(query, root=bottom_up(query.root, _visit))
+
+
+def _visit(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalAggregate):
+        return node
+    meanings = {name: meaning(node.input.input, resolved(name)) for name in node.group}
+    found: dict[str, exp.Expr] = {}
+    for name, meant in meanings.items():
+        if isinstance(meant, WindowEnd | WindowTime):
+            others = {other: each for other, each in meanings.items() if other != name and other not in found}
+            told = _told_by(meant, others)
+            if reads(told) <= others.keys():
+                found[name] = told
+    if not found:
+        return node
+    narrow = replace(node, group=tuple(name for name in node.group if name not in found))
+    return LogicalProject(narrow, {name: found.get(name, resolved(name)) for name in columns(node)})
+
+
+def meaning(node: LogicalNode, expression: exp.Expr) -> exp.Expr:
+    """An expression over the columns of the first node below that is no filter or projection, or that is a view."""
+    match node:
+        case LogicalProject(view=None):
+            return meaning(node.input, substitute(expression, node.outputs))
+        case LogicalFilter():
+            return meaning(node.input, expression)
+        case _:
+            return expression.unnest()
+
+
+def _told_by(meant: exp.Expr, others: dict[str, exp.Expr]) -> exp.Expr:
+    """An expression with columns in the place of what they mean."""
+    by = {each: name for name, each in others.items()}
+    return meant.transform(lambda each: resolved(by[each.unnest()]) if each.unnest() in by else each)

@@ -1,0 +1,160 @@
+"""When sessions end: the largest time of each, and the gap.
+
+A row knows the beginning of its session (`operators.session`), and its end only together with the other rows:
+
+    … GROUP BY k, window_start, window_end      … MAX(ts) + gap GROUP BY k, window_start
+    SELECT window_end …                         … JOIN (SELECT k, window_start, MAX(ts) + gap … GROUP BY …)
+
+The first where the rows are grouped by sessions anyway, and read their end for nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalCall,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    LogicalSession,
+    with_inputs,
+)
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.time_windows import WindowEnd, interval
+from rowkind.service.plan.sql.windows import planned_once
+
+
+def with_ends(node: LogicalNode) -> LogicalNode:
+    """The plan without sessions that have a column for their end."""
+    session = _session(node.input.input if isinstance(node, LogicalAggregate) else node)
+    if session is None or session.end is None:
+        return with_inputs(node, with_ends)
+    if isinstance(node, LogicalAggregate):
+        return _grouped(node, session, session.end)
+    if not _of_end(node, session.end) and not _filtered_by(node, session.end):
+        return _without_end(node, session.end)
+    return _over(node, _joined(session, session.end))
+
+
+def _session(node: LogicalNode) -> LogicalSession | None:
+    """The session below filters and projections."""
+    while isinstance(node, LogicalFilter | LogicalProject) and not (isinstance(node, LogicalProject) and node.view):
+        node = node.input
+    return node if isinstance(node, LogicalSession) else None
+
+
+def _of_end(node: LogicalNode, end: str) -> frozenset[str]:
+    """The columns that are computed from the end of a session."""
+    match node:
+        case LogicalProject():
+            below = _of_end(node.input, end)
+            return frozenset(name for name, output in node.outputs.items() if reads(output) & below)
+        case LogicalFilter():
+            return _of_end(node.input, end)
+        case _:
+            return frozenset([end])
+
+
+def _filtered_by(node: LogicalNode, end: str) -> bool:
+    """Whether a filter asks for the end of a session."""
+    match node:
+        case LogicalProject():
+            return _filtered_by(node.input, end)
+        case LogicalFilter():
+            below = _of_end(node.input, end)
+            return any(reads(each) & below for each in node.conjuncts) or _filtered_by(node.input, end)
+        case _:
+            return False
+
+
+def _over(node: LogicalNode, rows: LogicalNode) -> LogicalNode:
+    """The filters and projections of a session, over something else."""
+    return replace(node, input=_over(node.input, rows)) if isinstance(node, LogicalFilter | LogicalProject) else rows
+
+
+def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
+    """The same without what is computed from the end of the session, and with the column `more` of it."""
+    match node:
+        case LogicalProject():
+            gone = _of_end(node, end)
+            outputs = {name: output for name, output in node.outputs.items() if name not in gone}
+            kept = {more: resolved(more)} if more else {}
+            return replace(node, input=_without_end(node.input, end, more), outputs={**outputs, **kept})
+        case LogicalFilter():
+            return replace(node, input=_without_end(node.input, end, more))
+        case LogicalSession():
+            return replace(node, input=replace(node.input, input=with_ends(node.input.input)), end=None)
+        case _:
+            raise AssertionError("there are filters and projections above a session")
+
+
+def _meaning(node: LogicalNode, expression: exp.Expr, *, through: bool = False) -> exp.Expr:
+    """An expression over the columns of the session below, or of what that is `through` projections over."""
+    match node:
+        case LogicalProject():
+            return _meaning(node.input, substitute(expression, node.outputs), through=through)
+        case LogicalFilter():
+            return _meaning(node.input, expression, through=through)
+        case LogicalSession() if through:
+            return _meaning(node.input.input, expression)
+        case _:
+            return expression.unnest()
+
+
+def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> LogicalNode:
+    """An aggregate over sessions: one that also has their last times, if it is by them."""
+    rows = node.input.input
+    read = frozenset[str]().union(*(call.reads for call in node.calls.values()))
+    ends, asked = _of_end(rows, end), read.union(node.group)
+    if not ends & asked and not _filtered_by(rows, end):
+        return replace(node, input=LogicalInput(_without_end(rows, end)))
+    groups = {name: _meaning(rows, resolved(name)) for name in node.group}
+    whole = {_meaning(rows, resolved(name), through=True) for name in node.group}
+    parts = {_meaning(session, resolved(name), through=True) for name in session.partition}
+    only = all(reads(groups[name]) == {end} for name in ends & set(node.group))
+    by_session = resolved(session.start) in groups.values() and parts <= whole
+    if not (by_session and only) or ends & read or _filtered_by(rows, end):
+        return replace(node, input=LogicalInput(_over(rows, _joined(session, end))))
+    last, call = _last(session)
+    below = _without_end(rows, end, session.time)
+    group = tuple(name for name in node.group if name not in ends)
+    aggregate = replace(node, input=LogicalInput(below), group=group, calls={**node.calls, last: call})
+    meant = {end: _end(session, last)}
+    outputs = {name: substitute(groups[name], meant) if name in ends else resolved(name) for name in columns(node)}
+    return LogicalProject(aggregate, outputs)
+
+
+def _joined(session: LogicalSession, end: str) -> LogicalNode:
+    """The rows of sessions, each with the end of its own."""
+    below = _without_end(session, end)
+    rows = planned_once(below)
+    last, call = _last(session)
+    group = (*session.partition, session.start)
+    aggregate = LogicalAggregate(LogicalInput(rows), group, {last: call}, is_global=False, at=session.at)
+    names = {name: f"{last}{number}" for number, name in enumerate(group)}
+    outputs: dict[str, exp.Expr] = {own: resolved(name) for name, own in names.items()}
+    outputs[end] = _end(session, last)
+    keys = tuple(exp.NullSafeEQ(this=resolved(name), expression=resolved(own)) for name, own in names.items())
+    join = LogicalJoin("inner", LogicalInput(rows), LogicalInput(LogicalProject(aggregate, outputs)), keys, session.at)
+    return LogicalProject(join, {name: resolved(name) for name in columns(session)})
+
+
+def _end(session: LogicalSession, last: str) -> exp.Expr:
+    # There is no session without a row, but the type of MAX does not say so.
+    time = exp.Coalesce(this=resolved(last), expressions=[resolved(session.start)])
+    return WindowEnd(this=time, size=interval(session.gap))
+
+
+def _last(session: LogicalSession) -> tuple[str, LogicalCall]:
+    """The last time of each session, under a name that no query can say."""
+    type_ = columns(session)[session.start].as_nullable()
+    time = resolved(session.time)
+    return f"{session.start}#last", LogicalCall("max", (session.time,), type_, exp.Max(this=time))

@@ -1,0 +1,244 @@
+"""Windows of time: rows with the beginning and the end of each window that they are in.
+
+    TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE))     Flink's table functions, in FROM
+    GROUP BY TUMBLE(ts, INTERVAL '10' MINUTE)                        Flink's group windows (`sql.group_windows`)
+    GROUP BY window(ts, '10 minutes')                                Spark's (there, too)
+
+A tumbling window is a projection; where a row is in several windows, which hop or cumulate, it becomes several rows.
+The windows of sessions depend on the rows around a row, and are an operator's. A row whose time is NULL is in none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.service.plan.columns import by_name, columns
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.logical import (
+    LogicalExpand,
+    LogicalFilter,
+    LogicalInput,
+    LogicalNode,
+    LogicalProject,
+    LogicalSession,
+)
+from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.time_windows import (
+    DAY,
+    WindowEnd,
+    WindowEnds,
+    WindowStart,
+    WindowStarts,
+    WindowTime,
+    interval,
+    micros,
+)
+from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.sql.dialect import TableArgument
+from rowkind.service.plan.sql.scope import Relation, Scope
+
+Kind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
+COLUMNS = ("window_start", "window_end", "window_time")
+"""What a table function puts behind the columns of its rows."""
+
+_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "TUMBLE": ("SIZE", "OFFSET"),
+    "HOP": ("SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("STEP", "SIZE", "OFFSET"),
+    "SESSION": ("GAP",),
+}
+_TEXT = re.compile(r"\s*(?:interval\s+)?((?:[+-]?\d+(?:\.\d+)?\s*[a-z]+\s*)+)", re.IGNORECASE)
+_PART = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class TimeWindow:
+    """How time is cut into windows: lengths in microseconds.
+
+    `size` is that of a window, the longest of those that cumulate, or the gap that ends a session. `step` is how far
+    one window begins after another, or ends where they cumulate; the size of those that tumble.
+    """
+
+    kind: Kind
+    size: int
+    step: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """A table function in FROM: its windows, the rows that it is over, their time, and by what sessions are parted."""
+
+    window: TimeWindow
+    rows: exp.Expr
+    time: exp.Expr
+    partition: tuple[exp.Expr, ...]
+    call: exp.Anonymous
+
+
+def time_window(kind: Kind, lengths: Mapping[str, exp.Expr], at: exp.Expr) -> TimeWindow:
+    """Windows by what the SQL says of them. Raises Refusal."""
+    known = {name: length_of(node) for name, node in lengths.items()}
+    for name, node in lengths.items():
+        if name != "OFFSET" and known[name] <= 0:
+            raise Refusal(f"the {name.lower()} of a window is more than nothing", node)
+    size = known.get("GAP", known.get("SIZE", 0))
+    step = known.get("SLIDE", known.get("STEP", size))
+    if step > size:
+        raise Refusal(
+            "a slide that is longer than the window leaves out what is in between: filter in a WHERE, or make the "
+            "window as long as its slide",
+            at,
+        )
+    if kind == "CUMULATE" and size % step:
+        raise Refusal("the size of a cumulating window is a whole number of its steps", at)
+    if -(-size // step) > _MOST:
+        raise Refusal(f"every row would be in {-(-size // step)} windows: there can be {_MOST}", at)
+    offset = known.get("OFFSET", 0) % (size if kind == "CUMULATE" else step)
+    return TimeWindow("TUMBLE" if size == step and kind != "SESSION" else kind, size, step, offset)
+
+
+def length_of(node: exp.Expr) -> int:
+    """A length of time in microseconds: an INTERVAL, or a text such as '1 hour 30 minutes'. Raises Refusal."""
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        if isinstance(node, exp.Interval | exp.Add | exp.Sub):
+            return micros(node)
+        raise Refusal("a length of time is written out: INTERVAL '10' MINUTE, or '10 minutes'", node)
+    found = _TEXT.fullmatch(str(node.this))
+    if found is None:
+        raise Refusal(f"{node.this!r} is no length of time, as '10 minutes' is", node)
+    written = _PART.findall(found[1])
+    parts = (exp.Interval(this=exp.Literal.string(number), unit=exp.var(unit.upper())) for number, unit in written)
+    try:
+        return sum(map(micros, parts))
+    except Refusal as refusal:
+        raise Refusal(refusal.text, node) from None
+
+
+def window_function(at: exp.Expr) -> WindowFunction | None:
+    """The windows that a piece of FROM is about, None where it is something else. Raises Refusal."""
+    call = at.this if isinstance(at, exp.Table) else None
+    if isinstance(call, exp.Anonymous) and word(call) == "TABLE" and len(call.expressions) == 1:
+        call = call.expressions[0]
+    if not isinstance(call, exp.Anonymous) or word(call) not in _PARAMETERS:
+        return None
+    kind = cast("Kind", word(call))
+    given = _arguments(call, ("DATA", "TIMECOL", *_PARAMETERS[kind]))
+    rows, descriptor = given.pop("DATA"), given.pop("TIMECOL")
+    partition: Sequence[exp.Expr] = ()
+    if isinstance(rows, TableArgument):
+        rows, partition = rows.this, rows.expressions
+    if not isinstance(rows, exp.Table | exp.Subquery):
+        raise Refusal(f"the rows of {kind} are TABLE name, or a query in parentheses", rows)
+    if partition and kind != "SESSION":
+        raise Refusal(f"PARTITION BY is for SESSION: all rows have the same windows in {kind}", partition[0])
+    if (
+        not isinstance(descriptor, exp.Anonymous)
+        or word(descriptor) != "DESCRIPTOR"
+        or len(descriptor.expressions) != 1
+    ):
+        raise Refusal(f"the time of {kind} is one column: DESCRIPTOR(ts)", descriptor)
+    return WindowFunction(time_window(kind, given, call), rows, descriptor.expressions[0], tuple(partition), call)
+
+
+def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]:
+    """The arguments by the names of their parameters. Raises Refusal."""
+    optional = [name for name in names if name == "OFFSET"]
+    shown = ", ".join([name for name in names if name not in optional] + [f"[{name}]" for name in optional])
+    given: dict[str, exp.Expr] = {}
+    for place, each in enumerate(call.expressions):
+        name = each.this.name.upper() if isinstance(each, exp.Kwarg) else names[place] if place < len(names) else ""
+        if name not in names or name in given:
+            raise Refusal(f"{word(call)} takes {shown}", each)
+        given[name] = each.expression if isinstance(each, exp.Kwarg) else each
+    if not given.keys() >= set(names) - set(optional):
+        raise Refusal(f"{word(call)} takes {shown}", call)
+    return given
+
+
+def with_windows(
+    found: WindowFunction, rows: LogicalNode, relation: Relation, path: str
+) -> tuple[LogicalNode, dict[str, str]]:
+    """Rows of a relation with a table function's columns, by what they are called in the plan. Raises Refusal."""
+    scope = Scope((relation,))
+    for name in COLUMNS:
+        if relation.find(name):
+            raise Refusal(
+                f"there is a column {name} already: select it under another name in a derived table", found.call
+            )
+    names = {name: f"{path}.{name}" for name in COLUMNS}
+    start, end, time = names.values()
+    parts = tuple(scope.resolve(each).unnest() for each in found.partition)
+    for part in parts:
+        if not isinstance(part, exp.Column):
+            raise Refusal("PARTITION BY takes columns here: compute it in a derived table", part)
+    partition = tuple(part.name for part in parts)
+    placed = InWindows(found.window, scope.resolve(found.time), start, end, found.call).over(rows, partition)
+    every = {name: resolved(name) for name in columns(placed)}
+    return LogicalProject(placed, {**every, time: WindowTime(this=resolved(end), by=interval(1_000))}), names
+
+
+@dataclass(frozen=True)
+class InWindows:
+    """How rows are put into windows: by a time, an expression over them; `start` and `end` are the columns to come."""
+
+    window: TimeWindow
+    time: exp.Expr
+    start: str
+    end: str
+    at: exp.Expr
+
+    def over(self, rows: LogicalNode, partition: tuple[str, ...] = ()) -> LogicalNode:
+        """Rows, each once for every window that its time is in, with the columns `start` and `end`.
+
+        Sessions are of the rows that have the same columns `partition`. Raises Refusal.
+        """
+        window, start, end = self.window, self.start, self.end
+        size, step = interval(window.size), interval(window.step)
+        moved = {"offset": interval(window.offset)} if window.offset else {}
+        first = WindowStart(this=self.time.copy(), size=size.copy(), **moved)
+        types = columns(rows)
+        if compile_scalar(first, by_name(types)).type.nullable:
+            rows = LogicalFilter(rows, (exp.Not(this=exp.Is(this=self.time.copy(), expression=exp.Null())),))
+        every = {name: resolved(name) for name in types}
+        match window.kind:
+            case "TUMBLE":
+                return LogicalProject(rows, {**every, start: first, end: WindowEnd(this=first.copy(), size=size)})
+            case "HOP":
+                starts = WindowStarts(this=self.time.copy(), slide=step, size=size.copy(), **moved)
+                expand = LogicalExpand(rows, starts, {start: 0}, self._hidden("window"), starts, distinct=True)
+                ends = WindowEnd(this=resolved(start), size=size)
+                return LogicalProject(expand, {**every, start: resolved(start), end: ends})
+            case "CUMULATE":
+                several = WindowEnds(this=self.time.copy(), step=step, size=size, **moved)
+                expand = LogicalExpand(rows, several, {end: 0}, self._hidden("window"), several, distinct=True)
+                return LogicalProject(expand, {**every, start: first, end: resolved(end)})
+            case "SESSION":
+                return self._sessions(rows, types, partition)
+
+    def _sessions(self, rows: LogicalNode, types: Mapping[str, Type], partition: tuple[str, ...]) -> LogicalNode:
+        for name in partition:
+            if not types[name].orderable:
+                raise Refusal(
+                    f"rows with equal {types[name].sql} are no partition: take a field of it, or a key", self.at
+                )
+        time = self.time.unnest()
+        kind = family(compile_scalar(time, by_name(types)).type)
+        own = time.name
+        if not isinstance(time, exp.Column) or kind == "date":
+            own = self._hidden("time")
+            # A DATE stands for its midnight.
+            moment = WindowStart(this=time, size=interval(DAY)) if kind == "date" else time
+            rows = LogicalProject(rows, {**{name: resolved(name) for name in types}, own: moment})
+        return LogicalSession(LogicalInput(rows), partition, own, self.window.size, self.start, self.end, self.at)
+
+    def _hidden(self, name: str) -> str:
+        """A name that no query can say."""
+        return f"{self.start.rpartition('.')[0]}.#{name}"

@@ -1,0 +1,271 @@
+"""Event times: which columns follow a time of the rows of tables, and how far behind it they may lie.
+
+Where no row of a table comes any more whose time is before a watermark W, no change of a node's rows comes any more in
+which a column that follows that time is before W less its slack:
+
+    ts                    the time itself                        slack 0
+    window_start          a window's length before it            slack size; of those that cumulate, of the longest
+    window_end            behind it                              slack 0
+    window_time           just before the end                    slack of what is taken off it
+    DATE_TRUNC, CAST      the unit before it                     slack of the longest such unit
+    + INTERVAL            later                                  slack less that much
+
+The rules: what a node hands on of a row follows what it followed below, as long as each change of a node is one of rows
+with these values below.
+
+    filter, project, expand, normalize    each column, and what is computed of it
+    aggregate                             the group columns
+    rank, window                          the partition's columns: a row pushes out others of its partition
+    session                               the partition's columns and the time: it moves none before its own
+    join                                  columns of the key that follow times on both sides; not those that are padded
+    union                                 columns that do so in all inputs
+
+A row that is taken back is a change like any other: one whose time is before the watermark is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sqlglot import exp
+
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalExpand,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
+    LogicalUnion,
+    LogicalWindow,
+)
+from rowkind.service.plan.memoized import memoized
+from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.scalar.time_windows import (
+    DAY,
+    PANE,
+    WindowEnd,
+    WindowEnds,
+    WindowStart,
+    WindowStarts,
+    WindowTime,
+    micros,
+)
+from rowkind.service.plan.scalar.types import family
+
+Kind = Literal["time", "window_start", "window_end", "window_time", "other"]
+
+_UNITS: Mapping[str, int] = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    **dict.fromkeys(("DAY", "DD"), DAY),
+    "WEEK": 7 * DAY,
+    **dict.fromkeys(("MONTH", "MON", "MM"), 31 * DAY),
+    "QUARTER": 92 * DAY,
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), 366 * DAY),
+}
+"""The longest that a unit of DATE_TRUNC can be, in microseconds."""
+
+
+@dataclass(frozen=True, order=True)
+class TimeColumn:
+    """A column of a table that is a time."""
+
+    table: str
+    column: str
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """What a column follows: no value of a change to come is before the watermark of all `origins` less the slack.
+
+    `slack` is in microseconds, and negative where values are later than the time. `size` is the length of a window in
+    microseconds, of the longest where they cumulate; None for what is no window.
+    """
+
+    origins: frozenset[TimeColumn]
+    kind: Kind
+    slack: int = 0
+    size: int | None = None
+
+    @property
+    def slack_ms(self) -> int:
+        """The slack in milliseconds, rounded up."""
+        return -(-self.slack // 1_000)
+
+
+@memoized
+def event_times(node: LogicalNode) -> dict[str, EventTime]:
+    """The columns of a node that follow times of tables."""
+    match node:
+        case LogicalScan():
+            return _scanned(node)
+        case LogicalFilter() | LogicalWindow():
+            below = event_times(node.input)
+            return below if isinstance(node, LogicalFilter) else _of_names(below, node.partition)
+        case LogicalProject():
+            below = event_times(node.input)
+            computed = ((name, _followed(output, below)) for name, output in node.outputs.items())
+            return {name: found for name, found in computed if found is not None}
+        case LogicalExpand():
+            return event_times(node.input) | _expanded(node)
+        case LogicalNormalize():
+            return event_times(node.input.input)
+        case LogicalTemporalFilter():
+            # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
+            return event_times(node.input.input) if node.final else {}
+        case LogicalAggregate():
+            return _of_names(event_times(node.input.input), node.group)
+        case LogicalRank():
+            return _of_names(event_times(node.input.input), node.partition)
+        case LogicalSession():
+            return _of_names(event_times(node.input.input), (*node.partition, node.time))
+        case LogicalJoin():
+            return _joined(node)
+        case LogicalUnion():
+            return _united([event_times(each) for each in node.inputs])
+
+
+def _of_names(times: Mapping[str, EventTime], names: Iterable[str]) -> dict[str, EventTime]:
+    return {name: times[name] for name in names if name in times}
+
+
+def _scanned(scan: LogicalScan) -> dict[str, EventTime]:
+    declared, table = scan.source.declared, scan.source.table
+    times = (each for each in declared.fields if family(each.type) in ("timestamp", "local", "date"))
+    return {
+        scan.name(each.name): EventTime(frozenset([TimeColumn(table, each.name)]), "time")
+        for each in times
+    }  # fmt: skip
+
+
+def _followed(expression: exp.Expr, below: Mapping[str, EventTime]) -> EventTime | None:
+    """What an expression follows, None where nothing is known."""
+    node = expression.unnest()
+    match node:
+        case exp.Column():
+            return below.get(node.name)
+        case WindowStart() | WindowEnd():
+            size = micros(node.args["size"])
+            kind: Kind = "window_start" if isinstance(node, WindowStart) else "window_end"
+            return _moved(node.this, below, kind, size if kind == "window_start" else -size, size)
+        case WindowTime():
+            end = _followed(node.this, below)
+            return _moved(node.this, below, "window_time", micros(node.args["by"]), end.size if end else None)
+        case exp.Add() | exp.Sub():
+            return _by_interval(node, below)
+        case exp.Cast():
+            return _cast(node, below)
+        case exp.Anonymous():
+            return _called(node, below)
+    return None
+
+
+def _moved(
+    time: exp.Expr, below: Mapping[str, EventTime], kind: Kind, back: int, size: int | None = None
+) -> EventTime | None:
+    """What follows a time by a length of time at most before it."""
+    found = _followed(time, below)
+    return found and replace(found, kind=kind, slack=found.slack + back, size=size)
+
+
+def _by_interval(node: exp.Add | exp.Sub, below: Mapping[str, EventTime]) -> EventTime | None:
+    time, length = node.left.unnest(), node.right.unnest()
+    if isinstance(node, exp.Add) and isinstance(time, exp.Interval):
+        time, length = length, time
+    if not isinstance(length, exp.Interval):
+        return None
+    try:
+        months, days, rest = amount(length)
+    except Refusal:
+        return None
+    back = (days * DAY + rest) * (1 if isinstance(node, exp.Sub) else -1)
+    return None if months else _moved(time, below, "other", back)
+
+
+def _cast(node: exp.Cast, below: Mapping[str, EventTime]) -> EventTime | None:
+    found = _followed(node.this, below)
+    try:
+        to = family(Type.of(node.to.sql("spark")))
+    except SchemaError:
+        return None
+    if found is None or to in ("timestamp", "local"):
+        return found
+    return replace(found, kind="other", slack=found.slack + DAY, size=None) if to == "date" else None
+
+
+def _called(node: exp.Anonymous, below: Mapping[str, EventTime]) -> EventTime | None:
+    match word(node), node.expressions:
+        case "DATE_TRUNC", [exp.Literal() as unit, time] if unit.is_string and unit.name.upper() in _UNITS:
+            return _moved(time, below, "other", _UNITS[unit.name.upper()])
+        case (("TO_DATE" | "DATE"), [time]):
+            return _moved(time, below, "other", DAY)
+    return None
+
+
+def _expanded(node: LogicalExpand) -> dict[str, EventTime]:
+    array, below = node.array, event_times(node.input)
+    if not isinstance(array, WindowStarts | WindowEnds) or node.outer:
+        return {}
+    size = micros(array.args["size"])
+    kind: Kind = "window_start" if isinstance(array, WindowStarts) else "window_end"
+    found = _moved(array.this, below, kind, size if kind == "window_start" else 0, size)
+    if found is not None and array.this.name.endswith(PANE):
+        # A time is in the windows that its pane is in.
+        found = replace(found, slack=found.slack - (below[array.this.name].size or 0))
+    return {} if found is None else dict.fromkeys(node.elements, found)
+
+
+def _joined(join: LogicalJoin) -> dict[str, EventTime]:
+    left, right = event_times(join.left.input), event_times(join.right.input)
+    found: dict[str, EventTime] = {}
+    for key in join.keys or _equal_sides(join):
+        a, b = key if isinstance(key, tuple) else (key.left, key.right)
+        times = _followed(a, left), _followed(b, right)
+        if times[0] is None or times[1] is None:
+            continue
+        both = _both(times[0], times[1])
+        kept = ((a, not join.pads_right), (b, not join.pads_left and not join.keeps_left))
+        for column in (side.unnest() for side, stays in kept if stays):
+            if isinstance(column, exp.Column):
+                found[column.name] = both
+    return found
+
+
+def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:
+    """The equalities of a join before its keys have been taken out of its condition, left before right."""
+    left = event_times(join.left.input)
+    found = []
+    for each in join.condition:
+        bare = each.unnest()
+        if isinstance(bare, exp.EQ | exp.NullSafeEQ):
+            a, b = bare.left, bare.right
+            found.append((a, b) if _followed(a, left) is not None else (b, a))
+    return found
+
+
+def _both(one: EventTime, other: EventTime) -> EventTime:
+    """What follows times of both: changes come from either."""
+    kind: Kind = one.kind if one.kind == other.kind else "other"
+    size = one.size if one.kind == other.kind and one.size == other.size else None
+    return EventTime(one.origins | other.origins, kind, max(one.slack, other.slack), size)
+
+
+def _united(inputs: list[dict[str, EventTime]]) -> dict[str, EventTime]:
+    found = dict(inputs[0]) if inputs else {}
+    for each in inputs[1:]:
+        found = {name: _both(found[name], each[name]) for name in found if name in each}
+    return found

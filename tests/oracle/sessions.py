@@ -1,0 +1,73 @@
+"""What sessions are tested with: inputs whose rows have times close to each other, and the definition.
+
+Rows are (id, partition, value), and `time` says when a row was; with its start it is (id, partition, value, start).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.columns.changes import Changes, Int64s, binary
+from rowkind.operators.session import SessionSpec
+from tests import changelogs
+from tests.changelogs import Change, Row, pack, unpack
+from tests.oracle.inputs import Input
+
+
+def time(row: Row) -> int:
+    """When a row was: before the epoch or after it, and so that values share times."""
+    return 7 * (row[2] or 0) + 3 * (row[0] or 0) - 11
+
+
+@dataclass(frozen=True)
+class SessionInput(Input):
+    """The input of a session, whose partitions may be NULL."""
+
+    hashed: changelogs.Hash = changelogs.strong_hash
+
+    def columns(self, batch: Sequence[Change]) -> Changes:
+        """A batch as the operator takes it."""
+        keys = [pack((change.row[1],)) for change in batch]
+        return Changes(
+            np.zeros(len(batch), np.int8),
+            np.array([change.kind for change in batch], np.int8),
+            self.hashed(keys),
+            binary(keys),
+            binary(b"" for _ in batch),
+            np.array([change.seq for change in batch], np.int64),
+            binary(pack(change.row) for change in batch),
+        )
+
+
+def times(payloads: pa.BinaryArray) -> Int64s:
+    """The times of packed rows."""
+    return np.array([time(unpack(payload)) for payload in payloads.to_pylist()], np.int64)
+
+
+def started(payloads: pa.BinaryArray, starts: Int64s) -> pa.BinaryArray:
+    """Packed rows with their starts as last column."""
+    return binary(
+        payload + pack((start,)) for payload, start in zip(payloads.to_pylist(), starts.tolist(), strict=True)
+    )
+
+
+def spec(gap: int, of: Input, *, ttl_ms: int | None = None, refreshes: bool = False) -> SessionSpec:
+    """Sessions of these rows."""
+    return SessionSpec(gap, times, started, ttl_ms, of.by_seq, refreshes=refreshes)
+
+
+def in_sessions(rows: Iterable[Row], gap: int) -> Counter[Row]:
+    """The definition: a row with the time of the first of those of which none comes more than a gap after another."""
+    found: Counter[Row] = Counter()
+    last: dict[int | None, tuple[int, int]] = {}
+    for row in sorted(rows, key=time):
+        before, start = last.get(row[1], (None, None))
+        start = time(row) if before is None or start is None or time(row) - before > gap else start
+        last[row[1]] = time(row), start
+        found[*row, start] += 1
+    return found

@@ -1,0 +1,102 @@
+"""Sessions against their definition: after every batch the output is what it makes of all rows of the folded input.
+
+Half the changes are rows that come again, go, or go without being there, at times so close to each other that a row
+makes two sessions one, or its going makes two of one; with strong and weak hashes and segments of a few rows. These
+tests see wrong starts in any batch, rows taken back that are not there, output that is not net, and retractions wrongly
+(not) counted as unmatched. With a TTL rows that expired stay out, and no row is there twice with two starts.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+
+import pytest
+
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.session import Session
+from tests import changelogs
+from tests.changelogs import Row, changed, fold, net, refreshed, show
+from tests.oracle.findings import finding, operating
+from tests.oracle.inputs import Batches, Materialised, random_batches, shrink, times, with_refreshes
+from tests.oracle.naive_join import NaiveSide
+from tests.oracle.sessions import SessionInput, in_sessions, spec
+from tests.seeds import seeds
+
+CASES_EACH = seeds(40)
+GAPS = (1, 2, 3, 4, 7, 100)
+
+
+@pytest.mark.parametrize("ttl_ms", [None, 3])
+@pytest.mark.parametrize("by_seq", [True, False])
+def test_the_starts_are_those_of_the_definition_after_every_batch(
+    ttl_ms: int | None, by_seq: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folding the output after each batch gives every row with the start of its session."""
+    for number in CASES_EACH:
+        seed = f"session, {ttl_ms}, {by_seq}, {number}"
+        print(f"seed '{seed}'")
+        generator = random.Random(seed)
+        of = SessionInput("multiset", by_seq=by_seq, hashed=generator.choice(changelogs.HASHES))
+        rows = generator.choice([3, segment.SEGMENT_ROWS])
+        with monkeypatch.context() as patch:
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
+            batches = random_batches([of], seed, batches=10, changes=generator.choice([3, 15]))
+            batches = with_refreshes(batches, seed) if ttl_ms else batches
+            compare = _with_a_clock if ttl_ms else _difference
+            difference = functools.partial(compare, of, generator.choice(GAPS))
+            if difference(batches) is not None:
+                least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
+                pytest.fail(f"seed '{seed}'\n{show(least)}\n{difference(least)}")
+
+
+@finding
+def _difference(of: SessionInput, gap: int, batches: Batches) -> str | None:
+    """What is wrong with the operator on these batches; None if nothing is."""
+    operator = Session(spec(gap, of))
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    state, view = Materialised(of), Counter[Row]()
+    for number, batch in enumerate(batches):
+        unmatched = state.apply(batch)
+        with operating(number):
+            output = operator.process(of.columns(batch), stores, 0)
+            fold(view, output.rows)
+        expected = in_sessions(state.rows, gap)
+        if +view != expected:
+            return f"after batch {number}: {dict(+view)}, expected {dict(expected)}"
+        if not net(output.rows):
+            return f"batch {number} emits what cancels: {dict(changed(output.rows))}"
+        if len(output.unmatched) != len(unmatched):
+            return f"batch {number}: {len(output.unmatched)} unmatched, expected {len(unmatched)}"
+    return None
+
+
+@finding
+def _with_a_clock(of: SessionInput, gap: int, batches: Batches) -> str | None:
+    """The same where rows expire: the rows that go and come, whatever their starts, and which are refreshed."""
+    ttl_ms = 3
+    operator, naive = Session(spec(gap, of, ttl_ms=ttl_ms, refreshes=True)), NaiveSide(of, ttl_ms)
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    view = Counter[Row]()
+    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
+        naive.expire(now)
+        before = Counter(one.row for one in naive.stored)
+        naive.apply(batch, now)
+        after = Counter(one.row for one in naive.stored)
+        with operating(number):
+            rows = operator.process(of.columns(batch), stores, now).rows
+            fold(view, rows)
+        found = Counter[Row]()
+        for row, weight in changed(rows).items():
+            found[row[:3]] += weight
+        step = after.copy()
+        step.subtract(before)
+        if {row: weight for row, weight in found.items() if weight} != {row: n for row, n in step.items() if n}:
+            return f"batch {number} emits {dict(found)}, expected {dict(step)}"
+        if any(row not in view for row in refreshed(rows)):
+            return f"batch {number} refreshes rows that are not there: {refreshed(rows)}"
+    return None

@@ -1,0 +1,197 @@
+"""Windows under watermarks, and conditions on NOW(), against DuckDB over what a model of time lets through.
+
+The model: a row is in windows; of each of them it is late once the watermark, as it was before the batch, has come to
+the window's end. What is not late is accepted, insertions and retractions alike, and the result is SQL over what has
+been accepted so far. With `emit: final` it is that of the windows that the watermark has passed, and no row of it ever
+changes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from rowkind.operators.arrangement.store import MemoryStore
+from tests.clocked import Clocked, job_of
+from tests.seeds import seeds
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DELAY = timedelta(seconds=4)
+SIZE, SLIDE = timedelta(seconds=10), timedelta(seconds=5)
+
+TUMBLE = "TABLE(TUMBLE(TABLE {0}, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS {0}"
+HOP = "TABLE(HOP(TABLE {0}, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) AS {0}"
+PANES = "TABLE(HOP(TABLE {0}, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '10' SECOND)) AS {0}"
+CUMULATE = "TABLE(CUMULATE(TABLE {0}, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) AS {0}"
+
+GROUPED = "SELECT k, window_start, COUNT(*) AS n, SUM(v) AS s FROM {a} GROUP BY k, window_start, window_end"
+VALUES = "SELECT window_end, MAX(v) AS m, COUNT(DISTINCT k) AS d FROM {a} GROUP BY window_start, window_end"
+TOP = (
+    "SELECT id, window_end FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+    "ORDER BY v DESC, id) AS rn FROM {a}) WHERE rn <= 2"
+)
+TOP_GROUPS = (
+    "SELECT k, window_end, s FROM (SELECT *, RANK() OVER (PARTITION BY window_end ORDER BY s DESC) AS rn FROM "
+    "(SELECT k, window_end, SUM(v) AS s FROM {a} GROUP BY k, window_start, window_end)) WHERE rn <= 1"
+)
+JOINED = (
+    "SELECT a.id, b.id AS other, a.window_end FROM {a} JOIN {b} ON a.k = b.k AND a.window_start = b.window_start "
+    "AND a.window_end = b.window_end"
+)
+LEFT = JOINED.replace(" JOIN", " LEFT JOIN")
+
+
+@dataclass
+class Model:
+    """What has been accepted of each table, a row for each of its windows, and how far time has come."""
+
+    windows: str
+    marks: dict[str, datetime] = field(default_factory=dict)
+    accepted: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=lambda: {"a": Counter(), "b": Counter()})
+
+    def watermark(self, tables: Sequence[str]) -> datetime:
+        """That of these tables together."""
+        return min(self.marks.get(name, datetime.min.replace(tzinfo=UTC)) for name in tables)
+
+    def batch(self, changes: Sequence[tuple[str, int, tuple[Any, ...]]], tables: Sequence[str]) -> None:
+        """Take in a batch; what it moves counts from its end on."""
+        before = self.watermark(tables)
+        for table, sign, row in changes:
+            for begin, end in self.of(row[3]):
+                if end > before:
+                    self.accepted[table][*row, begin, end] += sign
+        for table, _, row in changes:
+            self.marks[table] = max(self.marks.get(table, row[3] - DELAY), row[3] - DELAY)
+
+    def of(self, ts: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """The windows that a time is in."""
+        first = START + (ts - START) // SIZE * SIZE
+        match self.windows:
+            case "tumble":
+                yield first, first + SIZE
+            case "hop":
+                last = START + (ts - START) // SLIDE * SLIDE
+                yield last - SLIDE, last - SLIDE + SIZE
+                yield last, last + SIZE
+            case "panes":
+                last = ts.replace(microsecond=0)
+                yield from ((last - timedelta(seconds=each), last - timedelta(seconds=each - 10)) for each in range(10))
+            case "cumulate":
+                if ts < first + SLIDE:
+                    yield first, first + SLIDE
+                yield first, first + SIZE
+
+    def query(self, sql: str, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
+        """What the query is over what has been accepted, of the windows that end until then."""
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            for name, rows in self.accepted.items():
+                connection.execute(
+                    f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, "
+                    f"window_end TIMESTAMPTZ)"
+                )
+                there = [row for row, count in rows.items() for _ in range(count) if until is None or row[5] <= until]
+                if there:
+                    connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?)", there)
+            return Counter(connection.execute(sql).fetchall())
+
+
+def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[str, int, tuple[Any, ...]]]:
+    """Changes of both tables, out of order by a few seconds, with some that are very late."""
+    now, found = START, []
+    live: dict[str, list[tuple[Any, ...]]] = {"a": [], "b": []}
+    for id_ in range(count):
+        now += timedelta(seconds=dice.choice((0, 0, 1, 1, 2, 7)))
+        table = dice.choice("aab")
+        if mode == "retract" and live[table] and dice.random() < 0.3:
+            row = live[table].pop(dice.randrange(len(live[table])))
+            found.append((table, -1, row))
+            continue
+        late = dice.choice((0, 0, 0, 1, 3, 5, 12, 30))
+        ts = now - timedelta(seconds=late, milliseconds=dice.choice((0, 0, 250)))
+        row = (id_, dice.randint(1, 3), dice.randint(0, 9), ts)
+        live[table].append(row)
+        found.append((table, 1, row))
+    return found
+
+
+def running(folder: Path, mode: str, sql: str, sink: str) -> Clocked:
+    """The query, with watermarks on both tables."""
+    columns = "{id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL}"
+    tables = "\n".join(
+        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {{column: ts, delay: 4s}}}}"
+        for name in "ab"
+    )
+    sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
+    return Clocked.of(job_of(folder, f"job: j\ntables:\n{tables}\nsinks:\n{sinks}\n"))
+
+
+CASES = [
+    *((GROUPED, windows) for windows in ("tumble", "hop", "panes", "cumulate")),
+    *((VALUES, windows) for windows in ("tumble", "hop", "panes")),
+    (TOP, "tumble"),
+    (TOP, "hop"),
+    (TOP_GROUPS, "tumble"),
+    (JOINED, "tumble"),
+    (LEFT, "tumble"),
+    (LEFT, "hop"),
+]
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize(("sql", "windows"), CASES)
+def test_windows_are_sql_over_what_is_not_late(tmp_path: Path, sql: str, windows: str, mode: str, emit: str) -> None:
+    """After every batch, however the changes are cut, restarts in between, and in the end of time."""
+    form = {"tumble": TUMBLE, "hop": HOP, "panes": PANES, "cumulate": CUMULATE}[windows]
+    tables = ["a", "b"] if "{b}" in sql else ["a"]
+    for number in seeds(2):
+        seed = f"{sql} {windows} {mode} {emit} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(
+            tmp_path, mode, sql.format(a=form.format("a"), b=form.format("b")), f"mode: retract, emit: {emit}"
+        )
+        model, oracle = Model(windows), sql.format(a="a", b="b")
+        rest = changes_of(dice, mode, 40)
+        while rest:
+            size = dice.choice((1, 2, 5, 11))
+            batch, rest = rest[:size], rest[size:]
+            lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
+            query.batch(0, *lines)
+            restart(query)
+            model.batch(batch, tables)
+            until = model.watermark(tables) if emit == "final" else None
+            assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
+        query.end()
+        assert as_rows(query) == model.query(oracle), seed
+
+
+def restart(query: Clocked) -> None:
+    """Go on with copies of all that is kept."""
+    stores = query.engine._stores
+    for kept in stores:
+        kept.update({name: store.copy() for name, store in kept.items() if isinstance(store, MemoryStore)})
+
+
+def as_json(row: tuple[Any, ...]) -> dict[str, Any]:
+    """A row as a line of a file has it."""
+    return dict(zip(("id", "k", "v", "ts"), (*row[:3], row[3].isoformat()), strict=True))
+
+
+def as_rows(query: Clocked) -> Counter[tuple[Any, ...]]:
+    """The result as DuckDB gives it."""
+
+    def value(name: str, each: Any) -> Any:
+        return datetime.fromisoformat(each) if name.startswith(("window", "ts")) and each else each
+
+    return Counter({tuple(value(*each) for each in row): count for row, count in query.view.items() if count})

@@ -1,0 +1,176 @@
+"""Watermarks case by case: marks of partitions, idleness, what is kept, and what rows say of time."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rowkind.avro.codec import encode
+from rowkind.avro.schema import Record
+from rowkind.operators.columns.arrival import ArrivalNumber
+from rowkind.operators.columns.changes import Block, Changes, Rows
+from rowkind.operators.rowtime import BEGINNING, END
+from rowkind.service.clocks import Clock
+from rowkind.service.execute.column_times import in_ms
+from rowkind.service.execute.watermarks import Watermarks, marks_of, passing
+from rowkind.service.job.table import WatermarkSettings
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.watermarks import watermark
+from rowkind.service.source_table import Watermark
+
+ORDERS, BOTH = Clock((("orders", 30),)), Clock((("orders", 30), ("payments", 10)))
+DECLARED = Record.of({"id": "BIGINT NOT NULL", "placed": "TIMESTAMP", "slow": "BOOLEAN", "n": "INT"})
+
+
+def test_the_slowest_partition_holds_the_watermark_back() -> None:
+    """It is the least mark, and never goes back, whatever comes."""
+    known = Watermarks().moved([{"orders": {0: 100, 1: 50}}], 0, [ORDERS])
+    assert known.at(ORDERS) == 50
+    known = known.moved([{"orders": {1: 70}}, {"orders": {1: 80}}], 1, [ORDERS])
+    assert known.at(ORDERS) == 80
+    known = known.moved([{"orders": {0: 20}}], 2, [ORDERS])
+    assert known.at(ORDERS) == 80
+
+
+def test_a_partition_that_was_never_seen_holds_it_back_until_it_is_idle() -> None:
+    """For so long as it takes: then the others count."""
+    known = Watermarks().moved([{"orders": {0: 100, 1: None}}], 1000, [ORDERS])
+    assert known.at(ORDERS) == BEGINNING
+    assert known.next_ms(ORDERS) == 1030
+    known = known.moved([{"orders": {0: 110}}], 1029, [ORDERS])
+    assert known.at(ORDERS) == BEGINNING
+    known = known.moved([], 1030, [ORDERS])
+    assert known.at(ORDERS) == 110
+    assert known.next_ms(ORDERS) == math.inf
+
+
+def test_a_partition_that_wakes_up_holds_back_what_has_not_passed() -> None:
+    """The watermark stays where it is until the others have come there."""
+    known = Watermarks().moved([{"orders": {0: 100, 1: 50}}], 0, [ORDERS])
+    known = known.moved([{"orders": {0: 200}}], 40, [ORDERS])
+    assert known.at(ORDERS) == 200
+    known = known.moved([{"orders": {0: 300, 1: 60}}], 50, [ORDERS])
+    assert known.at(ORDERS) == 200
+    known = known.moved([{"orders": {1: 250}}], 60, [ORDERS])
+    assert known.at(ORDERS) == 250
+
+
+def test_where_all_are_idle_all_that_was_seen_counts() -> None:
+    """Nothing is coming for which it would have to wait."""
+    known = Watermarks().moved([{"orders": {0: 100, 1: 50}}], 0, [ORDERS])
+    assert known.moved([], 30, [ORDERS]).at(ORDERS) == 100
+
+
+def test_the_slower_of_two_tables_holds_both_back() -> None:
+    """One of which nothing is known does too, and one that is idle does not."""
+    known = Watermarks().moved([{"orders": {0: 100}}], 0, [BOTH, ORDERS])
+    assert known.at(BOTH) == BEGINNING
+    assert known.at(ORDERS) == 100
+    known = known.moved([{"payments": {0: 40}}], 1, [BOTH, ORDERS])
+    assert known.at(BOTH) == 40
+    assert known.moved([{"orders": {0: 120}}], 20, [BOTH, ORDERS]).at(BOTH) == 120
+
+
+def test_the_clock_is_the_time_of_the_batch() -> None:
+    """And before the first batch it is before all times."""
+    before = Watermarks()
+    after = before.moved([], 77, [Clock()])
+    assert passing(before, after, Clock()) == passing(before, after, Clock())
+    assert (passing(before, after, Clock()).before, passing(before, after, Clock()).after) == (BEGINNING, 77)
+
+
+def test_what_is_known_is_kept() -> None:
+    """A shard that is opened anew goes on where it was, and marks survive their way."""
+    known = Watermarks().moved([{"orders": {0: 100, 1: None}, "payments": {3: 5}}], 9, [BOTH])
+    assert Watermarks.from_blob(known.to_blob()) == known
+    assert Watermarks.from_blob(None) == Watermarks()
+    marks = {"orders": {0: 100, 1: None}}
+    assert Block.from_bytes(Block(Changes.empty(), marks=marks).to_bytes()).marks == marks
+
+
+def test_gauges_leave_out_what_is_not_known() -> None:
+    """A table without a watermark yet has no lag, nor has one whose input has ended."""
+    known = Watermarks().moved([{"orders": {0: 1500}}], 4000, [BOTH, ORDERS])
+    assert list(known.gauges(4000).values()) == [1.5, 2.5]
+    assert known.moved([{"orders": {0: END}}], 5000, [ORDERS]).gauges(5000) == {}
+
+
+def ms(text: str) -> int:
+    """A time in UTC as ms."""
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def rows(*placed: str | None, partitions: tuple[int, ...], slow: bool | None = None) -> Rows:
+    """Rows of the table with these times, of these partitions."""
+    times = [None if each is None else datetime.fromisoformat(each).replace(tzinfo=UTC) for each in placed]
+    count = len(times)
+    payload = encode(
+        DECLARED,
+        {
+            "id": pa.array(range(count), pa.int64()),
+            "placed": pa.array(times, pa.timestamp("us", "UTC")),
+            "slow": pa.array([slow] * count, pa.bool_()),
+            "n": pa.nulls(count, pa.int32()),
+        },
+        count,
+    )
+    seq = ArrivalNumber.pack(np.arange(count), np.array(partitions, np.int64))
+    return Rows(np.zeros(count, np.int8), seq, payload)
+
+
+def said(**how: object) -> Watermark:
+    """The watermark that a declaration stands for."""
+    return watermark(WatermarkSettings.model_validate(how), DECLARED)
+
+
+def test_the_mark_of_a_partition_is_its_highest_time_less_the_delay() -> None:
+    """Rounded down, and a NULL says nothing."""
+    of = rows("2026-01-01T00:00:10", "2026-01-01T00:00:09.9996", None, "2026-01-01T00:00:07", partitions=(0, 1, 0, 1))
+    assert marks_of(said(column="placed", delay="2s"), DECLARED, of) == {
+        0: ms("2026-01-01T00:00:08"),
+        1: ms("2026-01-01T00:00:07.999"),
+    }
+    assert marks_of(said(column="PLACED"), DECLARED, rows(None, partitions=(4,))) == {}
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"column": "placed - INTERVAL '5' SECOND"}, "2026-01-01T00:00:05"),
+        ({"column": "placed", "delay": "INTERVAL '3' SECOND"}, "2026-01-01T00:00:07"),
+        (
+            {"column": "placed", "delay": "CASE WHEN slow THEN INTERVAL '1' HOUR ELSE INTERVAL '1' SECOND END"},
+            "2025-12-31T23:00:10",
+        ),
+    ],
+)
+def test_time_and_delay_may_be_expressions(how: dict[str, object], expected: str) -> None:
+    """Of any columns of the row."""
+    of = rows("2026-01-01T00:00:10", partitions=(0,), slow=True)
+    assert marks_of(said(**how), DECLARED, of) == {0: ms(expected)}
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"column": "plced"}, "there is no column 'plced'; did you mean placed"),
+        ({"column": "n"}, "a watermark needs a TIMESTAMP, and n is INT"),
+        ({"column": "placed -"}, "no expression over the columns of the table"),
+    ],
+)
+def test_what_is_no_time_is_refused(how: dict[str, object], message: str) -> None:
+    """By name."""
+    with pytest.raises(Refusal, match=message):
+        said(**how)
+
+
+def test_times_are_rounded_up_to_the_ms_from_which_on_they_have_passed() -> None:
+    """So that nothing happens before its time."""
+    times = pa.array([1_000, 1_001, None, -1], pa.timestamp("us", "UTC"))
+    assert in_ms(times).tolist() == [1, 2, END, 0]
+    assert in_ms(times, 1).tolist() == [2, 2, END, 0]
+    assert in_ms(pa.array([1], pa.date32())).tolist() == [86_400_000]

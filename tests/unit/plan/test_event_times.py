@@ -1,0 +1,115 @@
+"""Which columns follow the times of tables, and how far behind a watermark they may still be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.job.load import load
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.pipeline import PASSES, logical
+from rowkind.service.plan.traits.event_times import event_times
+
+JOB = """
+job: times
+tables:
+  bids: {mode: append, columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, ts: TIMESTAMP, local: TIMESTAMP_NTZ}}
+  asks: {mode: upsert, primary_key: [id], columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, at: TIMESTAMP NOT NULL}}
+"""
+MINUTE = 60_000
+TUMBLE = "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTE))"
+ASKED = "TABLE(TUMBLE(TABLE asks, DESCRIPTOR(at), INTERVAL '10' MINUTE))"
+HOP = "TABLE(HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTE, INTERVAL '20' MINUTE))"
+CUMULATE = "TABLE(CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTE, INTERVAL '20' MINUTE))"
+SESSION = "TABLE(SESSION(TABLE bids PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
+EDGES = "a.window_start = b.window_start AND a.window_end = b.window_end AND a.k = b.k"
+NUMBER = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY ts)"
+
+CASES = [
+    ("SELECT ts AS a, local AS b, id FROM bids", "a: bids.ts time 0, b: bids.local time 0"),
+    ("SELECT ts AS a FROM bids WHERE k = 'x'", "a: bids.ts time 0"),
+    ("SELECT at AS a FROM asks", "a: asks.at time 0"),
+    (
+        f"SELECT window_start AS a, window_end AS b, window_time AS c FROM {TUMBLE}",
+        "a: bids.ts window_start 10, b: bids.ts window_end 0, c: bids.ts window_time 1ms",
+    ),
+    (
+        f"SELECT window_start AS a, window_end AS b, ts AS c FROM {HOP}",
+        "a: bids.ts window_start 20, b: bids.ts window_end 0, c: bids.ts time 0",
+    ),
+    (
+        f"SELECT window_start AS a, window_end AS b, window_time AS c FROM {CUMULATE}",
+        "a: bids.ts window_start 20, b: bids.ts window_end 0, c: bids.ts window_time 1ms",
+    ),
+    (
+        "SELECT window.start AS a, window_time(window) AS b FROM bids GROUP BY window(ts, '10 minutes')",
+        "a: bids.ts window_start 10, b: bids.ts window_time 1ms",
+    ),
+    (f"SELECT window_start AS a, window_end AS b, ts AS c FROM {SESSION}", ""),
+    (f"SELECT window_start AS a, ts AS c FROM {SESSION}", "c: bids.ts time 0"),
+    (
+        (
+            "SELECT CAST(ts AS DATE) AS a, DATE_TRUNC('hour', ts) AS b, ts + INTERVAL '1' HOUR AS c, "
+            "ts - INTERVAL '1' DAY AS d FROM bids"
+        ),
+        "a: bids.ts other 1440, b: bids.ts other 60, c: bids.ts other -60, d: bids.ts other 1440",
+    ),
+    ("SELECT ts - INTERVAL '1' MONTH AS a, COALESCE(ts, CAST(local AS TIMESTAMP)) AS b FROM bids", ""),
+    (
+        f"SELECT window_start AS a, window_end AS b, MAX(ts) AS c FROM {HOP} GROUP BY window_start, window_end",
+        "a: bids.ts window_start 20, b: bids.ts window_end 0",
+    ),
+    (
+        f"SELECT window_start AS a, window_end AS b, COUNT(*) AS n FROM {CUMULATE} GROUP BY window_start, window_end",
+        "a: bids.ts window_start 20, b: bids.ts window_end 0",
+    ),
+    (
+        f"SELECT window_start AS a, window_end AS b, ts AS c FROM {TUMBLE} QUALIFY {NUMBER} <= 3",
+        "a: bids.ts window_start 10, b: bids.ts window_end 0",
+    ),
+    (
+        f"SELECT a.window_start AS a, b.window_end AS b, a.ts AS c FROM {TUMBLE} a JOIN {ASKED} b ON {EDGES}",
+        "a: asks.at bids.ts window_start 10, b: asks.at bids.ts window_end 0",
+    ),
+    (
+        f"SELECT a.window_start AS a, b.window_end AS b FROM {TUMBLE} a LEFT JOIN {ASKED} b ON {EDGES}",
+        "a: asks.at bids.ts window_start 10",
+    ),
+    (
+        f"SELECT a.window_start AS a, a.ts AS b FROM {TUMBLE} a LEFT SEMI JOIN {ASKED} b ON {EDGES}",
+        "a: asks.at bids.ts window_start 10",
+    ),
+    ("SELECT a.ts AS a FROM bids a JOIN asks b ON a.k = b.k", ""),
+    (
+        "SELECT a FROM (SELECT ts AS a FROM bids UNION ALL SELECT at - INTERVAL '1' MINUTE FROM asks)",
+        "a: asks.at bids.ts other 1",
+    ),
+    ("SELECT a FROM (SELECT ts AS a FROM bids UNION ALL SELECT TIMESTAMP '2024-01-01 00:00:00' FROM asks)", ""),
+    (
+        (
+            "SELECT window_start AS a FROM TABLE(TUMBLE((SELECT window_time AS t FROM "
+            f"{TUMBLE}), DESCRIPTOR(t), INTERVAL '1' HOUR))"
+        ),
+        "a: bids.ts window_start 60+1ms",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected"), CASES)
+def test_columns_follow_times_of_tables(sql: str, expected: str, tmp_path: Path) -> None:
+    """Each column with the times that it follows, what it is, and its slack in minutes."""
+    (tmp_path / "job.yaml").write_text(JOB + f"sinks: {json.dumps({'result': {'mode': 'retract', 'sql': sql}})}\n")
+    query = logical(load(tmp_path / "job.yaml"), "result")
+    for each in PASSES:
+        query = each(query)
+    found = event_times(query.root)
+    told = []
+    for name in sorted(columns(query.root)):
+        if (time := found.get(name)) is not None:
+            origins = " ".join(f"{each.table}.{each.column}" for each in sorted(time.origins))
+            minutes, rest = divmod(time.slack_ms, MINUTE)
+            slack = f"{minutes}+{rest}ms" if minutes and rest else f"{rest}ms" if rest else str(minutes)
+            told.append(f"{name}: {origins} {time.kind} {slack}")
+    assert ", ".join(told) == expected
