@@ -21,10 +21,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from rowkind.service.calc import Calc
 from rowkind.service.clocks import Clock
 from rowkind.service.computes import computes
 from rowkind.service.physical import (
-    Calc,
     PhysicalAggregate,
     PhysicalNode,
     PhysicalOperator,

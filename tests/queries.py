@@ -20,10 +20,10 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.ranking import Ranking
 from rowkind.service.aggregation import AggregateCall, Aggregation
+from rowkind.service.calc import Calc
 from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.physical import (
-    Calc,
     ChangelogMode,
     PhysicalAggregate,
     PhysicalInput,

@@ -16,6 +16,7 @@ from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Rows
+from rowkind.service.calc import Calc
 from rowkind.service.client.outside import JobFile, opened, readable_topic
 from rowkind.service.job.model import Job
 from rowkind.service.job.registry import open_registry
@@ -25,7 +26,7 @@ from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import At, Range
 from rowkind.service.keys import Key
-from rowkind.service.physical import Calc, PhysicalScan
+from rowkind.service.physical import PhysicalScan
 from rowkind.service.source_table import SourceTable
 
 _PAUSE_SECONDS = 0.1

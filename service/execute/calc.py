@@ -23,6 +23,7 @@ from rowkind.operators.contenders import contenders
 from rowkind.operators.group_function import RowFailed
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.aggregation import Aggregation
+from rowkind.service.calc import Calc, Contest, OnError
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expand import expanded
 from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
@@ -32,7 +33,6 @@ from rowkind.service.execute.updates import updates
 from rowkind.service.execute.values import Values, passes, read
 from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
-from rowkind.service.physical import Calc, Contest, OnError
 
 
 def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:

@@ -17,10 +17,10 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Int64s, Mask, Rows
+from rowkind.service.calc import Calc
 from rowkind.service.execute.updates import updates
 from rowkind.service.execute.values import Values, passes
 from rowkind.service.expression import PLACE, Expand
-from rowkind.service.physical import Calc
 
 
 def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:

@@ -15,9 +15,9 @@ import numpy as np
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Mask, Rows
 from rowkind.operators.group_function import RowFailed
+from rowkind.service.calc import Calc
 from rowkind.service.execute import calc
 from rowkind.service.execute.expressions import ExpressionError, failing
-from rowkind.service.physical import Calc
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from rowkind.avro.defaults import nothing
 from rowkind.avro.schema import Field, Record
 from rowkind.operators.columns.changes import Mask
 from rowkind.operators.columns.hashing import digest128
+from rowkind.service.calc import ROW_DIGEST
 from rowkind.service.execute.expressions import evaluate, truth
 from rowkind.service.expression import Expression
-from rowkind.service.physical import ROW_DIGEST
 
 
 class Values:

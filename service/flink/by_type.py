@@ -19,18 +19,11 @@ from sqlglot.tokenizer_core import Token, TokenType
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, span
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalFilter,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    inputs,
-    walk,
-)
+from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalJoin, LogicalNode, LogicalProject
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.parse import parse
+from rowkind.service.plan.tree import inputs, walk
 
 
 @dataclass(frozen=True)

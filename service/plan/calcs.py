@@ -9,20 +9,14 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Field, Record, Type
 from rowkind.service import physical
+from rowkind.service.calc import Calc, OnError
 from rowkind.service.expression import PLACE, Expand, Expression
 from rowkind.service.keys import Key, Salt, SubKeyPart
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNode, LogicalProject, LogicalRank
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
-from rowkind.service.plan.scalar.scalars import (
-    Columns,
-    compile_cast,
-    compile_condition,
-    compile_scalar,
-    resolved,
-    show,
-)
+from rowkind.service.plan.scalar.scalars import Columns, compile_cast, compile_condition, compile_scalar, resolved, show
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ def calc(
     replaced_by: tuple[str, ...] = (),
     upsert: bool = False,
     nets: bool = True,
-) -> physical.Calc:
+) -> Calc:
     """The calc of a scan or operator whose filters, projections and expands reach up to `top`."""
     conditions, meanings = _merged(top, below)
     keys = tuple(substitute(part, meanings) for part, *_ in edge.key)
@@ -66,7 +60,7 @@ def calc(
     expands, below = _expands(top, below, (*conditions, *keys, *carried))
     output = record_of(record, edge.types)
     parts = tuple(_key_part(part, below, type_, edge) for part, (_, type_, _) in zip(keys, edge.key, strict=True))
-    return physical.Calc(
+    return Calc(
         input=input_,
         output=output.nullable() if edge.padded else output,
         columns=tuple(compile_scalar(meanings[name], below) for name in edge.types),
@@ -92,7 +86,7 @@ def calc(
     )
 
 
-def rank_condition(rank: LogicalRank, row: Record, on_error: physical.OnError) -> physical.RankCondition | None:
+def rank_condition(rank: LogicalRank, row: Record, on_error: OnError) -> physical.RankCondition | None:
     """The condition of a rank over its rows, which come under the record `row`; None where there is none."""
     numbers = record_of("Row", dict.fromkeys(rank.asked, types.INT))
     both = {each.name: (each.name, each.type) for each in row.concat(numbers).fields}

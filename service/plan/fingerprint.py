@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from rowkind.service.aggregation import AggregateCall
+from rowkind.service.calc import ROW_DIGEST, Calc
 from rowkind.service.clocks import Closing, ColumnTime
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.physical import (
-    ROW_DIGEST,
-    Calc,
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,

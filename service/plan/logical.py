@@ -7,19 +7,17 @@ columns by these names (`scalars.resolved`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.aggregate_function import AggregateFunction, Stage
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.clocks import Clock, Closing, ColumnTime
-from rowkind.service.job.model import Job
-from rowkind.service.job.model import Sink as JobSink
-from rowkind.service.physical import InputLayout, PhysicalJoinKind, RankStrategy
-from rowkind.service.python.function import PythonFunction
+from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.physical import InputLayout, RankStrategy
+from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.source_table import SourceTable
 
 
@@ -160,38 +158,6 @@ class LogicalJoin:
 
 
 @dataclass(frozen=True)
-class LogicalCall:
-    """One call of an aggregate function over columns of the aggregate's input.
-
-    `arguments` is empty for COUNT(*); it is more than one column for COUNT(DISTINCT a, b), for a value and what it is
-    by, for y and x, and for a value by arrival with what tells its row apart. `filter` is a boolean column: a row
-    counts where it is true. `at` is the call in the SQL. `order` is that of the values that are gathered, `constants`
-    what else is written out: a separator, or the numbers of a percentile.
-
-    `grows` says that the extreme is never taken back without a better one. Of a call in two steps the `stage` says
-    which one this is, and `types` in the second one what the arguments of the first were.
-    """
-
-    function: AggregateFunction | PythonFunction
-    arguments: tuple[str, ...]
-    type: Type
-    at: exp.Expr
-    filter: str | None = None
-    distinct: bool = False
-    order: tuple[OrderColumn, ...] = ()
-    constants: tuple[str, ...] = ()
-    grows: bool = False
-    stage: Stage = "whole"
-    types: tuple[Type, ...] = ()
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns that it is computed from."""
-        ordered = (each.column for each in self.order if each.column is not None)
-        return (*self.arguments, *ordered, *([self.filter] if self.filter is not None else []))
-
-
-@dataclass(frozen=True)
 class LogicalAggregate:
     """One row for each group: the `group` columns under their names, and each call's result under its own.
 
@@ -205,15 +171,6 @@ class LogicalAggregate:
     is_global: bool
     at: exp.Expr
     split_distinct: bool = False
-
-
-@dataclass(frozen=True)
-class OrderColumn:
-    """One column of ORDER BY. `column` None stands for arrival, which the SQL calls PROCTIME()."""
-
-    column: str | None
-    descending: bool = False
-    nulls_first: bool = True
 
 
 @dataclass(frozen=True)
@@ -351,84 +308,3 @@ LogicalNode = (
     | LogicalTemporalFilter
     | LogicalUnion
 )
-
-
-@dataclass(frozen=True)
-class TtlHint:
-    """One entry of a STATE_TTL hint, and where it stands."""
-
-    ttl_ms: int
-    at: exp.Expr
-
-
-@dataclass(frozen=True)
-class SkewHint:
-    """One entry of a SKEW hint: over how many shards the rows of one key are to be spread, and where it stands."""
-
-    shards: int
-    at: exp.Expr
-
-
-@dataclass(frozen=True)
-class Query:
-    """What the passes hand on: the tree, whose root is the SELECT list, where it comes from and where it goes.
-
-    `ttl_hints` are the STATE_TTL hints of the query by alias, `skew_hints` those that are called SKEW.
-    """
-
-    job: Job
-    name: str
-    sink: JobSink
-    root: LogicalNode
-    ttl_hints: Mapping[str, TtlHint]
-    skew_hints: Mapping[str, SkewHint]
-    select: exp.Expr
-
-    @property
-    def outputs(self) -> Mapping[str, exp.Expr]:
-        """The SELECT list: what defines each column of the result."""
-        assert isinstance(self.root, LogicalProject), "the root is the SELECT list"
-        return self.root.outputs
-
-
-def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
-    """The nodes right below."""
-    match node:
-        case LogicalScan():
-            return ()
-        case LogicalJoin():
-            return node.left.input, node.right.input
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
-            return (node.input.input,)
-        case LogicalUnion():
-            return node.inputs
-        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
-            return (node.input,)
-
-
-def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """The node over changed inputs."""
-    match node:
-        case LogicalScan():
-            return node
-        case LogicalJoin():
-            left = replace(node.left, input=change(node.left.input))
-            return replace(node, left=left, right=replace(node.right, input=change(node.right.input)))
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
-            return replace(node, input=replace(node.input, input=change(node.input.input)))
-        case LogicalUnion():
-            return replace(node, inputs=tuple(map(change, node.inputs)))
-        case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
-            return replace(node, input=change(node.input))
-
-
-def bottom_up(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """The tree with every node changed, each over its changed inputs."""
-    return change(with_inputs(node, lambda below: bottom_up(below, change)))
-
-
-def walk(node: LogicalNode) -> Iterator[LogicalNode]:
-    """The node and everything below it, inputs first, left before right."""
-    for child in inputs(node):
-        yield from walk(child)
-    yield node

@@ -13,7 +13,6 @@ from rowkind.service import physical
 from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
-from rowkind.service.plan.logical import Query
 from rowkind.service.plan.passes.aggregate_panes import aggregate_panes
 from rowkind.service.plan.passes.check_functions import check_functions
 from rowkind.service.plan.passes.check_sink import check_sink
@@ -37,10 +36,11 @@ from rowkind.service.plan.passes.split_distinct import split_distinct
 from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
 from rowkind.service.plan.passes.tell_arrivals_apart import tell_arrivals_apart
 from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.job_functions import job_functions, with_functions
 from rowkind.service.plan.sql.parse import parse
-from rowkind.service.plan.translate import translate
+from rowkind.service.plan.translate.translate import translate
 from rowkind.service.plan.watermarks import watermark
 from rowkind.service.source_table import SourceTable
 

@@ -20,6 +20,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Changes, binary
 from rowkind.operators.partial_aggregate import PARTIAL, group_of_sums
+from rowkind.service.calc import is_digest
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
@@ -32,7 +33,6 @@ from rowkind.service.physical import (
     PhysicalScan,
     clock,
     closings,
-    is_digest,
     walk,
 )
 

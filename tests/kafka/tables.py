@@ -16,6 +16,7 @@ from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.changes import Changes
+from rowkind.service.calc import Calc
 from rowkind.service.dev.broker import Broker
 from rowkind.service.expression import Expression
 from rowkind.service.graph import Exit, GraphScan
@@ -26,7 +27,7 @@ from rowkind.service.kafka.planning import Planner
 from rowkind.service.kafka.reading import LabelledBlock, Reading
 from rowkind.service.kafka.spec import SourceSpec
 from rowkind.service.keys import Key
-from rowkind.service.physical import Calc, PhysicalScan
+from rowkind.service.physical import PhysicalScan
 from rowkind.service.source_table import SourceTable
 
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10,2)"}, name="Order")

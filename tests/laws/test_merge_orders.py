@@ -23,6 +23,7 @@ from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator, Output
 from rowkind.operators.rank import Rank
 from rowkind.operators.semi_join import SemiJoin
+from rowkind.operators.session import Session
 from tests.changelogs import Change
 from tests.laws.cases import ALL
 from tests.laws.laws import exactly
@@ -57,6 +58,7 @@ NAMES = (
     "sums, one phase",
     "extremes, two phases",
     "normalize of one row per key",
+    "sessions with a gap of 2 by seq",
 )
 SUBJECTS = [one for one in ALL if one.name in NAMES]
 
@@ -77,6 +79,8 @@ def with_ttl(operator: Operator) -> Operator:
             return Rank(replace(spec, ttl_ms=TTL))
         case Aggregate(spec):
             return Aggregate(replace(spec, ttl_ms=TTL))
+        case Session(spec):
+            return Session(replace(spec, ttl_ms=TTL))
     raise AssertionError(f"{operator} is not known here")
 
 

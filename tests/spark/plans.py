@@ -18,7 +18,7 @@ from rowkind.service.execute.route import scanned
 from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.memory import Fold, pruned
+from rowkind.service.run.memory import Fold, marks_of_tables, pruned
 from rowkind.service.run.streaming import assemble
 from rowkind.service.run.trial_on_spark import changes_of, write
 from rowkind.service.spark.edge import EDGE_SCHEMA
@@ -97,7 +97,7 @@ class PlanQuery:
             path = folder / f"{number:08}.parquet"
             if not path.exists():
                 parts = [part for each in whole.scans for part in scanned(each, pruned(each.scan, batch), shards)]
-                write(path, parts, whole, shards)
+                write(path, parts, whole, shards, marks_of_tables(whole, batch, ended=False))
                 # Spark takes files in the order of their times.
                 os.utime(path, (self.started + number, self.started + number))
         return self.spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))

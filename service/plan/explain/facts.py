@@ -8,14 +8,12 @@ from typing import Any
 
 from rowkind.avro.schema import Record
 from rowkind.service.aggregation import Aggregation
+from rowkind.service.calc import ROW_DIGEST, Calc, Contest
 from rowkind.service.computes import computes
 from rowkind.service.expression import Expand
 from rowkind.service.graph import GraphOperator, graph, is_shuffled
+from rowkind.service.join_kinds import MAY_BE_SPREAD
 from rowkind.service.physical import (
-    MAY_BE_SPREAD,
-    ROW_DIGEST,
-    Calc,
-    Contest,
     PhysicalAggregate,
     PhysicalJoin,
     PhysicalNode,

@@ -15,23 +15,23 @@ from math import gcd
 
 from sqlglot import exp
 
+from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
-    LogicalCall,
     LogicalExpand,
     LogicalFilter,
     LogicalInput,
     LogicalNode,
     LogicalProject,
-    Query,
-    bottom_up,
 )
 from rowkind.service.plan.passes.narrow_groups import meaning
 from rowkind.service.plan.passes.split_distinct import in_two_steps
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.scalar.time_windows import PANE, WindowStart, WindowStarts, interval, micros
+from rowkind.service.plan.scalar.time_windows import PANE, PaneStart, WindowStarts, interval, micros
+from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
 
 _LEAST = 4
@@ -106,7 +106,7 @@ def _in_panes(
     rows = LogicalFilter(windows.expand.input, windows.on_rows) if windows.on_rows else windows.expand.input
     plain = [name for name in node.group if name not in of_windows]
     outputs = {name: meanings[name] for name in meanings if name not in of_windows}
-    outputs[pane] = WindowStart(this=starts.this.copy(), size=interval(width), **moved)
+    outputs[pane] = PaneStart(this=starts.this.copy(), size=interval(width), windows=size.copy(), **moved)
     first: dict[str, LogicalCall] = {}
     second: dict[str, LogicalCall] = {}
     for name, call in node.calls.items():

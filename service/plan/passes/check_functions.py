@@ -17,11 +17,11 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalNode,
     LogicalProject,
-    Query,
-    walk,
 )
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.tree import walk
 from rowkind.service.python.function import PythonFunction
 
 

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalJoin,
-    LogicalRank,
-    LogicalScan,
-    LogicalSession,
-    Query,
-    inputs,
-)
+from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalRank, LogicalScan, LogicalSession
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.changelog_modes import updating
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
+from rowkind.service.plan.tree import inputs
 
 
 def check_sink(query: Query) -> Query:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalNode, Query, bottom_up
+from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.logical import LogicalAggregate, LogicalNode
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.monotonic import Monotonic, progress
+from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalNormalize, Query, bottom_up
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalNormalize
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.unique_keys import in_order, matches_one, unique_keys
+from rowkind.service.plan.tree import bottom_up
 
 
 def choose_layouts(query: Query) -> Query:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.logical import LogicalNode, LogicalRank, Query, bottom_up
+from rowkind.service.plan.logical import LogicalNode, LogicalRank
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.monotonic import Monotonic, monotonic
+from rowkind.service.plan.tree import bottom_up
 
 
 def choose_rank_strategies(query: Query) -> Query:

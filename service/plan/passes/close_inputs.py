@@ -24,11 +24,10 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalRank,
     LogicalScan,
-    Query,
-    bottom_up,
-    walk,
 )
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import EventTime, event_times
+from rowkind.service.plan.tree import bottom_up, walk
 from rowkind.service.source_table import SourceTable
 
 Tables = Mapping[str, SourceTable]

@@ -16,13 +16,15 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import EqualKey, LogicalJoin, LogicalNode, Query, bottom_up
+from rowkind.service.plan.logical import EqualKey, LogicalJoin, LogicalNode
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.exact_decimals import Digits, too_wide
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 from rowkind.service.plan.scalar.types import STRING
+from rowkind.service.plan.tree import bottom_up
 
 
 def extract_equal_keys(query: Query) -> Query:

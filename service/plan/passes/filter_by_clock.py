@@ -20,20 +20,13 @@ from sqlglot import exp
 from rowkind.service.clocks import Clock, ColumnTime
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalInput,
-    LogicalNode,
-    LogicalProject,
-    LogicalTemporalFilter,
-    Query,
-    bottom_up,
-    walk,
-)
+from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalNode, LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.time_windows import DAY
 from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.tree import bottom_up, walk
 
 _NOW = (exp.CurrentTimestamp, exp.CurrentDate)
 _MIRRORED: Mapping[type[exp.Expr], type[exp.Binary]] = {

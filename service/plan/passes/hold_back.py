@@ -9,15 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import (
-    LogicalFilter,
-    LogicalInput,
-    LogicalNode,
-    LogicalProject,
-    LogicalTemporalFilter,
-    Query,
-)
+from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalNode, LogicalProject, LogicalTemporalFilter
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.event_times import event_times

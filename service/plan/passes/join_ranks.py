@@ -16,6 +16,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.operators.ranking import RankFunction, Ranking
+from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -27,7 +28,6 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalWindow,
-    OrderColumn,
 )
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved

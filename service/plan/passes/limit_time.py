@@ -18,11 +18,10 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
-    Query,
-    bottom_up,
-    walk,
 )
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.aliases import alias, means, sides, source
+from rowkind.service.plan.tree import bottom_up, walk
 
 _LARGEST_NUMBER = 127
 

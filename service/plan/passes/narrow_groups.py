@@ -12,10 +12,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalNode, LogicalProject, Query, bottom_up
+from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalNode, LogicalProject
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
+from rowkind.service.plan.tree import bottom_up
 
 
 def narrow_groups(query: Query) -> Query:

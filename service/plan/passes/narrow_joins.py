@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.service.physical import PhysicalJoinKind
+from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -27,8 +27,8 @@ from rowkind.service.plan.logical import (
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
-    Query,
 )
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.traits.null_rejection import rejects
 

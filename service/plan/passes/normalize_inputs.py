@@ -28,12 +28,12 @@ from rowkind.service.plan.logical import (
     LogicalSession,
     LogicalTemporalFilter,
     LogicalUnion,
-    Query,
-    bottom_up,
 )
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.unique_keys import in_order, keeps_key, unique_keys
+from rowkind.service.plan.tree import bottom_up
 
 
 def normalize_inputs(query: Query) -> Query:

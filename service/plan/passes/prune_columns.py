@@ -21,8 +21,8 @@ from rowkind.service.plan.logical import (
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
-    Query,
 )
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.partitioning import temporal_key
 

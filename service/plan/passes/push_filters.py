@@ -36,9 +36,9 @@ from rowkind.service.plan.logical import (
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
-    Query,
 )
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conditions import Possible, may_fail
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.job_functions import functions_in

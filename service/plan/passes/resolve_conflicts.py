@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowkind.operators.ranking import Ranking
-from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalRank, OrderColumn, Query
+from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalRank
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.unique_keys import unique_keys
 

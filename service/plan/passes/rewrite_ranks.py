@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from rowkind.operators.ranking import Ranking, Ties
+from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -36,27 +37,18 @@ from rowkind.service.plan.logical import (
     LogicalScan,
     LogicalUnion,
     LogicalWindow,
-    OrderColumn,
-    Query,
-    walk,
-    with_inputs,
 )
 from rowkind.service.plan.passes.join_ranks import join_ranks, over_same_rows
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.traits.admitted_numbers import (
-    EVERY,
-    Ranges,
-    admitted,
-    intersection,
-    row_bound,
-    told_apart,
-)
+from rowkind.service.plan.traits.admitted_numbers import EVERY, Ranges, admitted, intersection, row_bound, told_apart
 from rowkind.service.plan.traits.fixed_columns import fixed_columns
 from rowkind.service.plan.traits.partition_sizes import has_few_rows
 from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.tree import walk, with_inputs
 
 _ADVICE = (
     "bound it from above, as in WHERE n <= 10, n BETWEEN 3 AND 5 or n <= column, or if partitions are small say "

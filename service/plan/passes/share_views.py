@@ -20,11 +20,9 @@ from rowkind.service.plan.logical import (
     LogicalScan,
     LogicalUnion,
     LogicalWindow,
-    Query,
-    bottom_up,
-    inputs,
-    walk,
 )
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.tree import bottom_up, inputs, walk
 
 Kept = Mapping[str, frozenset[int]]
 """The views that are planned as they stand, and the places of those of their columns that somebody reads."""

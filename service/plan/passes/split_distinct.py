@@ -19,11 +19,14 @@ from dataclasses import replace
 
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate_function import EXTREMES, GATHERED
+from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalAggregate, LogicalCall, LogicalInput, LogicalNode, Query, bottom_up
+from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalNode
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import show
 from rowkind.service.plan.scalar.types import BINARY, BOOLEAN
+from rowkind.service.plan.tree import bottom_up
 
 _EXTREMES = ("min", "max", "any_value")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rowkind.service.physical import MAY_BE_SPREAD
+from rowkind.service.join_kinds import MAY_BE_SPREAD
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -24,13 +24,11 @@ from rowkind.service.plan.logical import (
     LogicalNormalize,
     LogicalRank,
     LogicalSession,
-    Query,
-    SkewHint,
-    bottom_up,
-    walk,
 )
+from rowkind.service.plan.query import Query, SkewHint
 from rowkind.service.plan.traits.aliases import alias, means, sides
 from rowkind.service.plan.traits.unique_keys import matches_one
+from rowkind.service.plan.tree import bottom_up, walk
 
 
 def spread_hot_keys(query: Query) -> Query:

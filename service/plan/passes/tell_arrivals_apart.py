@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from rowkind.operators.aggregate_function import ARRIVALS
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalNode, LogicalProject, Query, bottom_up
+from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalNode, LogicalProject
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.tree import bottom_up
 
 
 def tell_arrivals_apart(query: Query) -> Query:

@@ -4,7 +4,7 @@ A retraction of a table without a key takes back a row that is equal in all colu
 table, a join, a rank or a Normalize, finds the row among those that it keeps, or finds none, and the retraction is
 unmatched. But it keeps only the columns that somebody reads, and a retraction of a row that was never sent may agree in
 these with one that was. So where columns have been pruned, a digest of the whole row is kept with the others
-(`physical.ROW_DIGEST`), and goes no further than that operator: whatever comes out of it is exact.
+(`calc.ROW_DIGEST`), and goes no further than that operator: whatever comes out of it is exact.
 
 The table is then read whole. It costs a digest and 17 bytes of state for each row, and is not done for a table that is
 said to be `exact`, where every retraction has its row and it does not matter which of two that look alike it takes.
@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from rowkind.service.physical import ROW_DIGEST
+from rowkind.service.calc import ROW_DIGEST
 from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
@@ -28,11 +28,11 @@ from rowkind.service.plan.logical import (
     LogicalScan,
     LogicalSession,
     LogicalTemporalFilter,
-    Query,
-    bottom_up,
 )
+from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.traits.changelog_modes import bare_scan
+from rowkind.service.plan.tree import bottom_up
 
 
 def tell_rows_apart(query: Query) -> Query:

@@ -33,6 +33,12 @@ class WindowStart(exp.Expression, exp.Func):
     arg_types = {"this": True, "size": True, "offset": False}  # noqa: RUF012 -- as sqlglot has it
 
 
+class PaneStart(WindowStart):
+    """The beginning of a pane, a piece of time out of which windows of length `windows` are put together."""
+
+    arg_types = {"this": True, "size": True, "offset": False, "windows": True}  # noqa: RUF012 -- as above
+
+
 class WindowStarts(exp.Expression, exp.Func):
     """The beginnings of the hopping windows of a time."""
 
@@ -60,7 +66,7 @@ class WindowTime(exp.Expression, exp.Func):
 PANE = "#pane"
 """What a column is called in which a window begins that others are put together from; no query can say so."""
 
-NODES = (WindowStart, WindowStarts, WindowEnds, WindowEnd, WindowTime)
+NODES = (WindowStart, PaneStart, WindowStarts, WindowEnds, WindowEnd, WindowTime)
 """None of them fails on any row."""
 
 _UNITS = (("DAY", DAY), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000), ("MILLISECOND", 1_000))
@@ -153,6 +159,7 @@ def _several(first: str, before: str, step: int, type_: Type) -> Typed:
 
 RULES: Mapping[type[exp.Expr], Rule] = {
     WindowStart: (_start, ("this", "size", "offset")),
+    PaneStart: (_start, ("this", "size", "offset", "windows")),
     WindowStarts: (_starts, ("this", "slide", "size", "offset")),
     WindowEnds: (_ends, ("this", "step", "size", "offset")),
     WindowEnd: (_end, ("this", "size")),

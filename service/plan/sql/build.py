@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalProject, SkewHint, TtlHint
+from rowkind.service.plan.logical import LogicalProject
+from rowkind.service.plan.query import SkewHint, TtlHint
 from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
 from rowkind.service.plan.sql.from_clause import with_queries
 from rowkind.service.plan.sql.hints import by_path, read_hints

@@ -25,9 +25,9 @@ from rowkind.service.plan.scalar.scalars import compile_scalar
 from rowkind.service.plan.scalar.time_windows import WindowTime, interval
 from rowkind.service.plan.sql.context import Context, Queries
 from rowkind.service.plan.sql.scope import Relation, Scope, outside_queries
-from rowkind.service.plan.sql.time_windows import InWindows, Kind, TimeWindow, time_window
+from rowkind.service.plan.sql.time_windows import InWindows, TimeWindow, WindowKind, time_window
 
-_PARAMETERS: Mapping[str, tuple[Kind, tuple[str, ...], int]] = {
+_PARAMETERS: Mapping[str, tuple[WindowKind, tuple[str, ...], int]] = {
     "WINDOW": ("HOP", ("SIZE", "SLIDE", "OFFSET"), 1),
     "SESSION_WINDOW": ("SESSION", ("GAP",), 1),
     "TUMBLE": ("TUMBLE", ("SIZE",), 1),
@@ -82,7 +82,7 @@ def group_window(
     for call in called:
         if isinstance(call, exp.Func) and word(call) != _WINDOW_TIME:
             window, time = _window(call)
-            time = time.transform(_Rewriting(scope, None, frozenset()).meant)
+            time = time.transform(_WindowRewriting(scope, None, frozenset()).meant)
             found.setdefault((window, _moment(scope.resolve(time), rows)), call)
     if len(found) > 1:
         raise Refusal(
@@ -101,7 +101,7 @@ def group_window(
             _column("start", alias, call),
             _column("end", alias, call),
         )
-    return _Rewriting(scope, placed, _names(called, scope)).select(tree), scope, placed
+    return _WindowRewriting(scope, placed, _names(called, scope)).select(tree), scope, placed
 
 
 def _clauses(tree: exp.Select) -> Iterator[exp.Expr]:
@@ -162,7 +162,7 @@ def _column(name: str, table: str, like: exp.Expr) -> exp.Column:
 
 
 @dataclass(frozen=True)
-class _Rewriting:
+class _WindowRewriting:
     """What becomes of the functions, and of the names of the window."""
 
     scope: Scope

@@ -13,16 +13,10 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
+from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import (
-    LogicalAggregate,
-    LogicalCall,
-    LogicalInput,
-    LogicalNode,
-    LogicalProject,
-    OrderColumn,
-)
+from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalNode, LogicalProject
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.job_functions import with_types

@@ -11,7 +11,7 @@ from sqlglot import exp
 from rowkind.service.job import duration
 from rowkind.service.keys import MOST_SALTS
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import SkewHint, TtlHint
+from rowkind.service.plan.query import SkewHint, TtlHint
 
 _KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias'), SPLIT_DISTINCT and UNBOUNDED_RANK are"
 _SHARDS_OF_A_HOT_KEY = 8

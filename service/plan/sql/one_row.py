@@ -19,10 +19,9 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalScan,
     LogicalUnion,
-    bottom_up,
-    walk,
 )
 from rowkind.service.plan.sql.context import Queries
+from rowkind.service.plan.tree import bottom_up, walk
 
 
 def one_row(at: exp.Expr) -> LogicalNode:

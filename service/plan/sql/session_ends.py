@@ -14,22 +14,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
-    LogicalCall,
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
     LogicalNode,
     LogicalProject,
     LogicalSession,
-    with_inputs,
 )
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, interval
 from rowkind.service.plan.sql.windows import planned_once
+from rowkind.service.plan.tree import with_inputs
 
 
 def with_ends(node: LogicalNode) -> LogicalNode:

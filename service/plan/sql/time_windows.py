@@ -43,7 +43,7 @@ from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.dialect import TableArgument
 from rowkind.service.plan.sql.scope import Relation, Scope
 
-Kind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
+WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 COLUMNS = ("window_start", "window_end", "window_time")
 """What a table function puts behind the columns of its rows."""
 
@@ -66,7 +66,7 @@ class TimeWindow:
     one window begins after another, or ends where they cumulate; the size of those that tumble.
     """
 
-    kind: Kind
+    kind: WindowKind
     size: int
     step: int
     offset: int = 0
@@ -83,7 +83,7 @@ class WindowFunction:
     call: exp.Anonymous
 
 
-def time_window(kind: Kind, lengths: Mapping[str, exp.Expr], at: exp.Expr) -> TimeWindow:
+def time_window(kind: WindowKind, lengths: Mapping[str, exp.Expr], at: exp.Expr) -> TimeWindow:
     """Windows by what the SQL says of them. Raises Refusal."""
     known = {name: length_of(node) for name, node in lengths.items()}
     for name, node in lengths.items():
@@ -129,7 +129,7 @@ def window_function(at: exp.Expr) -> WindowFunction | None:
         call = call.expressions[0]
     if not isinstance(call, exp.Anonymous) or word(call) not in _PARAMETERS:
         return None
-    kind = cast("Kind", word(call))
+    kind = cast("WindowKind", word(call))
     given = _arguments(call, ("DATA", "TIMECOL", *_PARAMETERS[kind]))
     rows, descriptor = given.pop("DATA"), given.pop("TIMECOL")
     partition: Sequence[exp.Expr] = ()

@@ -17,17 +17,10 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.ranking import RankFunction
+from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import (
-    LogicalInput,
-    LogicalJoin,
-    LogicalNode,
-    LogicalProject,
-    LogicalWindow,
-    OrderColumn,
-    View,
-)
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, LogicalWindow, View
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.aggregates import is_known
 from rowkind.service.plan.sql.context import Names

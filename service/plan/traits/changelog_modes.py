@@ -21,8 +21,8 @@ from rowkind.service.plan.logical import (
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
-    walk,
 )
+from rowkind.service.plan.tree import walk
 
 
 def produced(node: LogicalNode) -> ChangelogMode:

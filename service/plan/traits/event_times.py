@@ -54,6 +54,7 @@ from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.time_windows import (
     DAY,
     PANE,
+    PaneStart,
     WindowEnd,
     WindowEnds,
     WindowStart,
@@ -63,7 +64,7 @@ from rowkind.service.plan.scalar.time_windows import (
 )
 from rowkind.service.plan.scalar.types import family
 
-Kind = Literal["time", "window_start", "window_end", "window_time", "other"]
+TimeKind = Literal["time", "window_start", "window_end", "window_time", "other"]
 
 _UNITS: Mapping[str, int] = {
     "MICROSECOND": 1,
@@ -97,7 +98,7 @@ class EventTime:
     """
 
     origins: frozenset[TimeColumn]
-    kind: Kind
+    kind: TimeKind
     slack: int = 0
     size: int | None = None
 
@@ -158,9 +159,12 @@ def _followed(expression: exp.Expr, below: Mapping[str, EventTime]) -> EventTime
     match node:
         case exp.Column():
             return below.get(node.name)
+        case PaneStart():
+            # Changes of a pane are those of the windows that it is in: the last of them ends so much later.
+            return _moved(node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"]))
         case WindowStart() | WindowEnd():
             size = micros(node.args["size"])
-            kind: Kind = "window_start" if isinstance(node, WindowStart) else "window_end"
+            kind: TimeKind = "window_start" if isinstance(node, WindowStart) else "window_end"
             return _moved(node.this, below, kind, size if kind == "window_start" else -size, size)
         case WindowTime():
             end = _followed(node.this, below)
@@ -175,7 +179,7 @@ def _followed(expression: exp.Expr, below: Mapping[str, EventTime]) -> EventTime
 
 
 def _moved(
-    time: exp.Expr, below: Mapping[str, EventTime], kind: Kind, back: int, size: int | None = None
+    time: exp.Expr, below: Mapping[str, EventTime], kind: TimeKind, back: int, size: int | None = None
 ) -> EventTime | None:
     """What follows a time by a length of time at most before it."""
     found = _followed(time, below)
@@ -221,11 +225,11 @@ def _expanded(node: LogicalExpand) -> dict[str, EventTime]:
     if not isinstance(array, WindowStarts | WindowEnds) or node.outer:
         return {}
     size = micros(array.args["size"])
-    kind: Kind = "window_start" if isinstance(array, WindowStarts) else "window_end"
+    kind: TimeKind = "window_start" if isinstance(array, WindowStarts) else "window_end"
     found = _moved(array.this, below, kind, size if kind == "window_start" else 0, size)
     if found is not None and array.this.name.endswith(PANE):
-        # A time is in the windows that its pane is in.
-        found = replace(found, slack=found.slack - (below[array.this.name].size or 0))
+        # A time is in the windows that its pane is in, of which its slack tells already.
+        found = replace(found, slack=found.slack - size)
     return {} if found is None else dict.fromkeys(node.elements, found)
 
 
@@ -259,7 +263,7 @@ def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:
 
 def _both(one: EventTime, other: EventTime) -> EventTime:
     """What follows times of both: changes come from either."""
-    kind: Kind = one.kind if one.kind == other.kind else "other"
+    kind: TimeKind = one.kind if one.kind == other.kind else "other"
     size = one.size if one.kind == other.kind and one.size == other.size else None
     return EventTime(one.origins | other.origins, kind, max(one.slack, other.slack), size)
 

@@ -13,7 +13,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalProject, OrderColumn
+from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalProject
 from rowkind.service.plan.traits.changelog_modes import produced
 
 Direction = Literal["constant", "increasing", "decreasing"]

@@ -14,9 +14,9 @@ import pyarrow as pa
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Rows, binary
+from rowkind.service.calc import Calc
 from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
-from rowkind.service.physical import Calc
 
 I, UB, UA, D, DEAD, REFRESH = RowKind  # noqa: E741 -- the kinds by their letters
 ORDERS = Record.of({"id": "BIGINT NOT NULL", "customer": "INT", "amount": "DOUBLE", "note": "STRING"}, name="orders")

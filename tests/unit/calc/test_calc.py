@@ -18,12 +18,12 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.partial_aggregate import add_up
 from rowkind.operators.ranking import Ranking
 from rowkind.service.aggregation import AggregateCall, Aggregation
+from rowkind.service.calc import Calc, Contest
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
-from rowkind.service.physical import Calc, Contest
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,

@@ -12,9 +12,9 @@ import pytest
 
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.columns.changes import Rows
+from rowkind.service.calc import Calc
 from rowkind.service.execute import calc
 from rowkind.service.expression import Expression
-from rowkind.service.physical import Calc
 from tests.unit.calc.rows import (
     BY_CUSTOMER,
     LARGE,

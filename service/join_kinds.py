@@ -1,0 +1,31 @@
+"""Kinds of joins in a physical plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+PhysicalJoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "not in", "mark", "in"]
+MAY_BE_SPREAD: Mapping[PhysicalJoinKind, tuple[bool, bool]] = {
+    "inner": (True, True),
+    "left": (True, False),
+    "right": (False, True),
+    "full": (False, False),
+    "semi": (True, False),
+    "anti": (True, False),
+    "not in": (True, False),
+    "mark": (True, False),
+    "in": (True, False),
+}
+"""Whether the left and the right side of a join may lie in several shards under one key, with copies of the other one:
+not where the rows of the other one come out without a match, of which copies know nothing."""
+
+JOIN_NAMES: Mapping[PhysicalJoinKind, str] = {
+    **dict.fromkeys(("inner", "left", "right", "full"), "join"),
+    "semi": "semi_join",
+    "anti": "anti_join",
+    "not in": "anti_join",
+    "mark": "mark_join",
+    "in": "mark_join",
+}
+"""What joins are called in plans and in their state."""

@@ -1,0 +1,52 @@
+"""Calls of aggregate functions, and orders, over columns of a logical plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.operators.aggregate_function import AggregateFunction, Stage
+from rowkind.service.python.function import PythonFunction
+
+
+@dataclass(frozen=True)
+class OrderColumn:
+    """One column of ORDER BY. `column` None stands for arrival, which the SQL calls PROCTIME()."""
+
+    column: str | None
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class LogicalCall:
+    """One call of an aggregate function over columns of the aggregate's input.
+
+    `arguments` is empty for COUNT(*); it is more than one column for COUNT(DISTINCT a, b), for a value and what it is
+    by, for y and x, and for a value by arrival with what tells its row apart. `filter` is a boolean column: a row
+    counts where it is true. `at` is the call in the SQL. `order` is that of the values that are gathered, `constants`
+    what else is written out: a separator, or the numbers of a percentile.
+
+    `grows` says that the extreme is never taken back without a better one. Of a call in two steps the `stage` says
+    which one this is, and `types` in the second one what the arguments of the first were.
+    """
+
+    function: AggregateFunction | PythonFunction
+    arguments: tuple[str, ...]
+    type: Type
+    at: exp.Expr
+    filter: str | None = None
+    distinct: bool = False
+    order: tuple[OrderColumn, ...] = ()
+    constants: tuple[str, ...] = ()
+    grows: bool = False
+    stage: Stage = "whole"
+    types: tuple[Type, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it is computed from."""
+        ordered = (each.column for each in self.order if each.column is not None)
+        return (*self.arguments, *ordered, *([self.filter] if self.filter is not None else []))

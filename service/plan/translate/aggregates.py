@@ -1,0 +1,48 @@
+"""An aggregate of the logical plan as one of the physical plan."""
+
+from __future__ import annotations
+
+from rowkind.service import physical
+from rowkind.service.aggregation import AggregateCall, Aggregation, GatheredOrder
+from rowkind.service.plan.calcs import Edge, record_of
+from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalAggregate, LogicalNode
+from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.translate.first_step import with_first_step
+from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, shown, traits
+
+
+def aggregate(
+    nodes: Nodes, aggregate: LogicalAggregate, top: LogicalNode, edge: Edge, record: str
+) -> physical.PhysicalAggregate:
+    """The physical node of an aggregate; its calc leads to where `edge` says."""
+    side, below = aggregate.input, columns(aggregate.input.input)
+    key = tuple((resolved(name), below[name], True) for name in aggregate.group)
+    node = nodes.input(side, Edge(types=carried(side), key=key, refreshes=refreshes(side, edge)))
+    output = record_of("Row", columns(aggregate))
+    calls = tuple(_call(name, call) for name, call in aggregate.calls.items())
+    aggregation = Aggregation(
+        input=node.calc.output,
+        group=aggregate.group,
+        calls=calls,
+        output=output,
+        retracts=produced(side.input) != "append",
+        is_global=aggregate.is_global,
+        ttl_ms=side.ttl_ms,
+        closing=side.closing,
+    )
+    return physical.PhysicalAggregate(
+        node=nodes.name("aggregate", aggregate),
+        input=with_first_step(node, aggregation) if aggregation.adds_up else node,
+        aggregation=aggregation,
+        calc=nodes.calc(top, edge, output, named(output), record),
+        traits=traits(top, shown(map(resolved, aggregate.group)), edge.needs_before),
+    )
+
+
+def _call(name: str, call: LogicalCall) -> AggregateCall:
+    plain = (name, call.function, call.type, call.arguments, call.filter, call.distinct, show(call.at))
+    order = tuple(GatheredOrder(str(o.column), o.descending, o.nulls_first) for o in call.order)
+    return AggregateCall(*plain, order, call.constants, call.grows, call.stage, call.types)

@@ -1,0 +1,18 @@
+"""What each task does to the rows of an operator before they are shuffled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rowkind.service import physical
+from rowkind.service.aggregation import Aggregation
+from rowkind.service.calc import Contest
+
+
+def with_first_step(node: physical.PhysicalNode, step: Aggregation | Contest) -> physical.PhysicalNode:
+    """The input of an aggregate or a rank with what is done to its rows before they are shuffled, if they are."""
+    if isinstance(node, physical.PhysicalUnion):
+        return replace(node, inputs=tuple(with_first_step(each, step) for each in node.inputs))
+    if not isinstance(node, physical.PhysicalScan) and node.fused:
+        return node
+    return replace(node, calc=replace(node.calc, partial=step))

@@ -1,0 +1,88 @@
+"""A join of the logical plan as one of the physical plan, with the facts that a NOT IN needs."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
+from rowkind.service import physical
+from rowkind.service.join_kinds import JOIN_NAMES
+from rowkind.service.plan.calcs import Edge, record_of
+from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalInput, LogicalJoin, LogicalNode
+from rowkind.service.plan.scalar.scalars import compile_condition, resolved
+from rowkind.service.plan.scalar.types import BIGINT
+from rowkind.service.plan.traits.unique_keys import keeps_key
+from rowkind.service.plan.translate.nodes import (
+    Nodes,
+    carried,
+    input_state,
+    named,
+    refreshes,
+    salt,
+    salts,
+    shown,
+    traits,
+)
+
+
+def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalJoin:
+    """The physical node of a join; its calc leads to where `edge` says."""
+    left = _join_side(nodes, join, join.left, 0, edge)
+    right = _join_side(nodes, join, join.right, 1, edge)
+    both = left.calc.output.concat(right.calc.output)
+    answer = {} if join.answer is None else {join.answer: columns(join)[join.answer]}
+    schema = left.calc.output.concat(record_of("Row", answer)) if join.keeps_left else both
+    return physical.PhysicalJoin(
+        node=nodes.name(JOIN_NAMES[join.kind], join),
+        kind=join.kind,
+        left=left,
+        right=right,
+        left_input=input_state(join.left),
+        right_input=input_state(join.right),
+        schema=schema,
+        condition=compile_condition(join.condition, named(both)),
+        calc=nodes.calc(top, edge, schema, named(schema), record),
+        facts=_facts(nodes, join) if join.counts_right else (),
+        on_error=nodes.on_error,
+        traits=traits(
+            top,
+            (*shown(key.left if join.kind != "right" else key.right for key in join.keys), *salts(join)),
+            edge.needs_before,
+        ),
+    )
+
+
+def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int, above: Edge) -> physical.PhysicalNode:
+    # Nothing that an anti join emits is made of right rows.
+    made_of_it = number == 0 or join.kind not in ("anti", "not in")
+    edge = Edge(
+        types=carried(side),
+        key=tuple((key.left if number == 0 else key.right, key.type, key.null_safe) for key in join.keys),
+        sub_key=tuple((name, False, True) for name in side.sub_key),
+        drop_null=join.kind in ("inner", "semi", "right") if number == 0 else not join.pads_right,
+        padded=join.pads_right if number == 0 else join.pads_left,
+        side=number,
+        needs_before=not keeps_key(join, side),
+        refreshes=refreshes(side, above) if made_of_it else side.ttl_ms is not None,
+        salt=salt(side),
+    )
+    return nodes.input(side, edge)
+
+
+def _facts(nodes: Nodes, join: LogicalJoin) -> tuple[physical.PhysicalNode, ...]:
+    """What a NOT IN must know of its right side as a whole: whether it has a row, and whether one is NULL."""
+    (key,) = join.keys
+    null = exp.Is(this=key.right.copy(), expression=exp.Null())
+    about = ((join.right.input, NOT_EMPTY), (LogicalFilter(join.right.input, (null,)), HAS_NULL))
+    return tuple(_fact(nodes, node, fact) for node, fact in about)
+
+
+def _fact(nodes: Nodes, node: LogicalNode, fact: bytes) -> physical.PhysicalNode:
+    at = exp.Count(this=exp.Star())
+    count = LogicalAggregate(
+        LogicalInput(node), (), {"rows": LogicalCall("count", (), BIGINT, at)}, is_global=True, at=at
+    )
+    some = exp.GT(this=resolved("rows"), expression=exp.Literal.number(0))
+    return nodes.node(LogicalFilter(count, (some,)), Edge(types={}, side=2, constant=fact))

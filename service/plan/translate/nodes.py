@@ -1,0 +1,98 @@
+"""What the translation of every kind of node is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Record, Type
+from rowkind.service import physical
+from rowkind.service.calc import Calc, OnError
+from rowkind.service.keys import Salt
+from rowkind.service.plan.calcs import Edge
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalRank
+from rowkind.service.plan.scalar.scalars import Columns, show
+from rowkind.service.plan.traits.aliases import sides
+from rowkind.service.plan.traits.changelog_modes import bare_scan, produced
+from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
+
+
+class Nodes(Protocol):
+    """The walk over a plan, as what translates one kind of node needs it."""
+
+    on_error: OnError
+
+    def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> physical.PhysicalNode:
+        """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
+        ...
+
+    def input(self, side: LogicalInput, edge: Edge) -> physical.PhysicalNode:
+        """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
+        ...
+
+    def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str, **said: Any) -> Calc:
+        """The calc above a node whose columns are `below`."""
+        ...
+
+    def name(self, word: str, node: LogicalNode) -> str:
+        """The name of a node, beginning with this word."""
+        ...
+
+
+def named(record: Record) -> Columns:
+    """The columns of a record, by the names that the plan has for them."""
+    return {each.name: (each.name, each.type) for each in record.fields}
+
+
+def carried(side: LogicalInput) -> Mapping[str, Type]:
+    """The columns of an input that its operator carries."""
+    below = columns(side.input)
+    return {name: below[name] for name in side.carried}
+
+
+def input_state(side: LogicalInput) -> physical.PhysicalInput:
+    """What the plan chose for the state of an input."""
+    scan = bare_scan(side.input)
+    if scan is None:
+        return physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=False, closing=side.closing)
+    source = scan.source
+    return physical.PhysicalInput(
+        side.layout,
+        side.ttl_ms,
+        by_seq=source.ordered,
+        exact=source.replaces and source.exact,
+        closing=side.closing,
+    )
+
+
+def salt(side: LogicalInput) -> Salt | None:
+    """How the rows of one key are dealt out over shards; None where they are in one."""
+    if side.copies > 1:
+        return Salt(side.copies, "copies")
+    if side.spread > 1:
+        return Salt(side.spread, "by sub-key" if side.layout == "unique key" else "by row")
+    return None
+
+
+def salts(node: LogicalJoin | LogicalRank) -> tuple[str, ...]:
+    """What the partition key of a node has besides, where rows of one key are in several shards."""
+    return ("salt",) if any(side.spread > 1 for side in sides(node)) else ()
+
+
+def refreshes(side: LogicalInput, edge: Edge) -> bool:
+    """Whether an operator must be told of rows of this side that are written again; `edge` leads on from it."""
+    return side.ttl_ms is not None or edge.refreshes
+
+
+def traits(node: LogicalNode, partition_key: tuple[str, ...], needs_before: bool) -> physical.Traits:
+    """What the plan knows of what leaves a node."""
+    keys = in_order(unique_keys(node), node)
+    return physical.Traits(produced(node), keys, keys[0] if keys else (), partition_key, needs_before)
+
+
+def shown(expressions: Iterable[exp.Expr]) -> tuple[str, ...]:
+    """Expressions as the user wrote them."""
+    return tuple(map(show, expressions))

@@ -1,0 +1,35 @@
+"""A Normalize of the logical plan as one of the physical plan."""
+
+from __future__ import annotations
+
+from rowkind.service import physical
+from rowkind.service.plan.calcs import Edge
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalNode, LogicalNormalize
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.traits.partitioning import normalize_key
+from rowkind.service.plan.translate.nodes import Nodes, carried, input_state, named, refreshes, shown, traits
+
+
+def normalize(
+    nodes: Nodes, normalize: LogicalNormalize, top: LogicalNode, edge: Edge, record: str
+) -> physical.PhysicalNormalize:
+    """The physical node of a Normalize; its calc leads to where `edge` says."""
+    side, below = normalize.input, columns(normalize.input.input)
+    key = normalize_key(normalize)
+    given = Edge(
+        types=carried(side),
+        key=tuple((resolved(name), below[name], True) for name in key),
+        needs_before=False,
+        refreshes=refreshes(side, edge),
+    )
+    node = nodes.input(side, given)
+    schema = node.calc.output
+    return physical.PhysicalNormalize(
+        node=nodes.name("normalize", normalize),
+        input=node,
+        state=input_state(side),
+        reason=normalize.reason,
+        calc=nodes.calc(top, edge, schema, named(schema), record),
+        traits=traits(top, shown(map(resolved, key)), edge.needs_before),
+    )

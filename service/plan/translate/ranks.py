@@ -1,0 +1,72 @@
+"""A rank of the logical plan as one of the physical plan."""
+
+from __future__ import annotations
+
+from rowkind.service import physical
+from rowkind.service.calc import Contest
+from rowkind.service.plan.calcs import Edge, rank_condition, record_of
+from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalRank
+from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.plan.scalar.types import INT
+from rowkind.service.plan.traits.changelog_modes import bare_scan, base
+from rowkind.service.plan.translate.first_step import with_first_step
+from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, salt, salts, shown, traits
+
+
+def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalRank:
+    """The physical node of a rank; its calc leads to where `edge` says."""
+    side, below = rank.input, columns(rank.input.input)
+    given = Edge(
+        types=carried(side),
+        key=tuple((resolved(name), below[name], True) for name in rank.partition),
+        sub_key=tuple((each.column, each.descending, each.nulls_first) for each in rank.order if each.column),
+        refreshes=refreshes(side, edge),
+        salt=salt(side),
+    )
+    node = nodes.input(side, given)
+    if _holds_contests(rank):
+        node = with_first_step(node, Contest(rank.ranking, rank.identity))
+    schema = node.calc.output.concat(record_of("Row", dict.fromkeys(rank.numbers, INT)))
+    scan = bare_scan(side.input)
+    return physical.PhysicalRank(
+        node=nodes.name("deduplicate" if rank.ranking.takes_one else "rank", rank),
+        input=node,
+        state=physical.PhysicalInput(
+            "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
+        ),
+        ranking=rank.ranking,
+        numbers=rank.numbers,
+        strategy=rank.strategy,
+        reason=rank.reason,
+        identity=rank.identity,
+        partition=shown(map(resolved, rank.partition)),
+        order=tuple(map(_ordered, rank.order)),
+        schema=schema,
+        calc=nodes.calc(top, edge, schema, named(schema), record),
+        condition=rank_condition(rank, node.calc.output, nodes.on_error),
+        settled=rank.settled,
+        traits=traits(top, (*shown(map(resolved, rank.partition)), *salts(rank)), edge.needs_before),
+    )
+
+
+def _holds_contests(rank: LogicalRank) -> bool:
+    """Whether what cannot reach a rank's range within a batch cannot reach it at all.
+
+    A group that has expired begins again: its row gets worse, which must take the old one's place.
+    """
+    below = base(rank.input.input)
+    return rank.strategy == "append" or (
+        rank.strategy == "improving" and isinstance(below, LogicalAggregate) and below.input.ttl_ms is None
+    )
+
+
+def _ordered(order: OrderColumn) -> str:
+    column = "arrival" if order.column is None else show(resolved(order.column))
+    nulls = (
+        ""
+        if order.column is None or order.nulls_first != order.descending
+        else (" NULLS FIRST" if order.nulls_first else " NULLS LAST")
+    )
+    return f"{column}{' DESC' if order.descending else ''}{nulls}"

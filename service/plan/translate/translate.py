@@ -1,0 +1,178 @@
+"""The logical plan as a physical one.
+
+Filters and projections are merged into the calc of the node below them, names of the plan become records of edges,
+expressions become DuckDB SQL, and there is an exchange where the partitioning changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rowkind.avro.schema import Record
+from rowkind.service import physical
+from rowkind.service.calc import ROW_DIGEST, Calc, OnError
+from rowkind.service.plan.calcs import Edge, calc, record_of
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalExpand,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
+    LogicalUnion,
+    LogicalWindow,
+)
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.scalars import Columns, resolved
+from rowkind.service.plan.scalar.types import BINARY
+from rowkind.service.plan.traits.changelog_modes import bare_scan, base
+from rowkind.service.plan.traits.emptiness import is_empty
+from rowkind.service.plan.traits.partitioning import already_partitioned, partitioning, together
+from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.translate import aggregates, joins, normalizing, ranks, timed
+from rowkind.service.plan.translate.nodes import traits
+
+
+def translate(query: Query) -> physical.PhysicalSink:
+    """The physical plan. Raises Refusal for an expression that cannot be translated."""
+    sink, result = query.sink, columns(query.root)
+    key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
+    edge = Edge(
+        types=result,
+        key=tuple((resolved(name), result[name], True) for name in sink.key),
+        key_record=key_record if sink.key else None,
+        needs_before=sink.mode != "upsert" or frozenset(sink.key) not in unique_keys(query.root),
+    )
+    node = _Translator(query.job.on_error).node(query.root, edge, _identifier(query.name))
+    keyed = bool(sink.key) and sink.mode != "append"
+    unmoved = keyed and together(query.root, frozenset(sink.key))
+    return physical.PhysicalSink(
+        name=query.name,
+        topic=sink.topic,
+        mode=sink.mode,
+        input=node,
+        key=sink.key,
+        value=node.calc.output,
+        key_record=edge.key_record,
+        exchange=keyed and not unmoved,
+        row_kind=sink.row_kind.physical(sink.mode),
+        delivery=sink.delivery,
+        fixes=_fixed(query, node) if unmoved else (),
+        format=sink.format,
+    )
+
+
+def _fixed(query: Query, node: physical.PhysicalNode) -> tuple[str, ...]:
+    """The parts of the partition key of what comes to the sink that the sink's key does not name, as in the SQL."""
+    parts = partitioning(query.root) or ()
+    named = zip(parts, node.traits.partition_key, strict=True)
+    return tuple(text for part, text in named if not part.columns & set(query.sink.key))
+
+
+@dataclass
+class _Translator:
+    """One walk over the tree; nodes are numbered from the inputs up, so that each has a name of its own.
+
+    What is walked several times, for the facts of a NOT IN, is the same each time, with the same name.
+    """
+
+    on_error: OnError
+    _names: Counter[str] = field(default_factory=Counter)
+    _known: dict[int, tuple[LogicalNode, str]] = field(default_factory=dict)
+    """Names by identity; what is named is held, so that no other node can have its identity."""
+
+    def node(self, top: LogicalNode, edge: Edge, record: str = "Row") -> physical.PhysicalNode:
+        """The physical node for `top` with everything below it; its calc leads to where `edge` says."""
+        match base(top):
+            case LogicalScan() as scan:
+                return self._scan(scan, top, edge, record)
+            case LogicalJoin() as join:
+                return joins.join(self, join, top, edge, record)
+            case LogicalAggregate() as aggregate:
+                return aggregates.aggregate(self, aggregate, top, edge, record)
+            case LogicalRank() as rank:
+                return ranks.rank(self, rank, top, edge, record)
+            case LogicalSession() as session:
+                return timed.session(self, session, top, edge, record)
+            case LogicalNormalize() as normalize:
+                return normalizing.normalize(self, normalize, top, edge, record)
+            case LogicalTemporalFilter() as passing:
+                return timed.temporal_filter(self, passing, top, edge, record)
+            case LogicalUnion() as union:
+                inputs = tuple(self.node(_over(top, each), edge, record) for each in union.inputs)
+                return physical.PhysicalUnion(self.name("union", union), inputs, traits(top, (), edge.needs_before))
+            case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
+                raise AssertionError("a window is a rank by now, and the others are part of a calc")
+
+    def calc(self, top: LogicalNode, edge: Edge, input_: Record, below: Columns, record: str, **said: Any) -> Calc:
+        return replace(calc(top, edge, input_, below, record, **said), on_error=self.on_error)
+
+    def name(self, word: str, node: LogicalNode) -> str:
+        if id(node) not in self._known:
+            self._names[word] += 1
+            self._known[id(node)] = node, f"{word}_{self._names[word]}"
+        return self._known[id(node)][1]
+
+    def _scan_name(self, scan: LogicalScan) -> str:
+        if id(scan) not in self._known:
+            name = f"scan_{scan.path}"
+            self._names[name] += 1
+            self._known[id(scan)] = scan, name if self._names[name] == 1 else f"{name}_{self._names[name]}"
+        return self._known[id(scan)][1]
+
+    def _scan(self, scan: LogicalScan, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalScan:
+        source, bare = scan.source, bare_scan(top) is not None
+        input_ = source.declared.select(scan.used)
+        below = {scan.name(name): (name, source.declared.type(name)) for name in scan.used}
+        below |= {scan.name(ROW_DIGEST): (ROW_DIGEST, BINARY)} if scan.digested else {}
+        needs_before = edge.needs_before if source.exact else not source.replaces
+        empty = is_empty(top)
+        return physical.PhysicalScan(
+            node=self._scan_name(scan),
+            source=source,
+            calc=self.calc(
+                top,
+                edge,
+                input_,
+                below,
+                record,
+                replaced_by=source.primary_key if source.replaces and not source.exact and not empty else (),
+                upsert=source.mode == "upsert" and not empty,
+                nets=not (source.ordered and bare),
+            ),
+            alias=scan.path,
+            traits=traits(top, (), needs_before),
+        )
+
+    def input(self, side: LogicalInput, edge: Edge) -> physical.PhysicalNode:
+        """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
+        node = self.node(side.input, edge)
+        if isinstance(node, physical.PhysicalOperator):
+            fused = already_partitioned(side.input, [(expression, type_) for expression, type_, _ in edge.key])
+            return replace(node, fused=fused and edge.salt is None)
+        return node
+
+
+def _over(top: LogicalNode, input_: LogicalNode) -> LogicalNode:
+    """The filters and projections above a union, above one of its inputs."""
+    match top:
+        case LogicalFilter() | LogicalProject() | LogicalExpand():
+            return replace(top, input=_over(top.input, input_))
+        case _:
+            return input_
+
+
+def _identifier(name: str) -> str:
+    """A sink's name as the name of an Avro record."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return plain if not plain[0].isdigit() else f"_{plain}"
