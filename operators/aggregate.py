@@ -22,7 +22,8 @@ Expiry. A group is forgotten as a whole when it has not been written for the TTL
 Flink, which passes over retractions of a group that it has forgotten: here they are unmatched or, where it has begun
 anew, are taken for those of new rows. Every change writes its group, and so does a refresh of one of its rows, where
 there is a group. Where somebody further down has a TTL, a group that is written and has the same result is emitted as a
-refresh.
+refresh. Groups that are closed by a watermark are forgotten likewise, by a time in their columns or, with arrangement
+"ends" (`operators.endings`), in their result; nothing of theirs comes any more.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ from rowkind.operators.aggregate_function import GREATEST
 from rowkind.operators.aggregate_spec import AggregateSpec
 from rowkind.operators.arranged_values import ArrangedValues, TouchedValues
 from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
+from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.columns.grouping import equal_bytes
+from rowkind.operators.endings import Endings, GroupNames
 from rowkind.operators.gathered import Gathered
 from rowkind.operators.group_function import Custom, CustomPart, CustomPiece, RowFailed, Views
 from rowkind.operators.group_state import After, GroupState
@@ -63,7 +66,8 @@ class Aggregate:
         ttl = self.spec.ttl_ms
         groups: dict[str, int | None] = {"groups": ttl}
         beside = [name for name, there in (("values", self.spec.streams), ("views", self.spec.views)) if there]
-        return groups | dict.fromkeys(beside, None if ttl is None else 2 * ttl)
+        ends: dict[str, int | None] = {} if self.spec.ends is None else {"ends": None}
+        return groups | dict.fromkeys(beside, None if ttl is None else 2 * ttl) | ends
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
@@ -92,17 +96,31 @@ class Aggregate:
             groups, parts = self._gathered(groups, parts, values)
         if values is not None or views is not None:
             groups = self._refreshed(groups, values, views, now)
+        after = After.of(spec, changes, lifted, groups, parts)
+        written = after.emit(spec)
+        entries, known = after.entries(spec, now), len(after.gone)
+        if spec.ends is not None:
+            endings = Endings(stores["ends"], now)
+            due = endings.due(groups.named(np.arange(groups.count)))
+            gone, come = (groups.named(numbers) for numbers in (after.gone, after.come))
+            endings.move((gone, spec.ends(written.old)), (come, spec.ends(written.new)))
+            finished.append(endings.finish())
+            ended = _kept_of(due, arrangement)
+            entries, known = Entries.concat([entries, -ended]), known + len(ended)
+            for beside in (each.arrangement for each in (values, views) if each is not None):
+                beside.append(-_kept_of(due, beside))
         if values is not None:
             finished.append(values.arrangement.finish())
         if views is not None:
             views.finish()
             finished.append(views.arrangement.finish())
-        after = After.of(spec, changes, lifted, groups, parts)
-        rows = after.emit(spec)
-        arrangement.replace(after.entries(spec, now), len(after.gone))
+        arrangement.replace(entries, known)
         finished.append(arrangement.finish())
         return Output(
-            rows, none, sum((one.state for one in finished), StateSize()), sum(one.merged_rows for one in finished)
+            written.rows,
+            none,
+            sum((one.state for one in finished), StateSize()),
+            sum(one.merged_rows for one in finished),
         )
 
     def _beside(self, name: str, stores: Mapping[str, BlobStore], now: int) -> Arrangement:
@@ -178,6 +196,12 @@ class Aggregate:
         if views is not None:
             views.refresh(np.flatnonzero(due))
         return replace(groups, refreshed=np.where(due | (groups.at < 0), now, groups.refreshed))
+
+
+def _kept_of(groups: GroupNames, arrangement: Arrangement) -> Entries:
+    """What is kept of some groups."""
+    found = arrangement.lookup(groups.hash)
+    return found.filter(groups.are_of(found))
 
 
 def _custom(

@@ -38,6 +38,7 @@ class AggregateSpec:
     - `retracts`: whether the input may hold retractions. Extremes then keep all values of a group.
     - `ttl_ms`: how long a group lives after its last change; None for a global aggregate, which has nothing to expire.
     - `until`: when groups may be let go of, by their group columns, packed; None where they have no time of their own.
+    - `ends`: the same, by their rows as they are emitted, where it is these that tell.
     - `refreshes`: whether somebody further down has a TTL.
     - `is_global`: there is no GROUP BY. The row is then emitted in the first batch, with or without changes: an empty
       block sent to the shard of the empty key is enough, and the plan has the scan send one with its first batch.
@@ -53,10 +54,12 @@ class AggregateSpec:
     is_global: bool = False
     ttl_ms: int | None = None
     until: RowTime | None = None
+    ends: RowTime | None = None
     refreshes: bool = False
 
     def __post_init__(self) -> None:
         assert not (self.is_global and self.ttl_ms), "the row of a global aggregate cannot expire"
+        assert not (self.ends and (self.until or self.ttl_ms)), "groups are let go of for one reason"
 
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:

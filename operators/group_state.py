@@ -33,6 +33,7 @@ from rowkind.operators.columns.changes import (
 from rowkind.operators.columns.grouping import equal_bytes, group
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
+from rowkind.operators.endings import GroupNames
 from rowkind.operators.partial_aggregate import Lifted
 
 _NEVER = np.iinfo(np.int64).min
@@ -99,12 +100,25 @@ class GroupState:
         """How many there are."""
         return len(self.hash)
 
+    def named(self, numbers: Indices) -> GroupNames:
+        """Some of them by hash and key."""
+        return GroupNames(self.hash[numbers], self.key.take(pa.array(numbers)))
+
     def keys(self, spec: AggregateSpec, lifted: Lifted, now: int) -> GroupKeys:
         """What the values need to know of them."""
         written_at = np.full(self.count, now)
         if spec.until is not None:
             written_at = spec.until(_packed(spec, lifted, self, np.arange(self.count)))
         return GroupKeys(self.hash, self.key, np.where(self.at >= 0, self.born, now), written_at)
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedGroups:
+    """What is emitted, and the rows of all groups that are written: `old` that go, `new` that come."""
+
+    rows: Rows
+    old: pa.BinaryArray
+    new: pa.BinaryArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +157,7 @@ class After:
         come[self.come] = True
         return come[self.gone]
 
-    def emit(self, spec: AggregateSpec) -> Rows:
+    def emit(self, spec: AggregateSpec) -> EmittedGroups:
         """The rows that go and come, where they differ; where they do not, and it matters, refreshes."""
         groups, come = self.groups, self.come
         at, replaced, replacing = groups.at[self.gone], self.replaced, groups.at[come] >= 0
@@ -155,10 +169,10 @@ class After:
         goes = Rows(np.full(len(at), RowKind.DELETE, np.int8), groups.stored.seq[at], old)
         comes = Rows(np.full(len(come), RowKind.INSERT, np.int8), self.seq, new)
         changed = [goes.filter(differs_old), comes.filter(differs_new)]
-        if not spec.refreshes:
-            return Rows.concat(changed)
-        same = comes.filter(~differs_new)
-        return Rows.concat([*changed, replace(same, kind=np.full(len(same), RowKind.REFRESH, np.int8))])
+        if spec.refreshes:
+            same = comes.filter(~differs_new)
+            changed.append(replace(same, kind=np.full(len(same), RowKind.REFRESH, np.int8)))
+        return EmittedGroups(Rows.concat(changed), old, new)
 
     def entries(self, spec: AggregateSpec, now: int) -> Entries:
         """What is to be stored: the rows of groups that have one, and that the others have none."""

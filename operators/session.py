@@ -17,6 +17,11 @@ State: arrangement `rows`, layout *ordered*: all rows by partition, with the tim
 that compare as the numbers do, for the sub-key. All rows of a partition with one time have one start, and so a
 retraction, which knows its time only, finds its row. With a TTL, a row that has expired is as if it had never been for
 rows that come; those that are there stay in the session in which they are, until a row before them changes.
+
+By a watermark W a session has ended when its last time and the gap are before W. No row is added to it any more: one
+that comes within the gap all the same begins a session of its own. A row is late, and does not come here, once its own
+time and the gap are before W; so no change reaches further back than two gaps before W, and older rows are let go of,
+also those of a session that goes on. (Flink's sessions, which are purged when they end, on inputs that retract.)
 """
 
 from __future__ import annotations
@@ -32,10 +37,11 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, Uint64s, concat_binary
-from rowkind.operators.columns.grouping import group
+from rowkind.operators.columns.grouping import Groups, group
 from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
+from rowkind.operators.rowtime import BEGINNING, RowTime
 
 _SIGN = np.int64(np.iinfo(np.int64).min)
 _LEAST, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -51,6 +57,8 @@ class SessionSpec:
     - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
       of signed rows (an operator).
     - `counts_unmatched`: retractions that find no row come back as unmatched.
+    - `until`: when rows may be let go of, by a watermark in ms: two gaps after their time; None where there is none.
+      `ticks` of the unit of `times` are a ms.
     - `refreshes`: whether somebody further down has a TTL.
     """
 
@@ -60,6 +68,8 @@ class SessionSpec:
     ttl_ms: int | None = None
     by_seq: bool = False
     counts_unmatched: bool = True
+    until: RowTime | None = None
+    ticks: int = 1_000
     refreshes: bool = False
 
 
@@ -77,7 +87,7 @@ class Session:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        rows = Arrangement(stores["rows"], "rows", "ordered", spec.ttl_ms, now, by_number=True)
+        rows = Arrangement(stores["rows"], "rows", "ordered", spec.ttl_ms, now, by_number=True, until=spec.until)
         if not len(changes):
             finished = rows.finish()
             return Output(Rows.empty(), changes, finished.state, finished.merged_rows)
@@ -119,7 +129,8 @@ class Session:
         width = 4 * self.spec.gap
         while True:
             stays = _Rows.of(keys, rows.without(stored.entries, less.filter(spans.are_of(less_of))))
-            chain = _Chain.of(spans, stays, come.filter(spans.are_of(come.key)), self.spec.gap)
+            ended = self._ended(stored, stays, rows.now)
+            chain = _Chain.of(spans, stays, come.filter(spans.are_of(come.key)), ended, self.spec.gap)
             again = spans.are_of_keys(spans.key[chain.unsure])
             found.append(chain.moved(~again[chain.span]))
             if not again.any():
@@ -128,6 +139,19 @@ class Session:
             spans = spans.filter(again).longer(chain.unsure[again], width)
             stored = spans.read(rows, keys)
             width *= 2
+
+    def _ended(self, stored: _Rows, rows: _Rows, now: int) -> Mask:
+        """Which of these rows are of sessions that have ended, as the rows that were `stored` before the batch say.
+
+        Where the last row of a session is further away than they go, it is later than that of any change.
+        """
+        spec = self.spec
+        if spec.until is None or now <= BEGINNING:
+            return np.zeros(len(rows), np.bool_)
+        of = _sessions(stored, rows)
+        last = np.full(of.count, _LEAST)
+        np.maximum.at(last, of.ids[: len(stored)], stored.time)
+        return (last < now * spec.ticks - spec.gap)[of.ids[len(stored) :]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,19 +297,22 @@ class _Chain:
     unsure: Mask
 
     @classmethod
-    def of(cls, spans: _Spans, stays: _Rows, comes: _Rows, gap: int) -> _Chain:
-        """That of rows that stay and rows that come."""
+    def of(cls, spans: _Spans, stays: _Rows, comes: _Rows, ended: Mask, gap: int) -> _Chain:
+        """That of rows that stay, some in sessions that have `ended`, and rows that come."""
         rows = _Rows(
             Entries.concat([stays.entries, comes.entries]),
             *(np.concatenate([getattr(part, name) for part in (stays, comes)]) for name in ("key", "time", "start")),
         )
         new, span = np.repeat([False, True], [len(stays), len(comes)]), spans.hold(rows)
+        over = np.concatenate([ended, np.zeros(len(comes), np.bool_)])
         order = np.lexsort((new, rows.time, span))
+        over = over[order]
         new, span, time, old = new[order], span[order], rows.time[order], rows.start[order]
         rows = _Rows(rows.entries.take(order), rows.key[order], time, old)
         # Nothing before the first change of a span is another, and so is no start up to there.
         known = ~new & (time <= spans.first[span])
-        apart = np.append(True, (span[1:] != span[:-1]) | (time[1:] - time[:-1] > gap))[: len(time)]
+        far = (span[1:] != span[:-1]) | (time[1:] - time[:-1] > gap)
+        apart = np.append(True, far | (over[:-1] & ~over[1:]))[: len(time)]
         begins = known | apart
         at = np.maximum.accumulate(np.where(begins, np.arange(len(time)), 0))
         start = np.where(known, old, time)[at]
@@ -313,6 +340,12 @@ def _starts_at(stored: _Rows, keys: Indices, times: Int64s) -> Int64s:
     start[groups.ids[: len(stored)]] = stored.start
     found: Int64s = start[groups.ids[len(stored) :]]
     return found
+
+
+def _sessions(rows: _Rows, others: _Rows) -> Groups:
+    """The sessions that these rows and those others are in, by their partitions and starts."""
+    key, start = (np.concatenate([getattr(rows, name), getattr(others, name)]) for name in ("key", "start"))
+    return group(mix(key.astype(np.uint64), start.view(np.uint64)), (key, start))
 
 
 def _beside(entries: Entries, others: Entries) -> Entries:

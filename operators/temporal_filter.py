@@ -77,7 +77,7 @@ class TemporalFilter:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard; by time `now` (ms since the epoch) all is due that begins or ends then."""
         agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now)
-        reached = _last_place(now)
+        reached = last_place(now)
         due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if self.spec.most is not None and len(due) > self.spec.most:
             reached = np.partition(due.place, self.spec.most - 1)[self.spec.most - 1]
@@ -130,8 +130,8 @@ class TemporalFilter:
         return begins, ends
 
 
-def _last_place(now: int) -> np.uint64:
-    """The last place of what is due at a time."""
+def last_place(now: int) -> np.uint64:
+    """The last place of what is due at a time, in ms."""
     ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
     return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
 

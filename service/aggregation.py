@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rowkind.avro.schema import Record, Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
-from rowkind.service.clocks import Closing
+from rowkind.service.clocks import Closing, Ending
 from rowkind.service.python.function import PythonFunction
 
 
@@ -46,7 +46,7 @@ class Aggregation:
     """What an aggregate computes over rows of `input`: the `group` columns, and behind them a column per call.
 
     `retracts` says that the input may take rows back. `output` are the group columns and the calls' results. `closing`
-    is when groups are let go of, by one of their columns.
+    is when groups are let go of, by one of their columns, and `ending` the same by what they have as result.
     """
 
     input: Record
@@ -57,6 +57,7 @@ class Aggregation:
     is_global: bool
     ttl_ms: int | None
     closing: Closing | None = field(default=None, repr=False)
+    ending: Ending | None = field(default=None, repr=False)
 
     @property
     def adds_up(self) -> bool:

@@ -39,3 +39,11 @@ class Closing:
     clock: Clock
     late: ColumnTime
     kept: ColumnTime
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When a group ends, which is in its result: once the clock has come to that, all that is kept of it goes."""
+
+    clock: Clock
+    at: ColumnTime

@@ -94,7 +94,9 @@ def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
     calls = [_call(each, names) for each in aggregation.calls]
     kept = aggregation.ttl_ms if ttl else None
     plain = f"{group} {calls} {_types(aggregation.output)} {aggregation.retracts} {aggregation.is_global} {kept}"
-    return plain + _closing(aggregation.closing, names)
+    ending, results = aggregation.ending, _numbered(aggregation.output)
+    ends = "" if ending is None else f" ends at {_time(ending.at, results)} by {ending.clock}"
+    return plain + _closing(aggregation.closing, names) + ends
 
 
 def _call(call: AggregateCall, names: Mapping[str, str]) -> str:

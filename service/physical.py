@@ -298,6 +298,8 @@ def clock(node: PhysicalOperator) -> Clock | None:
     """The time that an operator goes by where its rows have times of their own; None where it is that of the batch."""
     if isinstance(node, PhysicalTemporalFilter):
         return node.clock
+    if isinstance(node, PhysicalAggregate) and node.aggregation.ending is not None:
+        return node.aggregation.ending.clock
     return next((closing.clock for closing in closings(node) if closing is not None), None)
 
 

@@ -29,7 +29,7 @@ from rowkind.service.python.function import PythonFunction
 @lru_cache(maxsize=64)
 def spec_of(aggregation: Aggregation) -> AggregateSpec:
     """What the aggregate operator and `operators.partial_aggregate.partial` run by; it pickles."""
-    record, closing = aggregation.input, aggregation.closing
+    record, closing, ending = aggregation.input, aggregation.closing, aggregation.ending
     arguments = {call.name: argument for call in aggregation.calls if (argument := argument_of(call, record))}
     read = {argument.name: argument for argument in arguments.values()}
     filters = {call.filter: OneColumn(call.filter, pa.bool_()) for call in aggregation.calls if call.filter is not None}
@@ -43,6 +43,7 @@ def spec_of(aggregation: Aggregation) -> AggregateSpec:
         is_global=aggregation.is_global,
         ttl_ms=aggregation.ttl_ms,
         until=None if closing is None else TimeOf(aggregation.output.select(aggregation.group), closing.kept),
+        ends=None if ending is None else TimeOf(aggregation.output, ending.at),
     )
 
 

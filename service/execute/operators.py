@@ -111,6 +111,7 @@ def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
             counts_unmatched=not _is_upsert(node.input),
+            until=_until(node.input, node.state),
             refreshes=refreshes,
         )
     )

@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from rowkind.service.aggregation import AggregateCall
 from rowkind.service.calc import ROW_DIGEST, Calc
-from rowkind.service.clocks import Closing, ColumnTime
+from rowkind.service.clocks import Closing, ColumnTime, Ending
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key, SubKeyPart
 from rowkind.service.physical import (
@@ -93,6 +93,7 @@ def _own(
                 "calls": "; ".join(map(_call, node.aggregation.calls)) or "none",
                 "state": "values that may be taken back" if node.aggregation.retracts else "sums only",
                 **_closing(node.aggregation.closing),
+                **_ending(node.aggregation.ending),
             }
         case PhysicalRank():
             return {
@@ -207,6 +208,10 @@ def _closing(closing: Closing | None) -> Fingerprint:
     if closing is None:
         return {}
     return {"late": _time(closing.late), "kept until": _time(closing.kept), "watermark": closing.clock.name}
+
+
+def _ending(ending: Ending | None) -> Fingerprint:
+    return {} if ending is None else {"kept until": _time(ending.at), "watermark": ending.clock.name}
 
 
 def _time(time: ColumnTime | None) -> str:

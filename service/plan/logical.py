@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.ranking import RankFunction, Ranking
-from rowkind.service.clocks import Clock, Closing, ColumnTime
+from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
 from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.physical import InputLayout, RankStrategy
 from rowkind.service.plan.calls import LogicalCall, OrderColumn
@@ -163,6 +163,7 @@ class LogicalAggregate:
 
     Without calls it is SELECT DISTINCT. `is_global` says that there is no GROUP BY, and so always one row. What
     arguments, filters and groups are computed from is a Project below. `split_distinct` is the hint SPLIT_DISTINCT.
+    `ending` is when groups are let go of, by the result of a call.
     """
 
     input: LogicalInput
@@ -171,6 +172,7 @@ class LogicalAggregate:
     is_global: bool
     at: exp.Expr
     split_distinct: bool = False
+    ending: Ending | None = None
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,11 @@ class LogicalSession:
     start: str
     end: str | None
     at: exp.Expr
+
+    @property
+    def last(self) -> str:
+        """What the last time of a session is called where an aggregate has it; no query can say so."""
+        return f"{self.start}#last"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Rows are (id, partition, value), and `time` says when a row was; with its start 
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,9 +57,16 @@ def started(payloads: pa.BinaryArray, starts: Int64s) -> pa.BinaryArray:
     )
 
 
-def spec(gap: int, of: Input, *, ttl_ms: int | None = None, refreshes: bool = False) -> SessionSpec:
-    """Sessions of these rows."""
-    return SessionSpec(gap, times, started, ttl_ms, of.by_seq, refreshes=refreshes)
+def spec(
+    gap: int, of: Input, *, ttl_ms: int | None = None, closes: bool = False, refreshes: bool = False
+) -> SessionSpec:
+    """Sessions of these rows, which a watermark in the unit of their times may close."""
+    until = functools.partial(_until, gap) if closes else None
+    return SessionSpec(gap, times, started, ttl_ms, of.by_seq, until=until, ticks=1, refreshes=refreshes)
+
+
+def _until(gap: int, payloads: pa.BinaryArray) -> Int64s:
+    return times(payloads) + 2 * gap + 1
 
 
 def in_sessions(rows: Iterable[Row], gap: int) -> Counter[Row]:

@@ -1,9 +1,10 @@
-"""Windows under watermarks, and conditions on NOW(), against DuckDB over what a model of time lets through.
+"""Windows under watermarks against DuckDB over what a model of time lets through.
 
 The model: a row is in windows; of each of them it is late once the watermark, as it was before the batch, has come to
 the window's end. What is not late is accepted, insertions and retractions alike, and the result is SQL over what has
 been accepted so far. With `emit: final` it is that of the windows that the watermark has passed, and no row of it ever
-changes.
+changes. A session has ended once the watermark has passed its end, and a row is late once it has passed the row's own
+time and the gap; what comes then begins another session, however near it is.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.arrangement.manifest import Manifest
+from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+BEGINNING = datetime.min.replace(tzinfo=UTC)
 DELAY = timedelta(seconds=4)
 SIZE, SLIDE = timedelta(seconds=10), timedelta(seconds=5)
 
@@ -60,7 +63,7 @@ class Model:
 
     def watermark(self, tables: Sequence[str]) -> datetime:
         """That of these tables together."""
-        return min(self.marks.get(name, datetime.min.replace(tzinfo=UTC)) for name in tables)
+        return min(self.marks.get(name, BEGINNING) for name in tables)
 
     def batch(self, changes: Sequence[tuple[str, int, tuple[Any, ...]]], tables: Sequence[str]) -> None:
         """Take in a batch; what it moves counts from its end on."""
@@ -174,6 +177,103 @@ def test_windows_are_sql_over_what_is_not_late(tmp_path: Path, sql: str, windows
             assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
         query.end()
         assert as_rows(query) == model.query(oracle), seed
+
+
+GAP = timedelta(seconds=3)
+SESSIONS = {
+    "spark": "SELECT k, session_window.start AS window_start, session_window.end AS window_end, COUNT(*) AS n, "
+    "SUM(v) AS s, MIN(v) AS m, COUNT(DISTINCT v) AS d FROM a GROUP BY k, session_window(ts, '3 seconds')",
+    "flink": "SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS m, COUNT(DISTINCT v) AS d FROM "
+    "TABLE(SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '3' SECOND)) GROUP BY k, window_start, window_end",
+    "legacy": "SELECT k, SESSION_START(ts, INTERVAL '3' SECOND) AS window_start, SESSION_END(ts, INTERVAL '3' SECOND) "
+    "AS window_end, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS m, COUNT(DISTINCT v) AS d FROM a GROUP BY k, "
+    "SESSION(ts, INTERVAL '3' SECOND)",
+}
+
+
+@dataclass
+class SessionModel:
+    """The sessions of table `a`: those that have ended, and the rows of those that go on."""
+
+    watermark: datetime = BEGINNING
+    ended: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    rows: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+
+    def batch(self, changes: Sequence[tuple[str, int, tuple[Any, ...]]]) -> None:
+        """Take in a batch; what it moves counts from its end on."""
+        for session in self.open():
+            if session[-1][3] + GAP < self.watermark:
+                self.ended.append(session)
+                self.rows -= Counter(session)
+        own = [(sign, row) for table, sign, row in changes if table == "a"]
+        for sign, row in own:
+            if row[3] + GAP >= self.watermark:
+                self.rows[row] += sign
+        self.watermark = max([self.watermark, *(row[3] - DELAY for _, row in own)])
+
+    def open(self) -> list[list[tuple[Any, ...]]]:
+        """The sessions that go on, each with its rows in the order of their times."""
+        found: list[list[tuple[Any, ...]]] = []
+        for row in sorted(self.rows.elements(), key=lambda each: (each[1], each[3])):
+            if found and found[-1][-1][1] == row[1] and row[3] - found[-1][-1][3] <= GAP:
+                found[-1].append(row)
+            else:
+                found.append([row])
+        return found
+
+    def result(self, *, final: bool) -> Counter[tuple[Any, ...]]:
+        """What the query is over all sessions, or over those that the watermark has passed."""
+        sessions = [*self.ended, *self.open()]
+        there = [each for each in sessions if not final or each[-1][3] + GAP < self.watermark]
+        return Counter(
+            (
+                each[0][1],
+                each[0][3],
+                each[-1][3] + GAP,
+                len(each),
+                sum(row[2] for row in each),
+                min(row[2] for row in each),
+                len({row[2] for row in each}),
+            )
+            for each in there
+        )
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("spelling", SESSIONS)
+def test_sessions_end_when_the_watermark_passes_them(tmp_path: Path, spelling: str, mode: str, emit: str) -> None:
+    """After every batch, however the changes are cut, with restarts; state is only kept of sessions that go on."""
+    for number in seeds(2):
+        seed = f"{spelling} {mode} {emit} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query, model = running(tmp_path, mode, SESSIONS[spelling], f"mode: retract, emit: {emit}"), SessionModel()
+        rest = changes_of(dice, mode, 60)
+        while rest:
+            size = dice.choice((1, 2, 5, 11))
+            batch, rest = rest[:size], rest[size:]
+            query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
+            restart(query)
+            model.batch(batch)
+            assert as_rows(query) == model.result(final=emit == "final"), f"{seed}: {batch}"
+        for days in (1, 2, 3):
+            batch = [("a", 1, (1000 + days, k, days, START + timedelta(days=days))) for k in (1, 2, 3)]
+            query.batch(0, *((table, "+I", as_json(row)) for table, _, row in batch))
+            model.batch(batch)
+        assert max(kept(query).values()) <= 2 * 3 * 3, (seed, kept(query))
+        assert query.engine.state["session_1"].rows <= 2 * 3, seed
+        query.end()
+        assert as_rows(query) == model.result(final=False), seed
+
+
+def kept(query: Clocked) -> dict[str, int]:
+    """How many rows each arrangement of an aggregate has."""
+    found = {}
+    for place, stores in enumerate(query.engine._stores):
+        blobs = {name: store.get(MANIFEST) for name, store in stores.items() if "groups" in stores}
+        found |= {f"{place} {name}": Manifest.from_blob(blob, name).weight for name, blob in blobs.items() if blob}
+    return found
 
 
 def restart(query: Clocked) -> None:

@@ -112,9 +112,10 @@ def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
         what = "one row per group"
         what += ", with what has been added up so far" if node.aggregation.calls else ", with how many rows it has"
         what += _told_apart(node.aggregation)
-        closing = node.aggregation.closing
-        endless = ttl is None and closing is None
-        yield StepState("groups", of, what, None, ttl, _for_long(ttl, closing), endless=endless, values=groups)
+        closing, ending = node.aggregation.closing, node.aggregation.ending
+        endless = ttl is None and closing is None and ending is None
+        kept = _for_long(ttl, closing) if ending is None else _until(ending.clock, ending.at)
+        yield StepState("groups", of, what, None, ttl, kept, endless=endless, values=groups)
     retracts = node.aggregation.retracts
     for call in node.aggregation.calls:
         own = call.function
@@ -180,9 +181,8 @@ def _rank(node: PhysicalRank) -> StepState:
 
 def _session(node: PhysicalSession) -> StepState:
     layout = "every row, in the order of its time" + (" in its partition" if node.partition else "")
-    ttl, of, values = node.state.ttl_ms, called(node.input), _values(node.input, "every row")
     reason = "a row may come between two sessions and make them one"
-    return StepState("rows", of, layout, reason, ttl, _for_long(ttl), _order(node.state), ttl is None, values)
+    return _rows(node, node.state, layout, reason, _values(node.input, "every row"))
 
 
 def _normalize(node: PhysicalNormalize) -> StepState:
@@ -195,7 +195,11 @@ def _normalize(node: PhysicalNormalize) -> StepState:
 
 
 def _rows(
-    node: PhysicalRank | PhysicalNormalize, state: PhysicalInput, layout: str, reason: str, values: StepValues
+    node: PhysicalRank | PhysicalSession | PhysicalNormalize,
+    state: PhysicalInput,
+    layout: str,
+    reason: str,
+    values: StepValues,
 ) -> StepState:
     """The rows of an operator with one input."""
     ttl, endless = state.ttl_ms, state.ttl_ms is None and state.closing is None
@@ -223,9 +227,13 @@ def moment(time: ColumnTime) -> str:
     return time.column.rpartition(".")[2] + (f" + {show(later)}" if later > 0 else f" - {show(-later)}" * (later < -1))
 
 
+def _until(clock: Clock, time: ColumnTime) -> str:
+    return f"each until {by(clock)} passes {moment(time)}"
+
+
 def _for_long(ttl_ms: int | None, closing: Closing | None = None) -> str:
     if closing is not None:
-        return f"each until {by(closing.clock)} passes {moment(closing.kept)}"
+        return _until(closing.clock, closing.kept)
     return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
 
 

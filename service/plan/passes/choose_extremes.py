@@ -2,7 +2,8 @@
 
 A count over rows that only come is taken back with a larger one in its place, so the greatest of such counts is never
 lost, and the values below it need not be known. That holds within groups of columns that are never replaced themselves.
-(Flink's monotonicity, reaching aggregates.) Over rows that only come every extreme keeps one value anyway.
+(Flink's monotonicity, reaching aggregates.) Over rows that only come every extreme keeps one value anyway, and so it
+does over sessions of such rows, which lose no row but all of them together.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.logical import LogicalAggregate, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.monotonic import Monotonic, progress
+from rowkind.service.plan.traits.sessions import only_merges
 from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
 
@@ -25,10 +27,16 @@ def choose_extremes(query: Query) -> Query:
 def _visit(node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalAggregate):
         return node
+    if only_merges(node):
+        return replace(node, calls={name: replace(call, grows=_is_extreme(call)) for name, call in node.calls.items()})
     known = progress(node.input.input)
     if known is None or any(known.directions.get(name) != "constant" for name in node.group):
         return node
     return replace(node, calls={name: replace(call, grows=_grows(call, known)) for name, call in node.calls.items()})
+
+
+def _is_extreme(call: LogicalCall) -> bool:
+    return call.function in ("max", "min", "any_value", "max_by", "min_by")
 
 
 def _grows(call: LogicalCall, known: Monotonic) -> bool:

@@ -3,6 +3,8 @@
     aggregate       a group column follows the time of a table: a window, a day, the time itself
     rank            a column of the partition does
     join            columns of the key do, on both sides: a join of windows
+    session         the time of the row and the gap, for the sake of other rows another gap later
+    aggregate       of sessions, the last time of each and the gap
 
 Then no change can come any more for a key whose time the watermark has passed, and its state goes. What comes for it
 all the same is late. A TTL, which only approximates this, is not needed there.
@@ -16,7 +18,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from rowkind.service.clocks import Clock, Closing, ColumnTime
+from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
@@ -24,9 +26,11 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalRank,
     LogicalScan,
+    LogicalSession,
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import EventTime, event_times
+from rowkind.service.plan.traits.sessions import session_of
 from rowkind.service.plan.tree import bottom_up, walk
 from rowkind.service.source_table import SourceTable
 
@@ -64,7 +68,10 @@ def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnT
 def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalAggregate(is_global=False):
-            return replace(node, input=_closed(node.input, tables, node.group))
+            closed = replace(node, input=_closed(node.input, tables, node.group))
+            return closed if closed.input.closing is not None else _ended(closed, tables)
+        case LogicalSession():
+            return replace(node, input=_in_session(node, tables))
         case LogicalRank():
             return replace(node, input=_closed(node.input, tables, node.partition))
         case LogicalJoin() if not node.counts_right:
@@ -99,6 +106,25 @@ def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin:
             right=_let_go(join.right, Closing(clock, sides[1], sides[1])),
         )
     return join
+
+
+def _in_session(node: LogicalSession, tables: Tables) -> LogicalInput:
+    partitioned = _closed(node.input, tables, node.partition)
+    time = event_times(node.input.input).get(node.time)
+    if partitioned.closing is not None or time is None or (at := passed(tables, node.time, time)) is None:
+        return partitioned
+    clock, late = at
+    late = replace(late, later_us=late.later_us + node.gap)
+    return _let_go(node.input, Closing(clock, late, replace(late, later_us=late.later_us + node.gap)))
+
+
+def _ended(node: LogicalAggregate, tables: Tables) -> LogicalAggregate:
+    """An aggregate of sessions that knows when they end."""
+    session = session_of(node)
+    time = None if session is None else event_times(node).get(session.last)
+    if session is None or time is None or (at := passed(tables, session.last, time)) is None:
+        return node
+    return replace(node, ending=Ending(*at), input=replace(node.input, ttl_ms=None))
 
 
 def _let_go(side: LogicalInput, closing: Closing) -> LogicalInput:

@@ -57,7 +57,9 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             needed = wanted.union(node.identity, *map(reads, node.condition), _closing(node.input))
             return replace(node, numbers=numbers, input=_side(node.input, needed, [{*node.partition, *ordered}]))
         case LogicalSession():
-            return replace(node, input=_side(node.input, {*wanted, node.time}, [{*node.partition}]))
+            return replace(
+                node, input=_side(node.input, {*wanted, node.time, *_closing(node.input)}, [{*node.partition}])
+            )
         case LogicalTemporalFilter():
             return replace(node, input=_side(node.input, wanted.union(node.reads), [set(temporal_key(node))]))
         case LogicalNormalize():
@@ -86,7 +88,8 @@ def _join(node: LogicalJoin, wanted: set[str]) -> LogicalJoin:
 
 def _aggregate(node: LogicalAggregate, wanted: set[str]) -> LogicalAggregate:
     # An aggregate that nobody asks for anything still says which groups there are, so one without calls stays one.
-    calls = {name: call for name, call in node.calls.items() if name in wanted}
+    ending = {node.ending.at.column} if node.ending is not None else set()
+    calls = {name: call for name, call in node.calls.items() if name in wanted | ending}
     needed = set(node.group)
     for call in calls.values():
         needed.update(call.reads)

@@ -5,7 +5,8 @@ A row knows the beginning of its session (`operators.session`), and its end only
     … GROUP BY k, window_start, window_end      … MAX(ts) + gap GROUP BY k, window_start
     SELECT window_end …                         … JOIN (SELECT k, window_start, MAX(ts) + gap … GROUP BY …)
 
-The first where the rows are grouped by sessions anyway, and read their end for nothing else.
+The first where the rows are grouped by sessions anyway, and read their end for nothing else; also where nobody asks for
+the end, but a watermark passes it (`passes.close_inputs`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalNode,
     LogicalProject,
+    LogicalScan,
     LogicalSession,
 )
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, interval
 from rowkind.service.plan.sql.windows import planned_once
-from rowkind.service.plan.tree import with_inputs
+from rowkind.service.plan.tree import walk, with_inputs
 
 
 def with_ends(node: LogicalNode) -> LogicalNode:
@@ -114,16 +116,19 @@ def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> Logic
     rows = node.input.input
     read = frozenset[str]().union(*(call.reads for call in node.calls.values()))
     ends, asked = _of_end(rows, end), read.union(node.group)
-    if not ends & asked and not _filtered_by(rows, end):
+    closes = any(isinstance(each, LogicalScan) and each.source.watermark is not None for each in walk(session))
+    if not ends & asked and not _filtered_by(rows, end) and not closes:
         return replace(node, input=LogicalInput(_without_end(rows, end)))
     groups = {name: _meaning(rows, resolved(name)) for name in node.group}
     whole = {_meaning(rows, resolved(name), through=True) for name in node.group}
     parts = {_meaning(session, resolved(name), through=True) for name in session.partition}
     only = all(reads(groups[name]) == {end} for name in ends & set(node.group))
     by_session = resolved(session.start) in groups.values() and parts <= whole
+    if not by_session and not ends & asked and not _filtered_by(rows, end):
+        return replace(node, input=LogicalInput(_without_end(rows, end)))
     if not (by_session and only) or ends & read or _filtered_by(rows, end):
         return replace(node, input=LogicalInput(_over(rows, _joined(session, end))))
-    last, call = _last(session)
+    last, call = session.last, _last(session)
     below = _without_end(rows, end, session.time)
     group = tuple(name for name in node.group if name not in ends)
     aggregate = replace(node, input=LogicalInput(below), group=group, calls={**node.calls, last: call})
@@ -136,7 +141,7 @@ def _joined(session: LogicalSession, end: str) -> LogicalNode:
     """The rows of sessions, each with the end of its own."""
     below = _without_end(session, end)
     rows = planned_once(below)
-    last, call = _last(session)
+    last, call = session.last, _last(session)
     group = (*session.partition, session.start)
     aggregate = LogicalAggregate(LogicalInput(rows), group, {last: call}, is_global=False, at=session.at)
     names = {name: f"{last}{number}" for number, name in enumerate(group)}
@@ -153,8 +158,6 @@ def _end(session: LogicalSession, last: str) -> exp.Expr:
     return WindowEnd(this=time, size=interval(session.gap))
 
 
-def _last(session: LogicalSession) -> tuple[str, LogicalCall]:
-    """The last time of each session, under a name that no query can say."""
+def _last(session: LogicalSession) -> LogicalCall:
     type_ = columns(session)[session.start].as_nullable()
-    time = resolved(session.time)
-    return f"{session.start}#last", LogicalCall("max", (session.time,), type_, exp.Max(this=time))
+    return LogicalCall("max", (session.time,), type_, exp.Max(this=resolved(session.time)))

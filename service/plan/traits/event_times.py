@@ -17,6 +17,7 @@ with these values below.
     aggregate                             the group columns
     rank, window                          the partition's columns: a row pushes out others of its partition
     session                               the partition's columns and the time: it moves none before its own
+    sessions by their start               their last time, with the gap as slack
     join                                  columns of the key that follow times on both sides; not those that are padded
     union                                 columns that do so in all inputs
 
@@ -63,8 +64,9 @@ from rowkind.service.plan.scalar.time_windows import (
     micros,
 )
 from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.traits.sessions import session_of
 
-TimeKind = Literal["time", "window_start", "window_end", "window_time", "other"]
+TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
 
 _UNITS: Mapping[str, int] = {
     "MICROSECOND": 1,
@@ -129,7 +131,7 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
             return event_times(node.input.input) if node.final else {}
         case LogicalAggregate():
-            return _of_names(event_times(node.input.input), node.group)
+            return _of_names(event_times(node.input.input), node.group) | _last_times(node)
         case LogicalRank():
             return _of_names(event_times(node.input.input), node.partition)
         case LogicalSession():
@@ -138,6 +140,14 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             return _joined(node)
         case LogicalUnion():
             return _united([event_times(each) for each in node.inputs])
+
+
+def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
+    """The last time of sessions: no change comes any more of one whose last time and the gap have passed."""
+    session = session_of(node)
+    if session is None or (time := event_times(session).get(session.time)) is None:
+        return {}
+    return {session.last: replace(time, kind="session", slack=time.slack + session.gap)}
 
 
 def _of_names(times: Mapping[str, EventTime], names: Iterable[str]) -> dict[str, EventTime]:
@@ -164,8 +174,14 @@ def _followed(expression: exp.Expr, below: Mapping[str, EventTime]) -> EventTime
             return _moved(node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"]))
         case WindowStart() | WindowEnd():
             size = micros(node.args["size"])
+            if (time := _followed(node.this, below)) is not None and time.kind == "session":
+                return replace(time, slack=time.slack - size)
             kind: TimeKind = "window_start" if isinstance(node, WindowStart) else "window_end"
             return _moved(node.this, below, kind, size if kind == "window_start" else -size, size)
+        case exp.Coalesce():
+            # That of a session is never NULL (`sql.session_ends`).
+            found = _followed(node.this, below)
+            return found if found is not None and found.kind == "session" else None
         case WindowTime():
             end = _followed(node.this, below)
             return _moved(node.this, below, "window_time", micros(node.args["by"]), end.size if end else None)

@@ -32,6 +32,7 @@ def aggregate(
         is_global=aggregate.is_global,
         ttl_ms=side.ttl_ms,
         closing=side.closing,
+        ending=aggregate.ending,
     )
     return physical.PhysicalAggregate(
         node=nodes.name("aggregate", aggregate),

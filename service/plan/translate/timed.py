@@ -28,7 +28,9 @@ def session(
     return physical.PhysicalSession(
         node=nodes.name("session", session),
         input=node,
-        state=physical.PhysicalInput("multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract"),
+        state=physical.PhysicalInput(
+            "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
+        ),
         time=session.time,
         gap=session.gap,
         partition=shown(map(resolved, session.partition)),

@@ -1,0 +1,33 @@
+"""Aggregates over sessions: what is known of their groups because the rows of one are those of a session."""
+
+from __future__ import annotations
+
+from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalProject, LogicalSession
+from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.traits.changelog_modes import produced
+
+
+def session_of(node: LogicalAggregate) -> LogicalSession | None:
+    """The sessions that the groups of an aggregate are, where it has their last times (`sql.session_ends`)."""
+    below = node.input.input
+    while isinstance(below, LogicalFilter | LogicalProject):
+        below = below.input
+    return below if isinstance(below, LogicalSession) and below.last in node.calls else None
+
+
+def only_merges(node: LogicalAggregate) -> bool:
+    """Whether a group loses no row but all of its rows together.
+
+    So it is with sessions of rows that only come: one becomes a part of another, and never two. Not where rows expire
+    one by one, or where a filter could drop a part of a session that moves.
+    """
+    session = session_of(node)
+    if session is None or session.input.ttl_ms is not None or produced(session.input.input) != "append":
+        return False
+    below, moves = node.input.input, {session.start}
+    while below is not session:
+        assert isinstance(below, LogicalFilter | LogicalProject), "nothing else lies between"
+        if isinstance(below, LogicalFilter) and any(reads(each) & moves for each in below.conjuncts):
+            return False
+        below = below.input
+    return True
