@@ -35,6 +35,9 @@ TUMBLE = "TABLE(TUMBLE(TABLE {0}, DESCRIPTOR(ts), INTERVAL '10' SECOND)) AS {0}"
 HOP = "TABLE(HOP(TABLE {0}, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) AS {0}"
 PANES = "TABLE(HOP(TABLE {0}, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '10' SECOND)) AS {0}"
 CUMULATE = "TABLE(CUMULATE(TABLE {0}, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) AS {0}"
+CUMULATED_PANES = "TABLE(CUMULATE(TABLE {0}, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '10' SECOND)) AS {0}"
+
+FORMS = {"tumble": TUMBLE, "hop": HOP, "panes": PANES, "cumulate": CUMULATE, "cumulated panes": CUMULATED_PANES}
 
 GROUPED = "SELECT k, window_start, COUNT(*) AS n, SUM(v) AS s FROM {a} GROUP BY k, window_start, window_end"
 VALUES = "SELECT window_end, MAX(v) AS m, COUNT(DISTINCT k) AS d FROM {a} GROUP BY window_start, window_end"
@@ -88,6 +91,9 @@ class Model:
             case "panes":
                 last = ts.replace(microsecond=0)
                 yield from ((last - timedelta(seconds=each), last - timedelta(seconds=each - 10)) for each in range(10))
+            case "cumulated panes":
+                ends = (first + timedelta(seconds=each + 1) for each in range(10))
+                yield from ((first, end) for end in ends if ts < end)
             case "cumulate":
                 if ts < first + SLIDE:
                     yield first, first + SLIDE
@@ -139,7 +145,8 @@ def running(folder: Path, mode: str, sql: str, sink: str) -> Clocked:
 
 
 CASES = [
-    *((GROUPED, windows) for windows in ("tumble", "hop", "panes", "cumulate")),
+    *((GROUPED, windows) for windows in FORMS),
+    (GROUPED.replace("window_start, C", "window_start, window_end, C"), "cumulated panes"),
     *((VALUES, windows) for windows in ("tumble", "hop", "panes")),
     (TOP, "tumble"),
     (TOP, "hop"),
@@ -155,7 +162,7 @@ CASES = [
 @pytest.mark.parametrize(("sql", "windows"), CASES)
 def test_windows_are_sql_over_what_is_not_late(tmp_path: Path, sql: str, windows: str, mode: str, emit: str) -> None:
     """After every batch, however the changes are cut, restarts in between, and in the end of time."""
-    form = {"tumble": TUMBLE, "hop": HOP, "panes": PANES, "cumulate": CUMULATE}[windows]
+    form = FORMS[windows]
     tables = ["a", "b"] if "{b}" in sql else ["a"]
     for number in seeds(2):
         seed = f"{sql} {windows} {mode} {emit} {number}"

@@ -1,6 +1,7 @@
-"""A hopping window is added up from panes, the pieces of time into which its edges and those of the others cut it.
+"""Windows that overlap are added up from panes, the pieces of time into which their edges cut it.
 
-    HOP by 1 minute of 1 hour     SUM(x) of each minute, then the sum of 60 minutes for each window
+    HOP by 1 minute of 1 hour          SUM(x) of each minute, then the sum of 60 minutes for each window
+    CUMULATE by 1 minute to 1 hour     SUM(x) of each minute, then the sum of up to 60 minutes
 
 Without that, every row is one in each of its windows: 60 of them here. The rows of a pane are in the same windows, so
 that only what has been added up of them need be there as often: not sums, which would be rounded twice, but
@@ -30,7 +31,7 @@ from rowkind.service.plan.passes.split_distinct import in_two_steps
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.scalar.time_windows import PANE, PaneStart, WindowStarts, interval, micros
+from rowkind.service.plan.scalar.time_windows import PANE, PaneStart, WindowEnds, WindowStarts, interval, micros
 from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
 
@@ -39,17 +40,20 @@ _LEAST = 4
 
 
 def aggregate_panes(query: Query) -> Query:
-    """The query with aggregates over hopping windows in two steps."""
+    """The query with aggregates over windows that overlap in two steps."""
     return replace(query, root=bottom_up(query.root, _visit))
 
 
 @dataclass(frozen=True)
 class _Windows:
-    """What an aggregate is over: the windows of rows, and the conditions on these and on the rows."""
+    """What an aggregate is over: the windows of rows, and the conditions on these and on the rows.
+
+    `edge` is the column that tells the windows of a row apart: where each begins or, of those that cumulate, ends.
+    """
 
     expand: LogicalExpand
-    starts: WindowStarts
-    start: str
+    array: WindowStarts | WindowEnds
+    edge: str
     on_windows: tuple[exp.Expr, ...]
     on_rows: tuple[exp.Expr, ...]
 
@@ -65,48 +69,53 @@ def _visit(node: LogicalNode) -> LogicalNode:
     own = any(isinstance(call.function, PythonFunction) for call in node.calls.values())
     asked = [name for call in node.calls.values() for name in call.reads]
     meanings = {name: meaning(node.input.input, resolved(name)) for name in (*node.group, *asked)}
-    of_windows = {name for name in meanings if reads(meanings[name]) & {windows.start, windows.expand.place}}
+    of_windows = {name for name in meanings if reads(meanings[name]) & {windows.edge, windows.expand.place}}
     if own or None in steps or of_windows & set(asked) or not of_windows:
         return node
-    if any(reads(meanings[name]) != {windows.start} for name in of_windows):
+    if any(reads(meanings[name]) != {windows.edge} for name in of_windows):
         return node
     return _in_panes(node, windows, meanings, of_windows)
 
 
 def _windows(node: LogicalNode) -> _Windows | None:
-    """The hopping windows below filters and projections, if rows are in many and a condition is on one of the two."""
+    """The windows below filters and projections, if rows are in many and a condition is on one of the two."""
     conditions: list[exp.Expr] = []
     below = node
     while isinstance(below, LogicalFilter) or (isinstance(below, LogicalProject) and below.view is None):
         if isinstance(below, LogicalFilter):
             conditions += [meaning(below.input, each) for each in below.conjuncts]
         below = below.input
-    if not isinstance(below, LogicalExpand) or not isinstance(starts := below.array, WindowStarts):
+    if not isinstance(below, LogicalExpand) or not isinstance(array := below.array, WindowStarts | WindowEnds):
         return None
-    ((start, _),) = below.elements.items()
-    made = {start, below.place}
-    on_windows = tuple(each for each in conditions if reads(each) <= {start})
+    ((edge, _),) = below.elements.items()
+    made = {edge, below.place}
+    on_windows = tuple(each for each in conditions if reads(each) <= {edge})
     on_rows = tuple(each for each in conditions if not reads(each) & made)
-    size, slide = micros(starts.args["size"]), micros(starts.args["slide"])
+    size, slide = micros(array.args["size"]), micros(_slide(array))
     # Where a slide does not go into the size, panes may be very short.
     many = size >= _LEAST * slide and slide <= _LEAST * gcd(size, slide)
     whole = len(on_windows) + len(on_rows) == len(conditions) and not set(on_windows) & set(on_rows)
-    return _Windows(below, starts, start, on_windows, on_rows) if many and whole else None
+    return _Windows(below, array, edge, on_windows, on_rows) if many and whole else None
+
+
+def _slide(array: WindowStarts | WindowEnds) -> exp.Expr:
+    """How far the windows of a row are apart."""
+    slide: exp.Expr = array.args["slide" if isinstance(array, WindowStarts) else "step"]
+    return slide
 
 
 def _in_panes(
     node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], of_windows: set[str]
 ) -> LogicalAggregate:
-    starts, below = windows.starts, columns(node.input.input)
-    slide, size, offset = starts.args["slide"], starts.args["size"], starts.args.get("offset")
-    width = gcd(micros(slide), micros(size))
+    below, size, offset = columns(node.input.input), windows.array.args["size"], windows.array.args.get("offset")
+    width = gcd(micros(_slide(windows.array)), micros(size))
     rest = 0 if offset is None else micros(offset) % width
     moved = {"offset": interval(rest)} if rest else {}
-    pane = f"{windows.start.rpartition('.')[0]}.{PANE}"
+    pane = f"{windows.edge.rpartition('.')[0]}.{PANE}"
     rows = LogicalFilter(windows.expand.input, windows.on_rows) if windows.on_rows else windows.expand.input
     plain = [name for name in node.group if name not in of_windows]
     outputs = {name: meanings[name] for name in meanings if name not in of_windows}
-    outputs[pane] = PaneStart(this=starts.this.copy(), size=interval(width), windows=size.copy(), **moved)
+    outputs[pane] = PaneStart(this=windows.array.this.copy(), size=interval(width), windows=size.copy(), **moved)
     first: dict[str, LogicalCall] = {}
     second: dict[str, LogicalCall] = {}
     for name, call in node.calls.items():
@@ -116,8 +125,8 @@ def _in_panes(
     by_pane = LogicalAggregate(
         LogicalInput(LogicalProject(rows, outputs)), (*plain, pane), first, is_global=False, at=node.at
     )
-    array = WindowStarts(this=resolved(pane), slide=slide.copy(), size=size.copy())
-    array.set("offset", None if offset is None else offset.copy())
+    array = windows.array.copy()
+    array.set("this", resolved(pane))
     expand: LogicalNode = replace(windows.expand, input=by_pane, array=array, at=array)
     if windows.on_windows:
         expand = LogicalFilter(expand, windows.on_windows)
