@@ -164,7 +164,7 @@ def test_windows_are_sql_over_what_is_not_late(tmp_path: Path, sql: str, windows
     """After every batch, however the changes are cut, restarts in between, and in the end of time."""
     form = FORMS[windows]
     tables = ["a", "b"] if "{b}" in sql else ["a"]
-    for number in seeds(2):
+    for number in seeds():
         seed = f"{sql} {windows} {mode} {emit} {number}"
         print(f"seed '{seed}'")
         dice = random.Random(seed)
@@ -251,7 +251,7 @@ class SessionModel:
 @pytest.mark.parametrize("spelling", SESSIONS)
 def test_sessions_end_when_the_watermark_passes_them(tmp_path: Path, spelling: str, mode: str, emit: str) -> None:
     """After every batch, however the changes are cut, with restarts; state is only kept of sessions that go on."""
-    for number in seeds(2):
+    for number in seeds():
         seed = f"{spelling} {mode} {emit} {number}"
         print(f"seed '{seed}'")
         dice = random.Random(seed)
