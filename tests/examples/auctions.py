@@ -3,6 +3,9 @@
 After the benchmark's generator (Tucker et al., "NEXMark: A Benchmark for Queries over Data Streams"), with more people
 and auctions among the events because there are few: most bids go to the newest auctions, most auctions to few sellers.
 Every event has a time of its own, and no two bids on one auction the same price, so that no rank has ties.
+
+A minute of one event a second is followed by hours without any, so that a few hundred are in many windows of ten
+seconds and on several days. They are out of order, by less than the delay of the example's watermarks.
 """
 
 from __future__ import annotations
@@ -14,7 +17,11 @@ from typing import Any
 
 Event = dict[str, Any]
 
-_START = datetime(2026, 3, 1, 5, tzinfo=UTC)
+DELAY = timedelta(seconds=4)
+"""How far behind others an event may come."""
+
+_START = datetime(2026, 3, 1, 5, 0, 3, tzinfo=UTC)
+_MINUTE, _PAUSE = 60, timedelta(hours=7)
 _CITIES = (("Phoenix", "AZ"), ("San Francisco", "CA"), ("Boise", "ID"), ("Portland", "OR"), ("Bend", "OR"))
 _FIRST, _LAST = ("Peter", "Paul", "Kate", "Sarah", "Vicky"), ("Shultz", "Abrams", "Spencer", "Smith", "Noris")
 _CHANNELS = ("Google", "Facebook", "Baidu", "Apple", "channel-17", "channel-23")
@@ -22,12 +29,14 @@ _FIRST_ID = 1100
 
 
 def events(seed: int, count: int) -> Iterator[Event]:
-    """So many events as lines of a file of changes."""
+    """So many events as lines of a file of changes, behind those of the side input of q13."""
     rng = random.Random(seed)
+    yield from (_change("side_input", {"key": _FIRST_ID + key, "value": _letters(rng)}) for key in range(0, 90, 2))
     prices: dict[int, set[int]] = {}
+    taken: set[datetime] = set()
     people = auctions = 0
     for number in range(count):
-        at = _START + timedelta(minutes=7 * number, seconds=rng.randrange(420))
+        at = _time(rng, number, taken)
         kind = number % 20
         if kind in (0, 1) or people == 0:
             yield _change("person", _person(rng, _FIRST_ID + people, at))
@@ -41,6 +50,27 @@ def events(seed: int, count: int) -> Iterator[Event]:
             auction = _FIRST_ID + (rng.randrange(newest, auctions) if rng.random() < 0.7 else rng.randrange(auctions))
             price = _price(rng, prices.setdefault(auction, set()))
             yield _change("bid", _bid(rng, auction, _FIRST_ID + rng.randrange(people), price, at))
+
+
+def shuffled(seed: int, count: int) -> list[Event]:
+    """Events in another order, in which none is later than the delay either."""
+    rng = random.Random(seed)
+    first = datetime.min.replace(tzinfo=UTC)
+
+    def place(event: Event) -> datetime:
+        at = event["row"].get("dateTime")
+        return first if at is None else datetime.fromisoformat(at) + rng.random() * DELAY
+
+    return sorted(events(seed, count), key=place)
+
+
+def _time(rng: random.Random, number: int, taken: set[datetime]) -> datetime:
+    """When an event was, up to three seconds before its turn."""
+    turn = _START + number // _MINUTE * _PAUSE + timedelta(seconds=number % _MINUTE)
+    while (at := turn - timedelta(milliseconds=rng.randrange(3_000))) in taken:
+        pass
+    taken.add(at)
+    return at
 
 
 def _change(table: str, row: Event) -> Event:
@@ -64,6 +94,7 @@ def _person(rng: random.Random, number: int, at: datetime) -> Event:
 
 def _auction(rng: random.Random, number: int, seller: int, at: datetime) -> Event:
     initial = rng.randrange(100, 2000)
+    open_ = timedelta(seconds=rng.randrange(10, 60)) if rng.random() < 0.5 else timedelta(minutes=rng.randrange(1200))
     return {
         "id": number,
         "itemName": f"item {number}",
@@ -71,7 +102,7 @@ def _auction(rng: random.Random, number: int, seller: int, at: datetime) -> Even
         "initialBid": initial,
         "reserve": initial + rng.randrange(1000),
         "dateTime": _shown(at),
-        "expires": _shown(at + timedelta(minutes=rng.randrange(60, 1200))),
+        "expires": _shown(at + open_),
         "seller": seller,
         "category": rng.randrange(10, 15),
         "extra": _letters(rng),
@@ -104,4 +135,4 @@ def _letters(rng: random.Random, count: int = 6) -> str:
 
 
 def _shown(at: datetime) -> str:
-    return at.isoformat().replace("+00:00", "Z")
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

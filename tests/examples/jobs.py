@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlglot
 
 from rowkind.avro import codec
@@ -27,6 +29,8 @@ from rowkind.service.run import trial
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("school", "shop", "nexmark")
 """The examples that come with changes."""
+
+_CLOSES, _BEGINNING = "closes", datetime.min.replace(tzinfo=UTC)
 
 Batch = Mapping[str, Rows]
 
@@ -59,6 +63,7 @@ class Inputs:
         self._records = {name: declared(job, name) for name in job.tables}
         self._keys = {name: table.primary_key for name, table in job.tables.items()}
         self._rows: dict[str, dict[object, bytes]] = {name: {} for name in job.tables}
+        self._settings = job.tables
 
     def apply(self, batch: Batch) -> None:
         """Take in a batch."""
@@ -76,6 +81,15 @@ class Inputs:
         """All tables as they stand."""
         return {name: _table(record, list(self._rows[name].values())) for name, record in self._records.items()}
 
+    def watermark(self, tables: Iterable[str]) -> datetime:
+        """How far these tables have come in time together, those of them that have a watermark."""
+        marks, present = [datetime.max.replace(tzinfo=UTC)], self.tables
+        for name in tables:
+            if (of := self._settings[name].watermark) is not None and isinstance(of.delay, int):
+                last = pc.max(present[name][of.column]).as_py()
+                marks.append(_BEGINNING if last is None else last - timedelta(milliseconds=of.delay))
+        return min(marks)
+
     def _key(self, table: str, rows: Rows) -> list[object]:
         if not self._keys[table]:
             # Only append tables of the examples have no primary key: nothing is looked up.
@@ -90,7 +104,11 @@ def _table(record: Record, payloads: list[bytes]) -> pa.Table:
 
 
 class InDuckDB:
-    """Queries of a job over finished tables, in DuckDB."""
+    """Queries of a job over finished tables, in DuckDB.
+
+    What DuckDB cannot read is written for it in a file of this folder, `<example>/<sink>.sql`. Of a query whose rows
+    come once, when a watermark has passed, the last column is `closes`: the time that has to be passed.
+    """
 
     def __init__(self, job: Job) -> None:
         self._connection = duckdb.connect(config={"threads": 1})
@@ -105,18 +123,24 @@ class InDuckDB:
         for name, sql in self._views.items():
             self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {sql}")
 
-    def rows(self, sink: str, value: Record) -> Counter[str]:
-        """The rows of a sink's query, under the record `value`."""
-        found = self._result(sink, value)
+    def rows(self, sink: str, value: Record, until: datetime | None = None) -> Counter[str]:
+        """The rows of a sink's query, under the record `value`; where they come once, those that close until then."""
+        found = self._result(sink, value, until)
         columns = dict(zip(found.column_names, (each.combine_chunks() for each in found.columns), strict=True))
         return bag(value, codec.encode(value, columns, found.num_rows))
 
-    def values(self, sink: str, value: Record) -> Counter[tuple[Any, ...]]:
+    def values(self, sink: str, value: Record, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
         """The same as tuples of plain values."""
-        return Counter(tuple(row.values()) for row in self._result(sink, value).to_pylist())
+        return Counter(tuple(row.values()) for row in self._result(sink, value, until).to_pylist())
 
-    def _result(self, sink: str, value: Record) -> pa.Table:
-        found = self._connection.sql(_translated(self._job.sinks[sink].sql)).to_arrow_table()
+    def _result(self, sink: str, value: Record, until: datetime | None) -> pa.Table:
+        own = Path(__file__).parent / self._job.file.parent.name / f"{sink}.sql"
+        query = self._connection.sql(own.read_text() if own.exists() else _translated(self._job.sinks[sink].sql))
+        if _CLOSES in query.columns:
+            if until is not None:
+                query = query.filter(f"{_CLOSES} <= '{until.isoformat()}'")
+            query = query.project(", ".join(f'"{name}"' for name in query.columns[:-1]))
+        found = query.to_arrow_table()
         columns = [column.cast(field.type.arrow) for field, column in zip(value.fields, found.columns, strict=True)]
         return pa.table(columns, names=list(value.names))
 
