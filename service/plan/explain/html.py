@@ -22,6 +22,7 @@ _WORDS = {
     "rank": "rank",
     "deduplicate": "deduplicate",
     "session": "session",
+    "temporal_filter": "temporal filter",
     "normalize": "normalize",
     "union": "union",
 }

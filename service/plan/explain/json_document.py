@@ -23,7 +23,8 @@ KEYS = {
     "stages": "of a query: how many stages it has, each of which costs a shuffle",
     "tables": "of a query: the tables that it reads, each once",
     "name": "of a query, a sink, a step, a state, a column or a call",
-    "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, normalize or union",
+    "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, session, temporal_filter, "
+    "normalize or union",
     "title": "what the step does, in one line, for people",
     "inputs": "the steps whose rows the step takes in, left before right; none where `same_as` says where they are",
     "same_as": "the sink and step under which the same step stands before: it is there once; else null",
@@ -33,13 +34,17 @@ KEYS = {
     "state": "what the step keeps: name, of, layout, sub_key, calls, reason, ttl_ms, by_arrival",
     "of": "of a state: the table or the step whose rows it keeps",
     "layout": "of a state: `one row per key`, `unique key` (rows by key and sub_key), `multiset` (equal rows counted, "
-    "or with a ttl one by one), `values` (all different ones of its calls), `views` (of functions of the job), "
+    "or with a ttl one by one), `timed` (in the order of their times), "
+    "`values` (all different ones of its calls), `views` (of functions of the job), "
     "`top rows` (from 1 to the rank's last), `every row` of a partition in order, or `facts` (about all rows, on every "
     "shard)",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
     "by_arrival": "of a state: whether changes count in their order of arrival, and of those of a key the last",
+    "closes": "of a state: the watermark that lets go of its rows, by clock and at, the time of a row",
+    "at": "of closes: the time of a row that has to be passed",
+    "clock": "of closes and of a temporal filter: whose watermark it is, or `the clock`, that of the batches",
     "goes": "how rows reach the next step: to, role, how, by, first_step, spread_over, copied_to; null for a sink",
     "to": "of goes: the next step",
     "role": "of goes: left, right, input, or fact: what a NOT IN must know of its right side as a whole",
@@ -94,6 +99,10 @@ KEYS = {
     "order_by": "of a rank: its order; `arrival` for the order of arrival",
     "strategy": "of a rank: append, improving or retract",
     "ties": "of a rank: `latest first` where the later arrival of equal rows counts",
+    "begins": "of a temporal filter: the time of a row from which on it is in the result, null for always",
+    "ends": "of a temporal filter: the time of a row until which it is in the result, null for ever",
+    "time": "of a session: the column with the time of a row",
+    "gap": "of a session: how far apart two of its rows may be",
     "key": "of a sink: its key",
     "delivery": "of a sink: exactly_once or at_least_once",
     "advice": "of a sink: what could be cheaper or is to be watched: about, code and text",

@@ -60,10 +60,12 @@ def _origin(node: PhysicalNode) -> PhysicalNode:
     return _origin(node.input) if isinstance(node, PhysicalNormalize) else node
 
 
-def _values(node: PhysicalNode, layout: str, **more: list[str]) -> StepValues:
+def _values(node: PhysicalNode, layout: str, closing: Closing | None = None, **more: list[str]) -> StepValues:
     """Whose rows are kept and how, for programs."""
     below = _origin(node)
-    return {"of": below.source.table if isinstance(below, PhysicalScan) else below.node, "layout": layout, **more}
+    of = below.source.table if isinstance(below, PhysicalScan) else below.node
+    closes = {} if closing is None else {"closes": {"clock": closing.clock.name, "at": moment(closing.kept)}}
+    return {"of": of, "layout": layout, **closes, **more}
 
 
 def _join(node: PhysicalJoin) -> Iterator[StepState]:
@@ -75,7 +77,7 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
         kept = f"for ever: {node.kind.upper()} has to know all of them" if whole else _for_long(ttl, chosen.closing)
         endless = ttl is None and chosen.closing is None and not whole
         sub_key = {"sub_key": _sub_key(below)} if chosen.layout == "unique key" else {}
-        values = _values(below, chosen.layout, **sub_key)
+        values = _values(below, chosen.layout, chosen.closing, **sub_key)
         yield StepState(name, called(below), layout, reason, ttl, kept, _order(chosen), endless, values)
     if node.facts:
         layout = "on every shard, whether there is a row at all and whether one of them is NULL"
@@ -104,7 +106,7 @@ def _sub_key(below: PhysicalNode) -> list[str]:
 
 def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
     of, ttl = called(node.input), node.aggregation.ttl_ms
-    groups = _values(node.input, "one row per key")
+    groups = _values(node.input, "one row per key", node.aggregation.closing)
     if node.aggregation.is_global:
         what = f"one row, with what has been added up so far{_told_apart(node.aggregation)}"
         yield StepState("groups", of, what, None, None, "for ever", values=groups)
@@ -176,7 +178,7 @@ def _rank(node: PhysicalRank) -> StepState:
         layout = "one row per partition" if node.partition else "one row"
     else:
         layout = f"{'of each partition ' if node.partition else ''}the rows whose number is up to {node.ranking.last}"
-    return _rows(node, node.state, layout, node.reason, _values(node.input, kind))
+    return _rows(node, node.state, layout, node.reason, _values(node.input, kind, node.state.closing))
 
 
 def _session(node: PhysicalSession) -> StepState:
