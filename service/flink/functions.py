@@ -71,9 +71,9 @@ WITHOUT: Mapping[str, str] = {
     "JSON_ARRAY": "its text differs in detail: write the columns, and a sink with `format: json`",
     "JSON_OBJECTAGG": "it makes one text of a group: write the rows, and a sink with `format: json`",
     "JSON_ARRAYAGG": "it makes one text of a group: write the rows, and a sink with `format: json`",
-    "CURRENT_WATERMARK": "there are no watermarks here: compare with a time that is a column",
+    "CURRENT_WATERMARK": "the watermark is no value here: compare with a time that is a column",
     "OVERLAPS": "write a.start < b.end AND b.start < a.end",
     "GROUP_ID": "write GROUPING_ID()",
-    "SOURCE_WATERMARK": "there are no watermarks here",
+    "SOURCE_WATERMARK": "a watermark is said of a column: `watermark: {column: ts, delay: 5s}`",
 }
 """Functions for which there is nothing, and what to do instead."""

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalRank, LogicalScan, LogicalSession
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalRank,
+    LogicalScan,
+    LogicalSession,
+    LogicalTemporalFilter,
+)
+from rowkind.service.plan.passes.hold_back import final_at, without_watermark
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.changelog_modes import updating
@@ -60,14 +68,20 @@ def _check_append(query: Query) -> None:
         case LogicalAggregate() as aggregate:
             raise Refusal(
                 "an append sink takes inserts only, but the row of a group changes with every row that comes to it: "
-                "give the sink mode upsert with the group as key, or retract",
+                f"give the sink mode upsert with the group as key, or retract{_or_once(query)}",
                 aggregate.at,
             )
         case LogicalRank() as rank:
             raise Refusal(
                 "an append sink takes inserts only, but a row leaves the range when another one takes its place: give "
-                "the sink mode upsert or retract",
+                f"the sink mode upsert or retract{_or_once(query)}",
                 rank.at,
+            )
+        case LogicalTemporalFilter() as passing:
+            raise Refusal(
+                "an append sink takes inserts only, but a row leaves the result when its time is over: give the sink "
+                "mode retract or upsert",
+                passing.at,
             )
         case LogicalSession() as session:
             raise Refusal(
@@ -78,7 +92,8 @@ def _check_append(query: Query) -> None:
         case LogicalJoin() as join:
             raise Refusal(
                 f"an append sink takes inserts only, but this {join.kind.upper()} JOIN takes back the row padded with "
-                f"NULLs once a match comes: write an INNER JOIN, or give the sink mode retract or upsert",
+                f"NULLs once a match comes: write an INNER JOIN, or give the sink mode retract or upsert"
+                f"{_or_once(query)}",
                 join.at.this,
             )
         case LogicalScan() as scan:
@@ -87,6 +102,16 @@ def _check_append(query: Query) -> None:
                 f"whose rows change: give the sink mode retract or upsert",
                 scan.at,
             )
+        case other:
+            raise AssertionError(f"{type(other).__name__} says nothing of why it updates")
+
+
+def _or_once(query: Query) -> str:
+    """How the rows would come once, where they are of windows."""
+    if query.sink.emit == "changes" and final_at(query) is not None:
+        return ", or leave out `emit: changes`, and each row comes once, when it is final"
+    asked = " and ".join(f"`watermark: {each.column}` to the table {each.table}" for each in without_watermark(query))
+    return f", or give {asked}, and each row comes once, when it is final" if asked else ""
 
 
 def _check_unique(query: Query) -> None:

@@ -62,8 +62,8 @@ def _visit(names: set[str], node: LogicalNode) -> LogicalNode:
     ]
     times = {begins: [time for each, time in found if each is begins] for begins in (True, False)}
     outputs: dict[str, exp.Expr] = {name: resolved(name) for name in below}
-    begins = _column(times[True], exp.Greatest, "#begins", outputs, names)
-    ends = _column(times[False], exp.Least, "#ends", outputs, names)
+    begins = _column(times[True], "GREATEST", "#begins", outputs, names)
+    ends = _column(times[False], "LEAST", "#ends", outputs, names)
     input_: LogicalNode = LogicalFilter(node.input, tuple(others)) if others else node.input
     if outputs.keys() > below.keys():
         input_ = LogicalProject(input_, outputs)
@@ -129,7 +129,7 @@ def _compared(conjunct: exp.Expr) -> tuple[bool, exp.Expr]:
 
 def _column(
     times: Sequence[exp.Expr],
-    of_all: type[exp.Greatest | exp.Least],
+    of_all: str,
     name: str,
     outputs: dict[str, exp.Expr],
     names: set[str],
@@ -138,14 +138,14 @@ def _column(
     if not times:
         return None
     stamps = [exp.cast(each.copy(), exp.DataType.build("TIMESTAMP")) for each in times]
-    first, *others = stamps
-    time = of_all(this=first, expressions=others) if others else times[0]
+    several = len(times) > 1
+    time: exp.Expr = exp.Anonymous(this=of_all, expressions=stamps) if several else times[0]
     if (plain := _of_column(time)) is not None:
         return plain
     while name in names:
         name += "'"
     names.add(name)
-    outputs[name] = time if others else stamps[0]
+    outputs[name] = time if several else stamps[0]
     return ColumnTime(name)
 
 

@@ -136,7 +136,7 @@ def _window(call: exp.Expr) -> tuple[TimeWindow, exp.Expr]:
     given = call.expressions[1:]
     if not least <= len(given) <= len(lengths):
         shown = [each.lower() for each in lengths[:least]] + [f"[{each.lower()}]" for each in lengths[least:]]
-        raise Refusal(f"{word(call)} takes a time, {', '.join(shown)}", call)
+        raise Refusal(f"{name} is written {name}(time, {', '.join(shown)})", call)
     return time_window(kind, dict(zip(lengths, given, strict=False)), call), call.expressions[0]
 
 

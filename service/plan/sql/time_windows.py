@@ -151,15 +151,17 @@ def window_function(at: exp.Expr) -> WindowFunction | None:
 def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]:
     """The arguments by the names of their parameters. Raises Refusal."""
     optional = [name for name in names if name == "OFFSET"]
-    shown = ", ".join([name for name in names if name not in optional] + [f"[{name}]" for name in optional])
+    written = {"DATA": "TABLE t", "TIMECOL": "DESCRIPTOR(ts)"}
+    needed = [written.get(name, name.lower()) for name in names if name not in optional]
+    shown = ", ".join([*needed, *(f"[{name.lower()}]" for name in optional)])
     given: dict[str, exp.Expr] = {}
     for place, each in enumerate(call.expressions):
         name = each.this.name.upper() if isinstance(each, exp.Kwarg) else names[place] if place < len(names) else ""
         if name not in names or name in given:
-            raise Refusal(f"{word(call)} takes {shown}", each)
+            raise Refusal(f"{word(call)} is written {word(call)}({shown})", each)
         given[name] = each.expression if isinstance(each, exp.Kwarg) else each
     if not given.keys() >= set(names) - set(optional):
-        raise Refusal(f"{word(call)} takes {shown}", call)
+        raise Refusal(f"{word(call)} is written {word(call)}({shown})", call)
     return given
 
 

@@ -130,6 +130,6 @@ REFUSED: Mapping[str, str] = {
     "IS_DECIMAL": "write TRY_CAST(text AS DOUBLE) IS NOT NULL",
     "ELEMENT": "write ELEMENT_AT(array, 1)",
     "COLLECT": "write COLLECT_LIST(value), or group by the value as well and write COUNT(*)",
-    "CURRENT_WATERMARK": "there are no watermarks: compare with a time that is a column of the row",
+    "CURRENT_WATERMARK": "it is another when the row is taken back: compare with a time that is a column of the row",
     "TIMESTAMP_DIFF": "write TIMESTAMPDIFF(unit, from, to)",
 }  # fmt: skip
