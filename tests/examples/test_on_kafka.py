@@ -23,15 +23,13 @@ JOBS = {"school": 25, "nexmark": 160}
 def test_every_query_gives_on_kafka_what_duckdb_gives(
     name: str, spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    """All result topics of a job, written by one query, fold to their results and take back only what is there.
-
-    Of rows that come once those are there that close before the last pause; the topics have not come to their end.
-    """
+    """All result topics of a job, written by one query, fold to their results and take back only what is there."""
     on_kafka = OnKafka(name, broker.bootstrap_servers, tmp_path, JOBS[name])
     job, inputs = example(name), Inputs(example(name))
     inputs.apply(batches(job, stored_lines(name), 1_000)[0])
     duckdb = InDuckDB(job)
     duckdb.show(inputs.tables)
+    # Of rows that come once those are there that close before the last pause: the topics have not come to their end.
     pause, wrong = inputs.watermark(job.tables) - timedelta(hours=1), []
     on_kafka.run(spark)
     for sink in on_kafka.sinks:

@@ -54,6 +54,9 @@ JOINED = (
     "AND a.window_end = b.window_end"
 )
 LEFT = JOINED.replace(" JOIN", " LEFT JOIN")
+FULL = JOINED.replace(" JOIN", " FULL JOIN").replace(
+    "a.window_end FROM", "COALESCE(a.window_end, b.window_end) AS window_end FROM"
+)
 
 
 @dataclass
@@ -154,6 +157,7 @@ CASES = [
     (JOINED, "tumble"),
     (LEFT, "tumble"),
     (LEFT, "hop"),
+    (FULL, "tumble"),
 ]
 
 

@@ -67,6 +67,7 @@ class Case:
         settings = dict(self.settings)
         mode, key = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", settings.pop("sink")).groups()  # type: ignore[union-attr]
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
+        sink |= {"emit": settings.pop("emit")} if "emit" in settings else {}
         tables = TABLES.read_text().partition("\nsinks:")[0]
         if "ttl" in settings:
             ttl = settings.pop("ttl")

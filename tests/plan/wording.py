@@ -28,6 +28,7 @@ PLANS = (
     "intersect",
     "limit_of_union",
     "not_in",
+    "now_between",
     "on_not_null_in",
     "only_counted",
     "rank_append",
@@ -40,6 +41,14 @@ PLANS = (
     "unnest_left",
     "upsert_sink_longer_key",
     "upsert_table_to_retract",
+    "window_cumulate",
+    "window_hop_panes",
+    "window_hop_rows",
+    "window_join",
+    "window_join_left_final",
+    "window_session",
+    "window_top_n_of_groups",
+    "window_tumble_final",
 )
 
 

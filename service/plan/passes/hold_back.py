@@ -6,15 +6,20 @@ window. What follows the time of a table is enough for that, whatever the query 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from sqlglot import exp
+
+from rowkind.service.clocks import Clock, ColumnTime
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalNode, LogicalProject, LogicalTemporalFilter
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime, micros
 from rowkind.service.plan.traits.changelog_modes import produced
-from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.traits.event_times import TimeColumn, event_times
+from rowkind.service.plan.traits.partitioning import partitioning
 
 AT_ONCE = 500_000
 """About how many rows are let out of one shard at a time, so that no batch has to carry all windows of a day."""
@@ -26,13 +31,13 @@ def hold_back(query: Query) -> Query:
     wanted = query.sink.emit == "final" or (query.sink.emit is None and query.sink.mode == "append" and updates)
     if not wanted:
         return query
-    tables = timed_tables(query.root)
-    # Where the end of a window is no column any more, its beginning may be that of a longer one.
-    held = _held(query.root, tables, query, ends=True) or _held(query.root, tables, query, ends=False)
+    held = final_at(query)
     if held is None and query.sink.emit == "final":
+        asked = " and ".join(f"{each.table} one on {each.column}" for each in without_watermark(query))
         raise Refusal(
-            "`emit: final` needs rows that a watermark makes final: group by a window of the time column of a table "
-            "that has a `watermark`, or say `emit: changes`",
+            "`emit: final` needs rows that a watermark makes final: "
+            + (f"give the table {asked}" if asked else "group by a window of the column that a `watermark` is on")
+            + ", or say `emit: changes`",
             field="emit",
         )
     if held is None:
@@ -46,15 +51,72 @@ def hold_back(query: Query) -> Query:
     return replace(query, root=root)
 
 
+def final_at(query: Query) -> LogicalNode | None:
+    """The query with a filter that lets rows out when they are final; None where nothing makes them that."""
+    tables = timed_tables(query.root)
+    # Where the end of a window is no column any more, its beginning may be that of a longer one.
+    return _held(query.root, tables, query, ends=True) or _held(query.root, tables, query, ends=False)
+
+
+def without_watermark(query: Query) -> list[TimeColumn]:
+    """The columns that the windows of the result are of, and that no watermark is on."""
+    node, tables = query.root, timed_tables(query.root)
+    while not (times := event_times(node)) and isinstance(node, LogicalProject | LogicalFilter):
+        node = node.input
+    windows = [each for each in times.values() if each.kind != "time"]
+    origins = sorted(min((each.origins for each in windows), key=sorted, default=frozenset()))
+    marks = {name: table.watermark.time.column for name, table in tables.items() if table.watermark is not None}
+    return [each for each in origins if marks.get(each.table) != each.column]
+
+
 def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> LogicalNode | None:
     """The node with a filter as high up as there is a time, or the end of a window, above its last operator."""
     times = {name: time for name, time in event_times(node).items() if time.kind == "window_end" or not ends}
     found = [at for name, time in times.items() if (at := passed(tables, name, time)) is not None]
     if found:
         clock, begins = min(found, key=lambda each: each[1].later_us)
-        reason = "rows come once, when they are final"
-        return LogicalTemporalFilter(LogicalInput(node), clock, begins, None, True, reason, query.select, AT_ONCE)
+        return _where_rows_are(node, _Holding(clock, begins, query.select))
     if isinstance(node, LogicalProject | LogicalFilter):
         below = _held(node.input, tables, query, ends=ends)
         return None if below is None else replace(node, input=below)
+    return None
+
+
+@dataclass(frozen=True)
+class _Holding:
+    """Rows are held back until a clock has come to a time of theirs."""
+
+    clock: Clock
+    begins: ColumnTime
+    at: exp.Expr
+
+    def over(self, node: LogicalNode) -> LogicalNode:
+        """A node with the filter."""
+        reason = "rows come once, when they are final"
+        return LogicalTemporalFilter(LogicalInput(node), self.clock, self.begins, None, True, reason, self.at, AT_ONCE)
+
+
+def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
+    """The node with the filter below the projections that leave out by what the rows are spread: none is shuffled."""
+    parts = partitioning(node)
+    if parts is None or all(part.columns for part in parts):
+        return holding.over(node)
+    match node:
+        case LogicalFilter():
+            return replace(node, input=_where_rows_are(node.input, holding))
+        case LogicalProject(view=None):
+            if (begins := _computed_of(node.outputs[holding.begins.column], holding.begins)) is not None:
+                return replace(node, input=_where_rows_are(node.input, replace(holding, begins=begins)))
+    return holding.over(node)
+
+
+def _computed_of(output: exp.Expr, time: ColumnTime) -> ColumnTime | None:
+    """The time of a column that is computed as `output`, as one of the column that it is computed of."""
+    match node := output.unnest():
+        case exp.Column():
+            return replace(time, column=node.name)
+        case WindowEnd():
+            return _computed_of(node.this, replace(time, later_us=time.later_us + micros(node.args["size"])))
+        case WindowTime():
+            return _computed_of(node.this, replace(time, later_us=time.later_us - micros(node.args["by"])))
     return None

@@ -1,8 +1,8 @@
 """Where windows of time begin and end, as functions that no user writes: `service.plan.sql.time_windows` does.
 
     WINDOW_START(t, size[, offset])             the beginning of the tumbling window that t is in
-    WINDOW_STARTS(t, slide, size[, offset])     those of all hopping windows that t is in, the earliest first
-    WINDOW_ENDS(t, step, size[, offset])        the ends of all cumulating windows that t is in, the earliest first
+    HOP_STARTS(t, slide, size[, offset])        those of all hopping windows that t is in, the earliest first
+    CUMULATE_ENDS(t, step, size[, offset])      the ends of all cumulating windows that t is in, the earliest first
     WINDOW_END(start, size)                     start + size
     WINDOW_TIME(end, by)                        end - by, the last time in the window
 
@@ -42,12 +42,14 @@ class PaneStart(WindowStart):
 class WindowStarts(exp.Expression, exp.Func):
     """The beginnings of the hopping windows of a time."""
 
+    _sql_names = ("HOP_STARTS",)
     arg_types = {"this": True, "slide": True, "size": True, "offset": False}  # noqa: RUF012 -- as above
 
 
 class WindowEnds(exp.Expression, exp.Func):
     """The ends of the cumulating windows of a time."""
 
+    _sql_names = ("CUMULATE_ENDS",)
     arg_types = {"this": True, "step": True, "size": True, "offset": False}  # noqa: RUF012 -- as above
 
 

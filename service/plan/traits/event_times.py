@@ -18,7 +18,8 @@ with these values below.
     rank, window                          the partition's columns: a row pushes out others of its partition
     session                               the partition's columns and the time: it moves none before its own
     sessions by their start               their last time, with the gap as slack
-    join                                  columns of the key that follow times on both sides; not those that are padded
+    join                                  columns of the key that follow times on both sides; not those that are padded,
+                                          but COALESCE of the two sides of a full join's key
     union                                 columns that do so in all inputs
 
 A row that is taken back is a change like any other: one whose time is before the watermark is late.
@@ -120,8 +121,10 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             below = event_times(node.input)
             return below if isinstance(node, LogicalFilter) else _of_names(below, node.partition)
         case LogicalProject():
-            below = event_times(node.input)
-            computed = ((name, _followed(output, below)) for name, output in node.outputs.items())
+            below, either = event_times(node.input), _either(node.input)
+            computed = (
+                (name, _followed(output, below) or _coalesced(output, either)) for name, output in node.outputs.items()
+            )
             return {name: found for name, found in computed if found is not None}
         case LogicalExpand():
             return event_times(node.input) | _expanded(node)
@@ -263,6 +266,33 @@ def _joined(join: LogicalJoin) -> dict[str, EventTime]:
             if isinstance(column, exp.Column):
                 found[column.name] = both
     return found
+
+
+def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
+    """Columns of which a full join pads one at most, with what the other follows: those of equal keys."""
+    while isinstance(node, LogicalFilter):
+        node = node.input
+    if not isinstance(node, LogicalJoin) or node.kind != "full":
+        return {}
+    left, right = event_times(node.left.input), event_times(node.right.input)
+    found: dict[frozenset[str], EventTime] = {}
+    for key in node.keys or _equal_sides(node):
+        a, b = (side.unnest() for side in (key if isinstance(key, tuple) else (key.left, key.right)))
+        times = _followed(a, left), _followed(b, right)
+        if isinstance(a, exp.Column) and isinstance(b, exp.Column) and times[0] is not None and times[1] is not None:
+            found[frozenset([a.name, b.name])] = _both(times[0], times[1])
+    return found
+
+
+def _coalesced(expression: exp.Expr, either: Mapping[frozenset[str], EventTime]) -> EventTime | None:
+    """What COALESCE of the two sides of an equal key follows."""
+    node = expression.unnest()
+    if not isinstance(node, exp.Coalesce):
+        return None
+    parts = [part.unnest() for part in (node.this, *node.expressions)]
+    return (
+        either.get(frozenset(part.name for part in parts if isinstance(part, exp.Column))) if len(parts) == 2 else None
+    )
 
 
 def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:

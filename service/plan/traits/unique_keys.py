@@ -4,7 +4,7 @@ They decide how an operator keeps its input, by which key a sink may replace row
 
     scan            the primary key
     filter          those below
-    project         those whose columns are all selected
+    project         those whose columns are all selected, as they are or, of times, so much later or earlier
     expand          those below, each with the element's place, the key of a map, or an element that is there once
     join            those of a side each of whose rows matches at most one row of the other side; else one of each side
                     together. An inner join's equal columns stand for each other.
@@ -45,6 +45,7 @@ from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar
+from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
 
 UniqueKey = frozenset[str]
 _MOST = 16
@@ -117,6 +118,8 @@ def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
     names: dict[str, list[str]] = {}
     for name, output in node.outputs.items():
         bare = output.unnest()
+        while isinstance(bare, WindowEnd | WindowTime):
+            bare = bare.this.unnest()
         if isinstance(bare, exp.Column):
             names.setdefault(bare.name, []).append(name)
     found: set[UniqueKey] = set()

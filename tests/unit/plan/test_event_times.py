@@ -78,6 +78,13 @@ CASES = [
         "a: asks.at bids.ts window_start 10",
     ),
     (
+        (
+            f"SELECT COALESCE(b.window_end, a.window_end) AS a, a.window_end AS b, "
+            f"COALESCE(a.window_end, b.window_start) AS c FROM {TUMBLE} a FULL JOIN {ASKED} b ON {EDGES}"
+        ),
+        "a: asks.at bids.ts window_end 0",
+    ),
+    (
         f"SELECT a.window_start AS a, a.ts AS b FROM {TUMBLE} a LEFT SEMI JOIN {ASKED} b ON {EDGES}",
         "a: asks.at bids.ts window_start 10",
     ),
