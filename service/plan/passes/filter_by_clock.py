@@ -46,6 +46,11 @@ def filter_by_clock(query: Query) -> Query:
     return replace(query, root=bottom_up(query.root, partial(_visit, names)))
 
 
+def of_clock(condition: exp.Expr) -> bool:
+    """Whether a condition asks what the time is."""
+    return condition.transform(_known).find(*_NOW) is not None
+
+
 def _visit(names: set[str], node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalFilter):
         return node

@@ -12,6 +12,8 @@ Elsewhere a condition stays where it is: below an outer join it would decide abo
 Conditions that AND holds together guard each other in the order in which they are written, `k <> 0 AND 10 / k > 1`,
 and a join guards what stands above it. So what may fail stays where it is if it would leave a guard behind. `Possible`
 of it sinks instead, which takes out the rows that it is not true of, and lets pass those on which it fails.
+
+A condition on NOW() is a filter by itself: it sinks as it is, and into no join's condition (`passes.filter_by_clock`).
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from rowkind.service.plan.logical import (
     LogicalWindow,
 )
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
+from rowkind.service.plan.passes.filter_by_clock import of_clock
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conditions import Possible, may_fail
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
@@ -86,7 +89,7 @@ def _parted(conditions: Sequence[exp.Expr], group: set[str]) -> tuple[list[exp.E
     stay: list[exp.Expr] = []
     for each in conditions:
         whole = _within(each, group)
-        held = bool(stay) and may_fail(each)
+        held = bool(stay) and may_fail(each) and not of_clock(each)
         if whole:
             sink.append(_possible(each) if held else each)
         if held or not whole:
@@ -102,7 +105,7 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
     above: list[exp.Expr] = []
 
     def put(each: exp.Expr, sink: list[exp.Expr] | None, otherwise: list[exp.Expr]) -> None:
-        held = may_fail(each)
+        held = may_fail(each) and not of_clock(each)
         for operand, beyond in zip(equal_sides(each, left, right) or (), (to_right, to_left), strict=False):
             if may_fail(operand):
                 # As a key it is computed without the other side, which the conditions there would not guard.
@@ -110,7 +113,7 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
         if sink is not None:
             sink.append(_possible(each) if held else each)
         if held or sink is None:
-            otherwise.append(each)
+            (above if node.kind == "inner" and of_clock(each) else otherwise).append(each)
 
     for each in node.condition:
         if not node.pads_left and node.kind not in ("anti", "mark") and _within(each, left):
