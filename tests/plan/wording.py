@@ -46,7 +46,7 @@ PLANS = (
     "window_hop_rows",
     "window_join",
     "window_join_left_final",
-    "window_session",
+    "window_session_final",
     "window_top_n_of_groups",
     "window_tumble_final",
 )

@@ -7,6 +7,7 @@ WITH begun AS (
 numbered AS (
   SELECT *, SUM(begins::INT) OVER (PARTITION BY bidder ORDER BY dateTime) AS number FROM begun
 )
-SELECT bidder, COUNT(*) AS bid_count, MIN(dateTime), MAX(dateTime) + INTERVAL '10 seconds'
+SELECT bidder, COUNT(*) AS bid_count, MIN(dateTime) AS starttime, MAX(dateTime) + INTERVAL '10 seconds' AS endtime,
+       endtime + INTERVAL '1 millisecond' AS closes  -- a bid just ten seconds later is still of the session
 FROM numbered
 GROUP BY bidder, number
