@@ -33,14 +33,21 @@ class Start:
 class Watermark:
     """Until when rows of a table may still come: the highest `time` seen less `delay_us` microseconds.
 
-    A partition of which nothing has come for `idle_ms` of batch time does not hold it back. `late` is what becomes of
-    rows that come too late for everything that they could change.
+    `of` is the time of a row that is meant: the same, or `time` has a delay of its own taken off. A partition of which
+    nothing has come for `idle_ms` of batch time does not hold it back. `late` is what becomes of rows that come too
+    late for everything that they could change.
     """
 
     time: Expression
+    of: Expression
     delay_us: int
     idle_ms: int
     late: Literal["drop", "dead_letter"] = "drop"
+
+    @property
+    def subject(self) -> str:
+        """The column that it is of, or the expression."""
+        return self.of.column or self.of.text
 
 
 @dataclass(frozen=True)

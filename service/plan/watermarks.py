@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -13,19 +15,28 @@ from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.dialect import RowkindSql
 from rowkind.service.plan.sql.scope import near
-from rowkind.service.source_table import Watermark
+from rowkind.service.source_table import SourceTable, Watermark
 
 
 def watermark(said: WatermarkSettings, declared: Record) -> Watermark:
     """The watermark of a table with these columns. Raises Refusal."""
-    tree = _expression(said.column, declared)
+    of = tree = _expression(said.column, declared)
     delay_us = said.delay * 1000 if isinstance(said.delay, int) else 0
     if isinstance(said.delay, str):
         tree = _earlier(tree, _expression(said.delay, declared))
-    time = compile_scalar(tree, {name: (name, declared.type(name)) for name in declared.names})
+    columns = {name: (name, declared.type(name)) for name in declared.names}
+    time = compile_scalar(tree, columns)
     if family(time.type) not in ("timestamp", "local"):
         raise Refusal(f"a watermark needs a TIMESTAMP, and {time.text} is {time.type.sql}")
-    return Watermark(time, delay_us, said.idle, said.late)
+    return Watermark(time, compile_scalar(of, columns), delay_us, said.idle, said.late)
+
+
+def time_of(source: SourceTable, name: Callable[[str], str]) -> exp.Expr | None:
+    """The time that the watermark of a table is of, over its columns as they are called; None without a watermark."""
+    if source.watermark is None:
+        return None
+    tree = _expression(source.watermark.of.text, source.declared)
+    return tree.transform(lambda node: resolved(name(node.name)) if isinstance(node, exp.Column) else node)
 
 
 def _earlier(time: exp.Expr, delay: exp.Expr) -> exp.Expr:

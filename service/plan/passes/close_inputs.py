@@ -57,7 +57,7 @@ def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnT
         return None
     clock = []
     for table, mark, origin in sorted(marks, key=lambda each: each[0]):
-        if mark is None or mark.time.column != origin:
+        if mark is None or mark.subject != origin:
             return None
         clock.append((table, mark.idle_ms))
     # A window that ends when the watermark is there has no row to come; anything else might still have one.

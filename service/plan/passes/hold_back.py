@@ -65,7 +65,7 @@ def without_watermark(query: Query) -> list[TimeColumn]:
         node = node.input
     windows = [each for each in times.values() if each.kind != "time"]
     origins = sorted(min((each.origins for each in windows), key=sorted, default=frozenset()))
-    marks = {name: table.watermark.time.column for name, table in tables.items() if table.watermark is not None}
+    marks = {name: table.watermark.subject for name, table in tables.items() if table.watermark is not None}
     return [each for each in origins if marks.get(each.table) != each.column]
 
 

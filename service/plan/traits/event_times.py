@@ -53,6 +53,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import (
     DAY,
     PANE,
@@ -66,6 +67,7 @@ from rowkind.service.plan.scalar.time_windows import (
 )
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.sessions import session_of
+from rowkind.service.plan.watermarks import time_of
 
 TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
 
@@ -86,7 +88,7 @@ _UNITS: Mapping[str, int] = {
 
 @dataclass(frozen=True, order=True)
 class TimeColumn:
-    """A column of a table that is a time."""
+    """A column of a table that is a time, or the expression over its columns that its watermark is of."""
 
     table: str
     column: str
@@ -121,11 +123,7 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             below = event_times(node.input)
             return below if isinstance(node, LogicalFilter) else _of_names(below, node.partition)
         case LogicalProject():
-            below, either = event_times(node.input), _either(node.input)
-            computed = (
-                (name, _followed(output, below) or _coalesced(output, either)) for name, output in node.outputs.items()
-            )
-            return {name: found for name, found in computed if found is not None}
+            return _projected(node)
         case LogicalExpand():
             return event_times(node.input) | _expanded(node)
         case LogicalNormalize():
@@ -143,6 +141,43 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             return _joined(node)
         case LogicalUnion():
             return _united([event_times(each) for each in node.inputs])
+
+
+def _projected(node: LogicalProject) -> dict[str, EventTime]:
+    below, either, of = event_times(node.input), _either(node.input), _of_watermark(node.input)
+    if of is not None:
+        below = below | {_TIME: EventTime(frozenset([of.origin]), "time")}
+    found = {}
+    for name, output in node.outputs.items():
+        meant = output if of is None else output.transform(of.named)
+        if (time := _followed(meant, below) or _coalesced(meant, either)) is not None:
+            found[name] = time
+    return found
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """The time that a watermark is of, where it is no column but computed of some."""
+
+    origin: TimeColumn
+    time: exp.Expr
+
+    def named(self, node: exp.Expr) -> exp.Expr:
+        """A column for it, for use by `transform`."""
+        return resolved(_TIME) if node == self.time else node
+
+
+_TIME = "#time"
+
+
+def _of_watermark(node: LogicalNode) -> _Computed | None:
+    """What rows straight from a table have for their time, if that is computed."""
+    while isinstance(node, LogicalFilter):
+        node = node.input
+    if not isinstance(node, LogicalScan) or node.source.watermark is None or node.source.watermark.of.column:
+        return None
+    time = time_of(node.source, node.name)
+    return time and _Computed(TimeColumn(node.source.table, node.source.watermark.subject), time)
 
 
 def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:

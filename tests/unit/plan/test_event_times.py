@@ -15,6 +15,10 @@ from rowkind.service.plan.traits.event_times import event_times
 JOB = """
 job: times
 tables:
+  ticks:
+    mode: append
+    columns: {ms: BIGINT NOT NULL, k: STRING NOT NULL}
+    watermark: {column: TIMESTAMP_MILLIS(ms), delay: "CASE WHEN k = 'x' THEN INTERVAL '1' MINUTE END"}
   bids: {mode: append, columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, ts: TIMESTAMP, local: TIMESTAMP_NTZ}}
   asks: {mode: upsert, primary_key: [id], columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, at: TIMESTAMP NOT NULL}}
 """
@@ -55,6 +59,20 @@ CASES = [
             "ts - INTERVAL '1' DAY AS d FROM bids"
         ),
         "a: bids.ts other 1440, b: bids.ts other 60, c: bids.ts other -60, d: bids.ts other 1440",
+    ),
+    (
+        (
+            "SELECT timestamp_millis(ms) AS a, TIMESTAMP_MILLIS(ms) - INTERVAL '1' DAY AS b, TIMESTAMP_SECONDS(ms) AS c, "
+            "ms AS d FROM ticks WHERE k > 'a'"
+        ),
+        "a: ticks.TIMESTAMP_MILLIS(ms) time 0, b: ticks.TIMESTAMP_MILLIS(ms) other 1440",
+    ),
+    (
+        (
+            "SELECT window_end AS a, COUNT(*) AS b FROM TABLE(HOP((SELECT *, TIMESTAMP_MILLIS(ms) AS at FROM ticks), "
+            "DESCRIPTOR(at), INTERVAL '1' MINUTE, INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
+        ),
+        "a: ticks.TIMESTAMP_MILLIS(ms) window_end 0",
     ),
     ("SELECT ts - INTERVAL '1' MONTH AS a, COALESCE(ts, CAST(local AS TIMESTAMP)) AS b FROM bids", ""),
     (
