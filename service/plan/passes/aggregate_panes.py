@@ -26,12 +26,12 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalProject,
 )
-from rowkind.service.plan.passes.narrow_groups import meaning
 from rowkind.service.plan.passes.split_distinct import in_two_steps
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import PANE, PaneStart, WindowEnds, WindowStarts, interval, micros
+from rowkind.service.plan.traits.meanings import meaning
 from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
 

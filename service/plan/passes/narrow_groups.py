@@ -12,11 +12,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalNode, LogicalProject
+from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalProject
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
+from rowkind.service.plan.traits.meanings import meaning
 from rowkind.service.plan.tree import bottom_up
 
 
@@ -40,17 +41,6 @@ def _visit(node: LogicalNode) -> LogicalNode:
         return node
     narrow = replace(node, group=tuple(name for name in node.group if name not in found))
     return LogicalProject(narrow, {name: found.get(name, resolved(name)) for name in columns(node)})
-
-
-def meaning(node: LogicalNode, expression: exp.Expr) -> exp.Expr:
-    """An expression over the columns of the first node below that is no filter or projection, or that is a view."""
-    match node:
-        case LogicalProject(view=None):
-            return meaning(node.input, substitute(expression, node.outputs))
-        case LogicalFilter():
-            return meaning(node.input, expression)
-        case _:
-            return expression.unnest()
 
 
 def _told_by(meant: exp.Expr, others: dict[str, exp.Expr]) -> exp.Expr:

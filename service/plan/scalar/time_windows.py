@@ -42,14 +42,14 @@ class PaneStart(WindowStart):
 class WindowStarts(exp.Expression, exp.Func):
     """The beginnings of the hopping windows of a time."""
 
-    _sql_names = ("HOP_STARTS",)
+    _sql_names = ["HOP_STARTS"]  # noqa: RUF012 -- as above
     arg_types = {"this": True, "slide": True, "size": True, "offset": False}  # noqa: RUF012 -- as above
 
 
 class WindowEnds(exp.Expression, exp.Func):
     """The ends of the cumulating windows of a time."""
 
-    _sql_names = ("CUMULATE_ENDS",)
+    _sql_names = ["CUMULATE_ENDS"]  # noqa: RUF012 -- as above
     arg_types = {"this": True, "step": True, "size": True, "offset": False}  # noqa: RUF012 -- as above
 
 

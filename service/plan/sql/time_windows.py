@@ -42,10 +42,16 @@ from rowkind.service.plan.scalar.time_windows import (
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.dialect import TableArgument
 from rowkind.service.plan.sql.scope import Relation, Scope
+from rowkind.service.plan.sql.windows import is_arrival
 
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 COLUMNS = ("window_start", "window_end", "window_time")
 """What a table function puts behind the columns of its rows."""
+
+NO_ARRIVAL = (
+    "there are no windows of the time at which rows are processed: let the producer write the time at which it sends a "
+    "row, and use that column"
+)
 
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "TUMBLE": ("SIZE", "OFFSET"),
@@ -145,7 +151,10 @@ def window_function(at: exp.Expr) -> WindowFunction | None:
         or len(descriptor.expressions) != 1
     ):
         raise Refusal(f"the time of {kind} is one column: DESCRIPTOR(ts)", descriptor)
-    return WindowFunction(time_window(kind, given, call), rows, descriptor.expressions[0], tuple(partition), call)
+    time = descriptor.expressions[0]
+    if is_arrival(time):
+        raise Refusal(NO_ARRIVAL, time)
+    return WindowFunction(time_window(kind, given, call), rows, time, tuple(partition), call)
 
 
 def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]:

@@ -177,7 +177,7 @@ def _of_watermark(node: LogicalNode) -> _Computed | None:
     if not isinstance(node, LogicalScan) or node.source.watermark is None or node.source.watermark.of.column:
         return None
     time = time_of(node.source, node.name)
-    return time and _Computed(TimeColumn(node.source.table, node.source.watermark.subject), time)
+    return None if time is None else _Computed(TimeColumn(node.source.table, node.source.watermark.subject), time)
 
 
 def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:

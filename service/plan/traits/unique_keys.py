@@ -13,7 +13,8 @@ They decide how an operator keeps its input, by which key a sink may replace row
     mark
     aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row
     session         those below
-    rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is kept
+    rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is
+                    kept; of where a window begins and where it ends one is enough
     union           none: the same key may come from two inputs
 """
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 
 from sqlglot import exp
 
@@ -45,7 +47,7 @@ from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar
-from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
+from rowkind.service.plan.traits.meanings import moved, telling
 
 UniqueKey = frozenset[str]
 _MOST = 16
@@ -117,9 +119,7 @@ def keeps_key(join: LogicalJoin, side: LogicalInput) -> bool:
 def _projected(node: LogicalProject) -> frozenset[UniqueKey]:
     names: dict[str, list[str]] = {}
     for name, output in node.outputs.items():
-        bare = output.unnest()
-        while isinstance(bare, WindowEnd | WindowTime):
-            bare = bare.this.unnest()
+        bare = moved(output)
         if isinstance(bare, exp.Column):
             names.setdefault(bare.name, []).append(name)
     found: set[UniqueKey] = set()
@@ -142,11 +142,12 @@ def _ranked(node: LogicalRank) -> frozenset[UniqueKey]:
     found = set(unique_keys(node.input.input))
     # Where a partition is spread over shards, each of them has numbers of its own.
     if node.ranking.function == "row_number" and node.input.spread == 1:
+        partitions = map(frozenset, product(*telling(node.input.input, node.partition)))
         if node.ranking.first == node.ranking.last:
-            found.add(frozenset(node.partition))
+            found.update(partitions)
         elif node.settled is None:
-            own = (name for name, function in node.numbers.items() if function == "row_number")
-            found.update(frozenset([*node.partition, name]) for name in own)
+            own = [name for name, function in node.numbers.items() if function == "row_number"]
+            found.update(partition | {name} for partition in partitions for name in own)
     return _minimal(found)
 
 

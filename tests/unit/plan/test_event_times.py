@@ -62,8 +62,8 @@ CASES = [
     ),
     (
         (
-            "SELECT timestamp_millis(ms) AS a, TIMESTAMP_MILLIS(ms) - INTERVAL '1' DAY AS b, TIMESTAMP_SECONDS(ms) AS c, "
-            "ms AS d FROM ticks WHERE k > 'a'"
+            "SELECT timestamp_millis(ms) AS a, TIMESTAMP_MILLIS(ms) - INTERVAL '1' DAY AS b, TIMESTAMP_SECONDS(ms) "
+            "AS c, ms AS d FROM ticks WHERE k > 'a'"
         ),
         "a: ticks.TIMESTAMP_MILLIS(ms) time 0, b: ticks.TIMESTAMP_MILLIS(ms) other 1440",
     ),

@@ -1,0 +1,39 @@
+"""What columns mean: the expressions that they stand for, over what is below all filters and projections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from rowkind.service.plan.logical import LogicalFilter, LogicalNode, LogicalProject
+from rowkind.service.plan.scalar.conjuncts import substitute
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime
+
+
+def meaning(node: LogicalNode, expression: exp.Expr) -> exp.Expr:
+    """An expression over the columns of the first node below that is no filter or projection, or that is a view."""
+    match node:
+        case LogicalProject(view=None):
+            return meaning(node.input, substitute(expression, node.outputs))
+        case LogicalFilter():
+            return meaning(node.input, expression)
+        case _:
+            return expression.unnest()
+
+
+def moved(expression: exp.Expr) -> exp.Expr:
+    """A time without how much later or earlier another one is than it: of two such, each tells the other."""
+    node = expression.unnest()
+    while isinstance(node, WindowEnd | WindowTime):
+        node = node.this.unnest()
+    return node
+
+
+def telling(node: LogicalNode, names: Iterable[str]) -> list[frozenset[str]]:
+    """Sets of these columns, from each of which one is enough to tell the whole set: where a window begins or ends."""
+    found: dict[exp.Expr, set[str]] = {}
+    for name in names:
+        found.setdefault(moved(meaning(node, resolved(name))), set()).add(name)
+    return [frozenset(each) for each in found.values()]
