@@ -8,13 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rowkind.service.flink import watermarks
 from rowkind.service.flink.connectors import Endpoints, length_of_time, shared, start_of, topic_of
 from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.queries import Translator, read_tables
 from rowkind.service.flink.script import NotCarriedOver, Script, ScriptError, Word
 from rowkind.service.flink.selects import renamed, select_list, spoken
 from rowkind.service.flink.sinks import SinkDraft, fitted
-from rowkind.service.flink.statements import CreateTable, CreateView, InsertInto, Options, SetOption, read
+from rowkind.service.flink.statements import (
+    CreateTable,
+    CreateView,
+    FlinkOption,
+    InsertInto,
+    Options,
+    SetOption,
+    read,
+)
 from rowkind.service.flink.text import Sql, Stretch
 from rowkind.service.job.load import loaded
 from rowkind.service.plan.pipeline import plan_query
@@ -50,6 +59,8 @@ class _Import:
     settings: dict[str, Any] = field(default_factory=dict)
     endpoints: Endpoints = field(default_factory=Endpoints)
     nulls_dropped: bool = False
+    idle: FlinkOption | None = None
+    early: bool = False
 
     def take(self, statement: SetOption | CreateTable | CreateView | InsertInto) -> None:
         """Add a statement."""
@@ -82,6 +93,12 @@ class _Import:
                     self.settings["checkpoint"] = value.removeprefix("file://")
                 case "table.exec.sink.not-null-enforcer":
                     self.nulls_dropped = value.upper() == "DROP"
+                case watermarks.IDLE:
+                    self.idle = option
+                case "table.exec.emit.early-fire.enabled":
+                    self.early = value.lower() == "true"
+                case "table.exec.emit.early-fire.delay":
+                    pass
                 case "table.local-time-zone" if value not in _UTC:
                     text = f"the time zone here is UTC, and not {value}: write CONVERT_TIMEZONE where it matters"
                     self.script.note(option.at, text)
@@ -110,7 +127,7 @@ class _Import:
                 reads.setdefault(read_, {}).update(options)
         views = self._views(translator)
         tables = {
-            f"{name}_topic" if name in views else name: self._table(table, reads[name], views)
+            f"{name}_topic" if name in views else name: self._table(table, reads[name], views, translator)
             for name, table in self.tables.items()
             if name in reads
         }
@@ -195,7 +212,9 @@ class _Import:
                 sql += before + value + Sql((Stretch(name, column.at),))
         return sql + Sql((Stretch(f" FROM {table.name}_topic", table.at),))
 
-    def _table(self, table: CreateTable, hinted: Options, views: Mapping[str, Sql]) -> dict[str, Any]:
+    def _table(
+        self, table: CreateTable, hinted: Options, views: Mapping[str, Sql], translator: Translator
+    ) -> dict[str, Any]:
         topic = topic_of(self.script, table, sink=False)
         made: dict[str, Any] = {} if topic.name == table.name and table.name not in views else {"topic": topic.name}
         if topic.format != "avro":
@@ -208,7 +227,10 @@ class _Import:
         elif topic.mode == "upsert":
             self.script.note(table.at, f"{table.name}: an upsert table needs a PRIMARY KEY: add `primary_key`")
         made["columns"] = table.record
-        if (start := start_of(self.script, table, {**table.options, **hinted})) is not None:
+        options = {**table.options, **hinted}
+        if (time := watermarks.watermark(self.script, table, options, self.idle, translator)) is not None:
+            made["watermark"] = time
+        if (start := start_of(self.script, table, options)) is not None:
             made["start"] = start
         return made
 
@@ -262,6 +284,7 @@ class _Import:
                 sql=sql,
                 union=len(inserts) > 1,
                 nulls_dropped=self.nulls_dropped,
+                final=not self.early,
             )
             found.append(draft)
         return found

@@ -16,11 +16,6 @@ from rowkind.service.flink.statements import FlinkOption, Options, hinted_option
 from rowkind.service.flink.text import Sql, Stretch, filled, quoted
 from rowkind.service.flink.types import spark_type
 
-_WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
-_NO_WINDOWS = (
-    "windows of time are not carried over: there are none here yet; a tumbling one is GROUP BY "
-    "DATE_TRUNC('HOUR', time), whose rows stay open for late ones"
-)
 _NO_VERSIONS = (
     "FOR SYSTEM_TIME AS OF is not carried over: there are no versions of a table here. An ordinary JOIN gives the row "
     "as it is now, and changes when it does"
@@ -90,8 +85,6 @@ class Translator:
             return self._hint(word), 1
         if word.kind == "text":
             return self._piece(word, quoted(word.value)), 1
-        if word.upper == "TABLE" and left.peek(1) == "(" and left.peek(2) in _WINDOWS:
-            raise NotCarriedOver(word.start, _NO_WINDOWS)
         if word.upper == "LATERAL" and left.peek(1) == "TABLE":
             raise NotCarriedOver(word.start, "a table function is not carried over: UNNEST of an array is one of SQL")
         if word.upper in ("TIMESTAMP", "TIME") and len(words) > at + 1 and words[at + 1].kind == "text":
@@ -133,7 +126,7 @@ class Translator:
             end += 2
         last = words[end]
         is_call = end + 1 < len(words) and words[end + 1].upper == "("
-        if before in ("FROM", "JOIN") and end > at and last.value in self.tables:
+        if before in ("FROM", "JOIN", "TABLE") and end > at and last.value in self.tables:
             return self._piece(last), end - at + 1
         if not is_call and last.value in self.proctime and before not in ("AS", "FROM", "JOIN"):
             return self._piece(last, "PROCTIME()"), end - at + 1
@@ -165,8 +158,6 @@ class Translator:
                 called = f"{called} of {unit}"
             case "JSON_VALUE" | "JSON_QUERY" | "JSON_EXISTS":
                 return self._json(name, arguments)
-            case _ if called in _WINDOWS:
-                raise NotCarriedOver(name.start, _NO_WINDOWS)
         if called in WITHOUT:
             raise NotCarriedOver(name.start, f"{called} is not carried over: {WITHOUT[called]}")
         template = spelled(called, len(arguments))

@@ -14,6 +14,7 @@ from rowkind.service.flink.document import Commented, document
 from rowkind.service.flink.script import Script
 from rowkind.service.flink.selects import renamed, select_list, unaliased, wrapped
 from rowkind.service.flink.text import Sql, Stretch
+from rowkind.service.graph import graph
 from rowkind.service.job.load import loaded
 from rowkind.service.job.model import Job
 from rowkind.service.plan.columns import columns
@@ -36,7 +37,9 @@ class SinkDraft:
     sql: Sql
     union: bool
     nulls_dropped: bool
+    final: bool = False
     on_conflict: str = ""
+    emit: str = ""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -49,6 +52,8 @@ class SinkDraft:
             made["key"] = list(self.key)
         if self.on_conflict:
             made["on_conflict"] = self.on_conflict
+        if self.emit:
+            made["emit"] = self.emit
         return made | {"sql": str(self.sql)}
 
 
@@ -100,6 +105,21 @@ class _Fitting:
                 raise
             self.draft = replace(self.draft, on_conflict="last")
             plan(self._job(), self.draft.name)
+        return self._once()
+
+    def _once(self) -> SinkDraft:
+        """The sink, whose rows come once if they are of windows, as in Flink."""
+        if (
+            not self.draft.final
+            or self.draft.mode == "append"
+            or not graph([plan(self._job(), self.draft.name)]).timed_tables
+        ):
+            return self.draft
+        without, self.draft = self.draft, replace(self.draft, emit="final")
+        try:
+            plan(self._job(), self.draft.name)
+        except PlanError:
+            self.draft = without
         return self.draft
 
     def _job(self, *, probe: bool = False) -> Job:

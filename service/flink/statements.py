@@ -37,6 +37,15 @@ Options = Mapping[str, FlinkOption]
 
 
 @dataclass(frozen=True)
+class FlinkWatermark:
+    """WATERMARK FOR a column AS an expression."""
+
+    column: str
+    at: int
+    expression: tuple[Word, ...]
+
+
+@dataclass(frozen=True)
 class SetOption:
     """SET 'name' = 'value'."""
 
@@ -54,6 +63,7 @@ class CreateTable:
     primary_key: tuple[str, ...] = ()
     options: Options = field(default_factory=dict)
     query: tuple[Word, ...] = ()
+    watermark: FlinkWatermark | None = None
 
     @property
     def record(self) -> dict[str, str]:
@@ -237,12 +247,9 @@ def _defined(script: Script, table: CreateTable, words: Sequence[Word]) -> Creat
     if reader.accept("PRIMARY", "KEY"):
         return replace(table, primary_key=_names(reader))
     if reader.accept("WATERMARK", "FOR"):
-        text = (
-            "WATERMARK is not carried over: there are no watermarks here yet. Results are kept up to date for every "
-            "row, however late it comes; `ttl` says what is forgotten"
-        )
-        script.note(words[0].start, text)
-        return table
+        of = reader.name()
+        reader.expect("AS")
+        return replace(table, watermark=FlinkWatermark(of.value, words[0].start, tuple(reader.rest())))
     column = reader.name()
     if reader.accept("AS"):
         return _with(table, FlinkColumn(column.value, column.start, computed=_expression(reader)))
@@ -304,6 +311,7 @@ def _like(reader: Reader, table: CreateTable, tables: Mapping[str, CreateTable])
         at=table.at,
         primary_key=table.primary_key or (() if left_out & {"ALL", "CONSTRAINTS"} else base.primary_key),
         columns=table.columns if "ALL" in left_out else base.columns,
+        watermark=table.watermark or (None if left_out & {"ALL", "WATERMARKS"} else base.watermark),
         options={**kept, **table.options},
     )
 

@@ -112,7 +112,6 @@ def test_what_is_no_job_is_refused_with_its_place(script: str, reason: str) -> N
         ("SET 'table.exec.mini-batch.enabled' = 'true';", "table.exec.mini-batch.enabled is left out"),
         ("ALTER TABLE t ADD b INT;", "f.sql:1:1: ALTER is not carried over: change the CREATE statement instead"),
         ("EXPLAIN SELECT 1;", "EXPLAIN is left out: `rowkind explain` shows the plan"),
-        ("CREATE TABLE w (a INT, WATERMARK FOR a AS a) WITH ('connector' = 'kafka');", "f.sql:1:24: WATERMARK"),
         ("CREATE TABLE w (a MAP<INT, INT>) WITH ('connector' = 'kafka');", "the keys of a MAP are STRING here"),
         ("CREATE TABLE w LIKE nothing;", "there is no table nothing above"),
         ("CREATE VIEW v AS SELECT a SIMILAR TO 'x' FROM t;", "f.sql:1:27: the view v is left out: SIMILAR TO"),
