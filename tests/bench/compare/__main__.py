@@ -1,8 +1,8 @@
 """Rowkind and Flink SQL, in turn: `python -m tests.bench.compare [--only SECTION …] [--rows N] [--write]`.
 
-Sections: throughput (every query, append topics), changelog, skewed, scaling (one and two tasks), state (what a change
-costs on a state of 1e5 to `--keys` orders), memory (Rowkind within a limit), latency (at fixed rates). Every result but
-those of the last section is checked against DuckDB over the same rows.
+Sections: throughput (every query, append topics), windows (of time), changelog, skewed, scaling (one and two tasks),
+state (what a change costs on a state of 1e5 to `--keys` orders), memory (Rowkind within a limit), latency (at fixed
+rates). Every result but those of the last section is checked against DuckDB over the same rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from tests.bench.compare.flink_engine import Flink
 from tests.bench.compare.queries import QUERIES
 from tests.bench.compare.rowkind_engine import Rowkind
 from tests.bench.compare.sections import SECTIONS, Comparison
+from tests.bench.compare.windows import WINDOWS
 
+EVERY = (*QUERIES, *WINDOWS)
 ENGINES: dict[str, Engine] = {"rowkind": Rowkind(), "flink": Flink(), "tuned": Flink(tuned=True)}
 
 
@@ -27,7 +29,7 @@ def main() -> None:
     """Run the sections that are asked for and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections, default all")
-    parser.add_argument("--queries", nargs="+", choices=[query.name for query in QUERIES], help="default all")
+    parser.add_argument("--queries", nargs="+", choices=[query.name for query in EVERY], help="default all")
     parser.add_argument("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
     parser.add_argument("--rows", type=int, default=1_000_000, help="changes to each table")
     parser.add_argument("--runs", type=int, default=1, help="of which the one with the median rate counts")
@@ -40,7 +42,7 @@ def main() -> None:
         comparison = Comparison(
             Bench(broker.bootstrap_servers, Path(name), dict(each.split("=", 1) for each in given.flink)),
             [ENGINES[each] for each in given.engines],
-            [query for query in QUERIES if not given.queries or query.name in given.queries],
+            [query for query in EVERY if not given.queries or query.name in given.queries],
             given.rows,
             given.runs,
             given.keys,

@@ -107,7 +107,7 @@ class Bench:
         if engine.framed:
             record = self.registry.latest(f"{setting.sink}-value")
         got = fold(self.servers, setting.sink, record, framed=engine.framed)
-        return difference(setting.query, expect(engine.sql(setting.query), changes), got)
+        return difference(setting.query, expect(engine.sql(setting.query), changes, setting.query.oracle), got)
 
     def over_state(self, engine: Engine, query: Query, keys: int, rows: int, warm_up: int = 300_000) -> Measured:
         """What changes cost on a state of so many orders: orders and some payments first, then payments at once."""

@@ -209,8 +209,8 @@ def _keyed(jvm: Any, environment: Any, setting: Setting, table: str) -> Any:
     for name, type_ in zip(columns, fields.getChildren(), strict=True):
         schema.column(name, type_)
     schema.primaryKey(jvm.java.util.List.of(key))
-    if setting.query.event_time:
-        schema.watermark("ts", "ts")
+    if setting.query.watermark:
+        schema.watermark("ts", setting.query.watermark)
     return environment.fromDataStream(stream, schema.build())
 
 
@@ -220,8 +220,8 @@ def _source(setting: Setting, table: str, name: str) -> str:
     rows = [*_FRAME, *(f"`{column}` {_type(sql)}" for column, sql in TABLES[table].items())]
     if keyed:
         rows.append(f"PRIMARY KEY ({key}) NOT ENFORCED")
-    if setting.query.event_time and name == table:
-        rows.append("WATERMARK FOR ts AS ts")
+    if setting.query.watermark and name == table:
+        rows.append(f"WATERMARK FOR ts AS {setting.query.watermark}")
     options = {
         "topic": setting.topics[table],
         "properties.bootstrap.servers": setting.servers,

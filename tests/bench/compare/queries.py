@@ -36,6 +36,8 @@ class Query:
     - `flink_sql`: what Flink is told instead. `mode`: of Rowkind's sink; that of Flink is always upsert.
     - `compared`: the columns by which results are compared where not all are determined, because NULLs tie in ranks.
     - `event_time`: the payments' time is an event time, which Flink has to be told.
+    - `closes`: of a query of windows the column that says when each is over. `oracle`: what DuckDB is told of it.
+      `emit`: of Rowkind's sink; Flink's windows come once, when they are over.
     - `appended`: only on topics to which rows are appended: which row arrived last is not asked of changing ones.
     """
 
@@ -49,6 +51,14 @@ class Query:
     compared: tuple[str, ...] = ()
     event_time: bool = False
     appended: bool = False
+    closes: str = ""
+    oracle: str = ""
+    emit: Literal["", "final"] = ""
+
+    @property
+    def watermark(self) -> str:
+        """Until when rows of the payments, and of windows those of orders, may still come; nothing if it counts not."""
+        return "ts - INTERVAL '1' SECOND" if self.closes else "ts" if self.event_time else ""
 
 
 def _top(rows: str, partition: str, columns: str) -> str:

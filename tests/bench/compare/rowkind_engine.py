@@ -35,7 +35,7 @@ sinks:
     topic: {sink}
     mode: {mode}
     key: [{key}]
-    partitions: {partitions}
+    partitions: {partitions}{emit}
     sql: >-
       {sql}
 """
@@ -85,9 +85,10 @@ def job_file(setting: Setting) -> str:
     for name in setting.query.tables:
         columns = ", ".join(f'{column}: "{sql}"' for column, sql in TABLES[name].items())
         key = next(iter(TABLES[name]))
+        watermark = ", watermark: {column: ts, delay: 1s}" if setting.query.closes else ""
         tables.append(
             f"  {name}: {{topic: {setting.topics[name]}, {_MODES[setting.variant]}, primary_key: [{key}], "
-            f"columns: {{{columns}}}}}"
+            f"columns: {{{columns}}}{watermark}}}"
         )
     return _JOB.format(
         servers=setting.servers,
@@ -99,6 +100,7 @@ def job_file(setting: Setting) -> str:
         mode=setting.query.mode,
         key=", ".join(setting.query.key),
         partitions=SINK_PARTITIONS,
+        emit=f"\n    emit: {setting.query.emit}" if setting.query.emit else "",
         sql=setting.query.sql,
     )
 

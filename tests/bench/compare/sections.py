@@ -66,7 +66,14 @@ class Comparison:
 
 def throughput(comparison: Comparison) -> Iterator[Table]:
     """Rates, CPU time, memory and state of every query, and where Rowkind's time goes."""
-    yield from _rates(comparison, "append", comparison.chosen(), "Append topics")
+    queries = [query for query in comparison.chosen() if not query.closes]
+    yield from _rates(comparison, "append", queries, "Append topics")
+
+
+def windows(comparison: Comparison) -> Iterator[Table]:
+    """The same of windows of time, whose rows come once, when they are over."""
+    queries = [query for query in comparison.chosen() if query.closes]
+    yield from _rates(comparison, "append", queries, "Windows of time")
 
 
 def changelog(comparison: Comparison) -> Iterator[Table]:
@@ -184,6 +191,7 @@ def memory(comparison: Comparison) -> Iterator[Table]:
 
 SECTIONS: dict[str, Callable[[Comparison], Iterator[Table]]] = {
     "throughput": throughput,
+    "windows": windows,
     "changelog": changelog,
     "skewed": skewed,
     "scaling": scaling,
