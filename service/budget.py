@@ -21,6 +21,7 @@ _PER_TASK = 80 * _MB
 _LEAST_TO_SHARE = 960 * _MB
 
 _HEAP, _DIRECT, _ROCKSDB, _CACHE, _BATCH = 0.3, 0.1, 0.1, 0.2, 0.3
+_LEAST_AT_ONCE = 4 * _MB
 _COPIES = 8
 """How many times over the rows of a batch are in memory at most: 5 to 7 were seen."""
 
@@ -40,6 +41,13 @@ class Budget:
     rocksdb: int = 512 * _MB
     cache: int | None = None
     batch: int = 64 * _MB
+
+    def at_once(self, tasks: int) -> int:
+        """How much of blocks each of so many tasks may hand to its worker at once.
+
+        A buffer that grows is there three times over: the old one, and a new one of twice its size.
+        """
+        return max(_LEAST_AT_ONCE, self.direct // (4 * tasks))
 
 
 def least(parallelism: int) -> int:

@@ -49,8 +49,6 @@ _SETTINGS: Mapping[str, str] = {
     # Whose a folder is, we know (`service.run.checkpoint`). Spark takes the draft of a log's first file, as a kill
     # leaves it, for a stranger's.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
-    # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     # How often an idle query asks for new data. Every 10 ms, Spark's default, takes 14 % of a core.
     "spark.sql.streaming.pollingDelay": "50",
     # An edge has few rows, each of which is a block: compiling a plan for them costs more than it ever saves.
@@ -141,6 +139,8 @@ def session(
         "spark.ui.enabled": str(ui).lower(),
         f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": str(budget.rocksdb >> 20),
         "spark.sql.shuffle.partitions": str(parallelism),
+        # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(budget.at_once(parallelism)),
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.sql.streaming.checkpointLocation": checkpoint,
         **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),

@@ -145,9 +145,12 @@ class RunningRowkind:
     def _samples(self) -> list[Sample]:
         if self._process.poll() is not None:
             raise EngineError("the job has ended:\n" + "".join(self._log[-12:]))
-        with urllib.request.urlopen(f"http://localhost:{self._port}/metrics") as answer:
-            families = text_string_to_metric_families(answer.read().decode())
-            return [sample for family in families for sample in family.samples]
+        try:
+            with urllib.request.urlopen(f"http://localhost:{self._port}/metrics") as answer:
+                families = text_string_to_metric_families(answer.read().decode())
+                return [sample for family in families for sample in family.samples]
+        except OSError as error:
+            raise EngineError(f"the job has no metrics, {error}:\n" + "".join(self._log[-12:])) from None
 
     def _listen(self) -> None:
         """Take the log, so that the job is never held up by a full pipe."""

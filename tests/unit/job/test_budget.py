@@ -35,3 +35,11 @@ def test_without_a_limit_there_is_none_on_what_is_kept_at_hand() -> None:
     """The other parts are those that suit most jobs."""
     assert budget(None, 2) == Budget()
     assert Budget().cache is None
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 4, 8])
+def test_buffers_of_all_tasks_can_grow_at_once(parallelism: int) -> None:
+    """While one grows it is there three times over, and a block may have come to it last."""
+    for parts in (Budget(), budget(4096 * _MB, parallelism)):
+        assert 3 * parallelism * parts.at_once(parallelism) <= parts.direct
+        assert parts.at_once(parallelism) >= 4 * _MB
