@@ -61,7 +61,7 @@ def spec(
 
 
 def nearest(comparison: Comparison, row: Row, others: Iterable[Stored]) -> Stored | None:
-    """The definition: of the rows of its key that compare so the nearest, of those with one time the latest to arrive."""
+    """The definition: of the rows of its key that compare so the nearest, of equals the latest to arrive."""
     time = row[2]
     if time is None or row[1] is None:
         return None

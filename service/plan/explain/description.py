@@ -21,6 +21,8 @@ StepKind = Literal[
     "rank",
     "deduplicate",
     "session",
+    "asof_join",
+    "lookup",
     "normalize",
     "temporal_filter",
     "union",

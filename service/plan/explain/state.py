@@ -12,6 +12,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
+    PhysicalLookup,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -37,6 +38,8 @@ def kept(node: PhysicalNode) -> tuple[StepState, ...]:
             return (_rank(node),)
         case PhysicalSession():
             return (_session(node),)
+        case PhysicalLookup():
+            return tuple(_lookup(node))
         case PhysicalNormalize():
             return (_normalize(node),)
         case PhysicalTemporalFilter():
@@ -81,6 +84,40 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
         layout = "on every shard, whether there is a row at all and whether one of them is NULL"
         reason, values = f"{node.kind.upper()} depends on it", _values(node.right, "facts")
         yield StepState("facts", called(node.right), layout, reason, None, "for ever", values=values)
+
+
+def _lookup(node: PhysicalLookup) -> Iterator[StepState]:
+    left, right, match = node.left_input, node.right_input, node.match
+    if match is None:
+        if node.left.traits.mode != "append" or node.calc.refreshes:
+            layout, reason = "every row with what it has met", "what is taken back is what was put out"
+            kept = "as long as it is there"
+            yield StepState("left", called(node.left), layout, reason, None, kept, _order(left), endless=True,
+                            values=_values(node.left, "every row"))  # fmt: skip
+        layout, _ = _layout(node.right, right)
+        reason, ttl, values = (
+            "a left row meets what is there when it comes",
+            right.ttl_ms,
+            _values(node.right, right.layout),
+        )
+        yield StepState(
+            "right", called(node.right), layout, reason, ttl, _for_long(ttl), _order(right), ttl is None, values
+        )
+        return
+    closing, values = left.closing, _values(node.left, "every row")
+    reason, ttl = "a row that is nearer in time may come, or the one that it has met go", left.ttl_ms
+    kept, endless = _for_long(ttl, closing), ttl is None and closing is None
+    layout = "rows by key, in the order of time"
+    yield StepState("left", called(node.left), layout, reason, ttl, kept, _order(left), endless, values)
+    what = "versions" if match.versions else "rows"
+    layout, reason = f"{what} by key, in the order of time", "a left row of any time may come"
+    if closing is None:
+        kept = f"for ever: it takes a watermark of both sides to let go of {what}"
+    else:
+        reason = f"of each key the last one before {by(closing.clock)} is needed, and what comes behind it"
+        kept = f"each until {by(closing.clock)} passes the next one of its key"
+    values = _values(node.right, "versions" if match.versions else "every row")
+    yield StepState("right", called(node.right), layout, reason, None, kept, _order(right), closing is None, values)
 
 
 def _layout(below: PhysicalNode, chosen: PhysicalInput) -> tuple[str, str | None]:

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalRank, LogicalScan, LogicalSession
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalJoin,
+    LogicalLookup,
+    LogicalRank,
+    LogicalScan,
+    LogicalSession,
+)
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.changelog_modes import updating
@@ -80,6 +87,13 @@ def _check_append(query: Query) -> None:
                 f"an append sink takes inserts only, but this {join.kind.upper()} JOIN takes back the row padded with "
                 f"NULLs once a match comes: write an INNER JOIN, or give the sink mode retract or upsert",
                 join.at.this,
+            )
+        case LogicalLookup() as lookup:
+            raise Refusal(
+                "an append sink takes inserts only, but a row that comes late may be nearer in time than the one that "
+                "has been met: give the sink mode upsert or retract, or both sides a `watermark`, and each row goes "
+                "out once, when it has passed",
+                lookup.at.this,
             )
         case LogicalScan() as scan:
             raise Refusal(
