@@ -40,7 +40,8 @@ class Lateness:
         node = self.node
         if not (isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions):
             return np.zeros(len(changes), np.bool_)
-        return (changes.side == 1) & (changes.weight < 0)
+        ends: Mask = (changes.side == 1) & (changes.weight < 0)
+        return ends
 
     def _of_groups(self, node: PhysicalAggregate, changes: Changes) -> Int64s:
         aggregation = node.aggregation

@@ -34,6 +34,7 @@ AdviceCode = Literal[
     "no equal key",
     "not in with nulls",
     "no primary key",
+    "no watermark",
     "all values kept",
     "one shard",
     "every row kept",

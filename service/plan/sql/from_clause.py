@@ -132,6 +132,8 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
 
 def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, queries: Queries) -> Joined:
     """The rows so far, each with at most one of those behind JOIN."""
+    if left.node is None:
+        raise Refusal("FOR SYSTEM_TIME AS OF stands behind JOIN: it is for each left row, at its time", said.join.this)
     right = _item(join.this, context, queries)
     scope = _beside(left.scope, right.scope, join.this)
     using = join.args.get("using")

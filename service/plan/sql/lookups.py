@@ -108,6 +108,12 @@ def looked_up(
     if said.by_arrival:
         return _by_arrival(said, left, right, equal)
     assert at is not None, "what is not by processing time is by a time of the left side"
+    if not reads(at):
+        raise Refusal(
+            "FOR SYSTEM_TIME AS OF takes a time of the left side, such as o.ts, or PROCTIME(): each left row meets the "
+            "row that is valid at its own time",
+            said.join.this,
+        )
     return _by_version(said, left, right, equal, at)
 
 
