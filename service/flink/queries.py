@@ -21,12 +21,7 @@ _NO_WINDOWS = (
     "windows of time are not carried over: there are none here yet; a tumbling one is GROUP BY "
     "DATE_TRUNC('HOUR', time), whose rows stay open for late ones"
 )
-_NO_VERSIONS = (
-    "FOR SYSTEM_TIME AS OF is not carried over: there are no versions of a table here. An ordinary JOIN gives the row "
-    "as it is now, and changes when it does"
-)
 _SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("FOR", "SYSTEM_TIME"), _NO_VERSIONS),
     (("MATCH_RECOGNIZE",), "MATCH_RECOGNIZE is not carried over: there are no patterns here"),
     (("SIMILAR", "TO"), "SIMILAR TO is not known here: write RLIKE and a regular expression"),
     (("BETWEEN", "SYMMETRIC"), "SYMMETRIC is not known here: write BETWEEN LEAST(a, b) AND GREATEST(a, b)"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,10 @@ from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.asof_join import AsofJoin
 from tests import changelogs
-from tests.changelogs import Row, fold, net, show
+from tests.changelogs import Row, changed, fold, net, refreshed, show
 from tests.oracle.asof import COMPARISONS, Comparison, Versions, complete, joined, spec
 from tests.oracle.findings import finding, operating
-from tests.oracle.inputs import Batches, Input, random_batches, shrink
+from tests.oracle.inputs import Batches, Input, random_batches, shrink, times, with_refreshes
 from tests.oracle.naive_join import NaiveSide
 from tests.seeds import seeds
 
@@ -83,3 +84,39 @@ def _difference(
         if len(output.unmatched) != len(unmatched):
             return f"batch {number}: {len(output.unmatched)} unmatched, expected {len(unmatched)}"
     return None
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("comparison", COMPARISONS)
+def test_left_rows_that_have_expired_stay_as_they_are(comparison: Comparison, padded: bool) -> None:
+    """With a TTL a left row is corrected while it lives, and taken back late by what it would take now.
+
+    Each row that somebody further down is told of again is there, and so is each that was written again.
+    """
+    ttl_ms = 3
+    for number in seeds(20):
+        seed = f"asof with a clock, {comparison}, {padded}, {number}"
+        print(f"seed '{seed}'")
+        sides = [Input("multiset", by_seq=True) for _ in range(2)]
+        batches = with_refreshes(complete(random_batches(sides, seed, batches=10)), seed)
+        plain = spec(comparison, *sides, padded=padded, refreshes=True)
+        operator = AsofJoin(replace(plain, left_ttl_ms=ttl_ms))
+        stores = {name: MemoryStore() for name in operator.arrangements}
+        left, right = NaiveSide(sides[0], ttl_ms), NaiveSide(sides[1], None)
+        for now, batch in zip(times(len(batches)), batches, strict=True):
+            left.expire(now)
+            before = joined(comparison, [one.row for one in left.stored], right.stored, padded=padded)
+            late = left.apply([change for change in batch if change.side == 0], now)
+            before += joined(comparison, [one.row for one in late], right.stored, padded=padded)
+            right.apply([change for change in batch if change.side == 1], now)
+            after = joined(comparison, [one.row for one in left.stored], right.stored, padded=padded)
+            output = operator.process(changelogs.changes(batch, [of.table for of in sides]), stores, now)
+            step = after.copy()
+            step.subtract(before)
+            assert changed(output.rows) == Counter({row: n for row, n in step.items() if n}), (seed, batch)
+            assert output.expired == len(late), (seed, batch)
+            again = refreshed(output.rows)
+            assert all(after[row] for row in again), (seed, batch)
+            written = [one.row for one in left.stored if one.written_at == now]
+            kept = joined(comparison, written, right.stored, padded=padded)
+            assert all(row in again or row in changed(output.rows) for row in kept), (seed, batch)

@@ -1,0 +1,37 @@
+-- Temporal joins as Flink's pages write them: the version at a time, and what is there by processing time.
+CREATE TABLE orders (
+  order_id STRING,
+  price DECIMAL(32, 2),
+  currency STRING,
+  customer_id BIGINT,
+  order_time TIMESTAMP(3),
+  proc_time AS PROCTIME(),
+  WATERMARK FOR order_time AS order_time - INTERVAL '15' SECOND
+) WITH ('connector' = 'kafka', 'topic' = 'orders', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json');
+CREATE TABLE currency_rates (
+  currency STRING,
+  conversion_rate DECIMAL(32, 2),
+  update_time TIMESTAMP(3),
+  WATERMARK FOR update_time AS update_time - INTERVAL '15' SECOND,
+  PRIMARY KEY (currency) NOT ENFORCED
+) WITH ('connector' = 'upsert-kafka', 'topic' = 'rates', 'properties.bootstrap.servers' = 'kafka:9092',
+  'key.format' = 'json', 'value.format' = 'json');
+CREATE TABLE customers (id BIGINT, name STRING, zip STRING, PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = 'upsert-kafka', 'topic' = 'customers', 'properties.bootstrap.servers' = 'kafka:9092',
+  'key.format' = 'json', 'value.format' = 'json');
+CREATE TABLE converted (order_id STRING, price DECIMAL(32, 2), conversion_rate DECIMAL(32, 2), order_time TIMESTAMP(3))
+  WITH ('connector' = 'kafka', 'topic' = 'converted', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json');
+CREATE TABLE enriched (order_id STRING, name STRING, zip STRING)
+  WITH ('connector' = 'kafka', 'topic' = 'enriched', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json');
+
+INSERT INTO converted
+SELECT order_id, price, conversion_rate, order_time
+FROM orders
+LEFT JOIN currency_rates FOR SYSTEM_TIME AS OF orders.order_time
+ON orders.currency = currency_rates.currency;
+
+INSERT INTO enriched
+SELECT o.order_id, c.name, c.zip
+FROM orders AS o
+  JOIN customers FOR SYSTEM_TIME AS OF o.proc_time AS c
+    ON o.customer_id = c.id;
