@@ -41,6 +41,12 @@ MATCH = (
     "ON a.k = b.k"
 )
 VERSION = "SELECT a.id, a.ts, b.id AS other, b.v FROM a {left} JOIN b FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k"
+VIEWED = (
+    "WITH r AS (SELECT id, k, v, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM b) "
+    "WHERE n = 1) SELECT a.id, a.ts, b.id AS other, b.v FROM a {left} JOIN r FOR SYSTEM_TIME AS OF a.ts AS b "
+    "ON a.k = b.k"
+)
+NOW = "SELECT a.id, b.id AS other, b.v FROM a {left} JOIN b FOR SYSTEM_TIME AS OF PROCTIME() ON b.k = a.k"
 ORACLE = """
 SELECT a.id, a.ts, CASE WHEN NOT b.ended THEN b.id END, CASE WHEN NOT b.ended THEN b.v END
 FROM a ASOF LEFT JOIN (
@@ -216,6 +222,73 @@ def test_versions_of_a_table_are_those_of_the_model(
         compared(
             tmp_path, f"{sql} {modes} {emit} {timed} {number}", modes, sql, oracle, emit=emit, timed=timed, nulls=False
         )
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("left", ["", "LEFT"])
+@pytest.mark.parametrize("modes", MODES, ids=lambda modes: "-".join(modes.values()))
+def test_versions_of_a_view_of_last_rows_are_the_rows_of_its_table(
+    tmp_path: Path, modes: Mapping[str, str], left: str, timed: bool
+) -> None:
+    """The view has the last row of each key; each left row has the one that it had at its time."""
+    sql, oracle = VIEWED.format(left=left), ORACLE.format(left=bool(left), compares=">=")
+    for number in seeds(1):
+        seed = f"{sql} {modes} {timed} {number}"
+        compared(tmp_path, seed, modes, sql, oracle, emit="changes", timed=timed, nulls=False)
+
+
+@pytest.mark.parametrize("left", ["", "LEFT"])
+@pytest.mark.parametrize(
+    "modes",
+    [{"a": a, "b": b} for a, b in itertools.product(("append", "retract", "upsert"), ("upsert", "changelog"))],
+    ids=lambda modes: "-".join(modes.values()),
+)
+def test_a_lookup_by_processing_time_is_not_revised(tmp_path: Path, modes: Mapping[str, str], left: str) -> None:
+    """A left row has what its key had at the end of the batch in which it came, until it goes itself."""
+    for number in seeds(2):
+        seed = f"{NOW} {left} {modes} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(tmp_path, modes, NOW.format(left=left), "mode: retract", timed=False)
+        there: dict[Any, tuple[Any, ...]] = {}
+        met: dict[Any, tuple[Any, ...]] = {}
+        rest = changes_of(dice, modes, 60, nulls=False)
+        while rest:
+            size = dice.choice((1, 2, 5, 11))
+            batch, rest = rest[:size], rest[size:]
+            query.batch(0, *(as_line(each, modes) for each in batch))
+            restart(query)
+            for _, kind, row in (each for each in batch if each[0] == "b"):
+                there.pop(row[1], None)
+                if kind in ("+I", "+U"):
+                    there[row[1]] = row
+            for _, kind, row in (each for each in batch if each[0] == "a"):
+                # What replaces a row by its key is another row.
+                identity = row[1] if modes["a"] == "upsert" else row[0]
+                met.pop(identity, None)
+                if kind in ("+I", "+U"):
+                    found = there.get(row[1], (None,) * 4)
+                    met[identity] = (row[0], found[0], found[2])
+            expected = Counter(row for row in met.values() if left or row[1] is not None)
+            assert as_rows(query) == expected, f"{seed}: {batch}"
+
+
+def test_a_key_with_the_time_in_it_makes_each_row_a_version(tmp_path: Path) -> None:
+    """Such a row can be taken away by itself, and the one before it is valid again."""
+    tables = (
+        "  a: {topic: a, mode: append, columns: {id: BIGINT, k: BIGINT, ts: TIMESTAMP}}\n"
+        "  b: {topic: b, mode: upsert, primary_key: [k, ts], watermark: {column: ts}, "
+        "columns: {k: BIGINT NOT NULL, v: BIGINT, ts: TIMESTAMP NOT NULL}}\n"
+    )
+    sql = "SELECT a.id, b.v FROM a LEFT JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k"
+    sinks = f"  result: {{topic: r, mode: retract, sql: {json.dumps(sql)}}}"
+    query = Clocked.of(job_of(tmp_path, f"job: j\ntables:\n{tables}sinks:\n{sinks}\n"))
+    first, second, third = ((START + timedelta(seconds=each)).isoformat() for each in range(3))
+    query.batch(0, ("a", "+I", {"id": 1, "k": 1, "ts": third}))
+    query.batch(0, *(("b", "+I", {"k": 1, "v": v, "ts": ts}) for v, ts in ((5, first), (6, second))))
+    assert query.result == [{"id": 1, "v": 6}]
+    query.batch(0, ("b", "-D", {"k": 1, "ts": second}))
+    assert query.result == [{"id": 1, "v": 5}]
 
 
 @pytest.mark.parametrize("left", ["", "LEFT"])

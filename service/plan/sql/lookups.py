@@ -1,6 +1,7 @@
 """Joins in which each left row meets at most one right row: the one that is valid at its time, or there when it comes.
 
     JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency        the version of the key at that time
+    JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         the same of a view of the last rows
     JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …                        what is there when the left row comes
     ASOF JOIN rates AS r ON o.currency = r.currency AND o.ts >= r.ts             the nearest row, as in DuckDB
     ASOF JOIN rates AS r MATCH_CONDITION (o.ts >= r.ts) ON …                     as in Snowflake
@@ -28,6 +29,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.sql.versioned_views import history
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.time_match import Comparison, TimeMatch
 
@@ -177,13 +179,9 @@ def _by_time(
 def _by_version(
     said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
 ) -> LogicalLookup:
-    """The versions of a table with a key, or the rows of one whose key has the time in it."""
+    """The versions of a table with a key, or the rows of one whose key has the time in it, or those of a view."""
     if not isinstance(right, LogicalScan):
-        raise Refusal(
-            "FOR SYSTEM_TIME AS OF a time needs a table with a primary_key and a watermark, which says what its "
-            "versions are. Of a view or a query, write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
-            said.join.this,
-        )
+        return _by_history(said, left, right, equal, at)
     source = right.source
     if source.watermark is None or source.watermark.time.column is None:
         raise Refusal(
@@ -207,6 +205,27 @@ def _by_version(
     left = left if said.pads else _timed(left, own)
     match = TimeMatch(own, ">=", time, versions=True)
     return LogicalLookup(LogicalInput(left), LogicalInput(right), equal, match, said.pads, said.join)
+
+
+def _by_history(
+    said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
+) -> LogicalLookup:
+    """The rows that a view has had, of which it has the last one of each key."""
+    found = history(right)
+    if found is None:
+        raise Refusal(
+            "FOR SYSTEM_TIME AS OF a time needs a table with a primary_key and a watermark, or a view that has the "
+            "last row of each key by ROW_NUMBER() OVER (PARTITION BY key ORDER BY time DESC) = 1, and both columns. Of "
+            "any other, write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
+            said.join.this,
+        )
+    if found.key != _bare(equal, right):
+        raise Refusal(
+            "FOR SYSTEM_TIME AS OF finds the version of one row of the view by the columns of its PARTITION BY: "
+            "compare all of them with = in ON, and nothing else",
+            said.join.this,
+        )
+    return _by_time(said, left, found.rows, equal, (at, ">=", found.time))
 
 
 def _by_arrival(said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...]) -> LogicalLookup:
