@@ -121,7 +121,7 @@ class AsofJoin:
         unmatched, late = left.unmatched if spec.left.counts_unmatched else left.unmatched[:0], Entries.empty()
         if spec.left_ttl_ms is not None:
             unmatched, late = unmatched[:0], entries_of(kept, left_changes.take(unmatched))
-        change = _Change.of(versions, keys, right)
+        change = _RightChange.of(versions, keys, right)
         rows = _Left.of(keys, left, late, change.stayed(kept, keys, left))
         found = _Right.of(versions, keys, rows.points, change, lets_go=spec.later_us is not None)
         emission = rows.emission(*found.taken(rows.points), padded=spec.right_pad is not None)
@@ -172,28 +172,27 @@ def _comes(resolved: Resolved) -> Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _RightChange:
     """What becomes of the right side: rows that go and come, and where they are, in order.
 
     A left row may take another one than before if it lies up to such a place, from behind `before` on: the place of the
-    right row before. `around` are the stored rows there.
+    right row before.
     """
 
     goes: Entries
     comes: Entries
     places: Points
     before: Int64s
-    around: Entries
 
     @classmethod
-    def of(cls, versions: Arrangement, keys: TouchedKeys, right: Resolved) -> _Change:
+    def of(cls, versions: Arrangement, keys: TouchedKeys, right: Resolved) -> _RightChange:
         """What these changes do."""
         goes, comes = _goes(right), _comes(right)
         both = Line.of(keys, Entries.concat([goes, comes]))
         around = nearest(versions, keys, both.points, Entries.empty(), backward=True)
         line = Line.of(keys, Entries.concat([around, both.entries])).points
         before = np.append(line.at, _BEGIN)[line.before(both.points)]
-        return cls(goes, comes, both.points, before, around)
+        return cls(goes, comes, both.points, before)
 
     def stayed(self, kept: Arrangement, keys: TouchedKeys, left: Resolved) -> Entries:
         """The left rows that may take another row, of those that are there before and after."""
@@ -249,10 +248,12 @@ class _Right:
 
     before: Line
     now: Line
-    change: _Change
+    change: _RightChange
 
     @classmethod
-    def of(cls, versions: Arrangement, keys: TouchedKeys, asked: Points, change: _Change, *, lets_go: bool) -> _Right:
+    def of(
+        cls, versions: Arrangement, keys: TouchedKeys, asked: Points, change: _RightChange, *, lets_go: bool
+    ) -> _Right:
         """Those from these places on; if some are let go of, those around a change as well."""
         points = [asked, change.places]
         if lets_go:

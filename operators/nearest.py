@@ -104,20 +104,20 @@ def nearest(rows: Arrangement, keys: TouchedKeys, points: Points, less: Entries,
     """
     if not len(points):
         return Entries.empty()
-    spans = _Spans.of(points.places(keys), backward=backward)
+    intervals = _Intervals.of(points.places(keys), backward=backward)
     while True:
-        stored, reach = rows.nearest(spans.low, spans.high, spans.enough, backward=backward)
+        stored, reach = rows.nearest(intervals.low, intervals.high, intervals.enough, backward=backward)
         line = Line.of(keys, rows.without(stored, -less))
         found = line.points.before(points) if backward else line.points.next_of(points)
-        at = np.where(found >= 0, np.append(line.entries.place, np.uint64(0))[found], spans.nowhere)
-        short = spans.short(reach, at)
+        at = np.where(found >= 0, np.append(line.entries.place, np.uint64(0))[found], intervals.nowhere)
+        short = intervals.short(reach, at)
         if not len(short):
             return stored
-        spans = spans.longer(short)
+        intervals = intervals.longer(short)
 
 
 @dataclass(frozen=True, slots=True)
-class _Spans:
+class _Intervals:
     """Disjoint intervals of places in order, which begin at points, or end there where `backward`.
 
     `own` says which one is each point's. `enough` is how many entries are to be read of a run.
@@ -130,7 +130,7 @@ class _Spans:
     backward: bool
 
     @classmethod
-    def of(cls, at: Uint64s, *, backward: bool) -> _Spans:
+    def of(cls, at: Uint64s, *, backward: bool) -> _Intervals:
         """From each of these places up to the next one, or to the end of its key."""
         edge = distinct(at)
         key = edge & UPPER_ORDERED
@@ -149,9 +149,9 @@ class _Spans:
         return np.uint64(0) if self.backward else ~np.uint64(0)
 
     def short(self, reach: Uint64s, found: Uint64s) -> Indices:
-        """The spans of which more must be read, so that what points have found at these places is the nearest there is.
+        """The intervals of which more must be read, until what points have found at these places is the nearest.
 
-        The nearest is known once all is read up to there: up to the first span of the key that is not read to its end.
+        That is known once all is read up to there: up to the first interval of the key that is not read to its end.
         """
         count = len(self.low)
         number, key = np.arange(count), self.low & UPPER_ORDERED
@@ -164,7 +164,7 @@ class _Spans:
         within = found >= reach[open_] if self.backward else found <= reach[open_]
         return np.unique(open_[(open_ >= 0) & ~within])
 
-    def longer(self, which: Indices) -> _Spans:
+    def longer(self, which: Indices) -> _Intervals:
         """The same, of some of which more is read."""
         enough = self.enough.copy()
         enough[which] *= 4

@@ -89,10 +89,7 @@ def _difference(
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("comparison", COMPARISONS)
 def test_left_rows_that_have_expired_stay_as_they_are(comparison: Comparison, padded: bool) -> None:
-    """With a TTL a left row is corrected while it lives, and taken back late by what it would take now.
-
-    Each row that somebody further down is told of again is there, and so is each that was written again.
-    """
+    """With a TTL a left row is corrected while it lives, and what was written again is refreshed, if it is there."""
     ttl_ms = 3
     for number in seeds(20):
         seed = f"asof with a clock, {comparison}, {padded}, {number}"
