@@ -70,6 +70,8 @@ def _on_join(join: PhysicalJoin) -> Iterator[Advice]:
 
 def _on_lookup(lookup: PhysicalLookup) -> Iterator[Advice]:
     match = lookup.match
+    if not lookup.left.calc.key.parts:
+        yield Advice(lookup.node, "no equal key", f"{lookup.node} has no equal key: all rows meet in one shard.")
     if match is None or lookup.left_input.closing is not None:
         return
     text = f"{lookup.node} keeps every row of {called(lookup.right)} for ever, because a left row of any time may come"

@@ -24,6 +24,7 @@ _WORDS = {
     "session": "session",
     "asof_join": "as-of join",
     "lookup": "lookup",
+    "temporal_filter": "temporal filter",
     "normalize": "normalize",
     "union": "union",
 }
