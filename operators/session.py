@@ -42,6 +42,7 @@ from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.rowtime import BEGINNING, RowTime
+from rowkind.operators.touched_keys import TouchedKeys
 
 _SIGN = np.int64(np.iinfo(np.int64).min)
 _LEAST, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -92,7 +93,7 @@ class Session:
             finished = rows.finish()
             return Output(Rows.empty(), changes, finished.state, finished.merged_rows)
         times = spec.times(changes.payload)
-        keys = _Keys.of(changes)
+        keys = TouchedKeys.of(changes)
         spans = _Spans.around(keys.of_change, times, spec.gap)
         stored = spans.read(rows, keys)
         changes = replace(changes, sub_key=_sub_keys(times, _starts_at(stored, keys.of_change, times)))
@@ -118,7 +119,7 @@ class Session:
             finished.merged_rows,
         )
 
-    def _moved(self, rows: Arrangement, keys: _Keys, spans: _Spans, stored: _Rows, resolved: Resolved) -> _Moved:
+    def _moved(self, rows: Arrangement, keys: TouchedKeys, spans: _Spans, stored: _Rows, resolved: Resolved) -> _Moved:
         """The rows that stay and whose start changes, and those that come, with their starts.
 
         The loop is over readings, of all partitions that are not certain yet at once.
@@ -163,31 +164,6 @@ class _Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
-    """The partitions that a batch touches: the number of each change's, and the hash and the key of each."""
-
-    of_change: Indices
-    hash: Uint64s
-    key: pa.BinaryArray
-
-    @classmethod
-    def of(cls, changes: Changes) -> _Keys:
-        """Those of the changes."""
-        groups = group(changes.hash, [changes.key])
-        first = np.empty(groups.count, np.int64)
-        first[groups.ids[::-1]] = np.arange(len(changes))[::-1]
-        return cls(groups.ids, changes.hash[first], changes.key.take(pa.array(first)))
-
-    def find(self, entries: Entries) -> Indices:
-        """The number of the partition of each entry, -1 for one that is none of these."""
-        groups = group(np.concatenate([self.hash, entries.hash]), [concat_binary([self.key, entries.key])])
-        number = np.full(groups.count, -1)
-        number[groups.ids[: len(self.hash)]] = np.arange(len(self.hash))
-        found: Indices = number[groups.ids[len(self.hash) :]]
-        return found
-
-
-@dataclass(frozen=True, slots=True)
 class _Rows:
     """Rows with the numbers of their partitions, their times and their starts."""
 
@@ -200,7 +176,7 @@ class _Rows:
         return len(self.key)
 
     @classmethod
-    def of(cls, keys: _Keys, entries: Entries) -> _Rows:
+    def of(cls, keys: TouchedKeys, entries: Entries) -> _Rows:
         """The rows, all of them."""
         return cls(entries, keys.find(entries), *_numbers(entries.sub_key))
 
@@ -271,7 +247,7 @@ class _Spans:
         within = (span >= 0) & (self.key[span] == rows.key) & (rows.time <= self.high[span])
         return np.where(within, span, -1)
 
-    def read(self, rows: Arrangement, keys: _Keys) -> _Rows:
+    def read(self, rows: Arrangement, keys: TouchedKeys) -> _Rows:
         """The rows that are there in these spans."""
         hashes = keys.hash[self.key]
         low, high = (_places(hashes, *edge) for edge in ((self.low, _LEAST), (self.high, _LARGEST)))

@@ -16,6 +16,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
+    PhysicalLookup,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalOperator,
@@ -66,6 +67,14 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
         case PhysicalSession():
             names = _numbered(node.input.calc.output)
             return f"session of {names[node.time]} {node.gap} {_input(node.state, ttl, names)}"
+        case PhysicalLookup():
+            mine, theirs = (_numbered(side.calc.output) for side in (node.left, node.right))
+            sides = [_input(node.left_input, ttl, mine), _input(node.right_input, ttl, theirs)]
+            match, kind = node.match, "left" if node.pads else "inner"
+            by = "arrival"
+            if match is not None:
+                by = f"{mine[match.left]} {match.comparison} {theirs[match.right]}{' of versions' * match.versions}"
+            return f"{kind} lookup {sides[0]} {sides[1]} by {by}"
         case PhysicalNormalize():
             return f"normalize {_input(node.state, ttl, _numbered(node.input.calc.output))}"
         case PhysicalTemporalFilter():

@@ -21,6 +21,7 @@ from rowkind.service.expression import Expression
 from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
+from rowkind.service.time_match import TimeMatch
 
 RankStrategy = Literal["append", "improving", "retract"]
 InputLayout = Literal["one row per key", "unique key", "multiset"]
@@ -194,6 +195,27 @@ class PhysicalNormalize:
 
 
 @dataclass(frozen=True)
+class PhysicalLookup:
+    """Each left row with one right row at most: the nearest in time, or without a `match`, what is there when it comes.
+
+    `pads`: a left row that finds none is there all the same. `match` names columns of the two inputs' records. `schema`
+    is that of the rows that come out, which are the two concatenated.
+    """
+
+    node: str
+    left: PhysicalNode
+    right: PhysicalNode
+    left_input: PhysicalInput
+    right_input: PhysicalInput
+    match: TimeMatch | None
+    pads: bool
+    schema: Record
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
 class PhysicalTemporalFilter:
     """The rows whose time has come, by `begins`, and is not over, by `ends`; rows are those of `input.calc.output`.
 
@@ -228,7 +250,13 @@ class PhysicalUnion:
 
 
 PhysicalOperator = (
-    PhysicalJoin | PhysicalAggregate | PhysicalRank | PhysicalSession | PhysicalNormalize | PhysicalTemporalFilter
+    PhysicalJoin
+    | PhysicalAggregate
+    | PhysicalRank
+    | PhysicalSession
+    | PhysicalLookup
+    | PhysicalNormalize
+    | PhysicalTemporalFilter
 )
 """The nodes with state."""
 
@@ -275,6 +303,8 @@ def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
             return ()
         case PhysicalJoin():
             return node.left, node.right, *node.facts
+        case PhysicalLookup():
+            return node.left, node.right
         case PhysicalUnion():
             return node.inputs
         case _:
@@ -284,7 +314,7 @@ def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
 def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
     """By side, when an operator lets go of the rows of its inputs because of their own time."""
     match node:
-        case PhysicalJoin():
+        case PhysicalJoin() | PhysicalLookup():
             return node.left_input.closing, node.right_input.closing
         case PhysicalAggregate():
             return (node.aggregation.closing,)

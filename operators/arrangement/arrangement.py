@@ -44,6 +44,7 @@ import pyarrow.compute as pc
 from rowkind.operators.arrangement import compaction, last_write
 from rowkind.operators.arrangement.entries import UPPER, Entries, consolidate, counted
 from rowkind.operators.arrangement.manifest import Manifest, SegmentInfo
+from rowkind.operators.arrangement.nearest_scan import reach_of_nearest
 from rowkind.operators.arrangement.prefix_scan import Reach, reach_of_first, read
 from rowkind.operators.arrangement.segment import Segment
 from rowkind.operators.arrangement.segment_store import SegmentStore
@@ -226,6 +227,17 @@ class Arrangement:
     def between(self, low: Uint64s, high: Uint64s) -> Entries:
         """The live rows with a place in one of these closed intervals, which are disjoint and ascending."""
         return self._live(self._gather(low, high))
+
+    def nearest(
+        self, low: Uint64s, high: Uint64s, enough: Int64s, *, backward: bool = False
+    ) -> tuple[Entries, Uint64s]:
+        """The live rows of these closed intervals from `low` on, and up to which place these are all there are.
+
+        Of some run about `enough` entries are read of each, as long as there are so many. The intervals are disjoint
+        and ascending. `backward`: they are read from `high` on, and down to that place.
+        """
+        reach = reach_of_nearest(low, high, enough, self._manifest.runs, self._segment_store, backward=backward)
+        return self.between(reach if backward else low, high if backward else reach), reach
 
     def append(self, entries: Entries) -> None:
         """Add entries; a negative one must be the exact opposite of what a lookup gave. Not in layout *last write*."""

@@ -12,7 +12,7 @@ from rowkind.operators.partial_aggregate import packed_groups
 from rowkind.operators.rowtime import BEGINNING
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.column_times import TimeOf
-from rowkind.service.physical import PhysicalAggregate, PhysicalOperator, closings, inputs
+from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, PhysicalOperator, closings, inputs
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,19 @@ class Lateness:
         if isinstance(self.node, PhysicalAggregate):
             return self._of_groups(self.node, changes) <= watermark
         for side, (closing, below) in enumerate(zip(closings(self.node), inputs(self.node), strict=False)):
-            at = np.flatnonzero(changes.side == side)
+            at = np.flatnonzero((changes.side == side) & ~self._without_time(changes))
             if closing is not None and len(at):
                 times = TimeOf(below.calc.output, closing.late)
                 late[at] = times(changes.payload.take(pa.array(at))) <= watermark
         return late
+
+    def _without_time(self, changes: Changes) -> Mask:
+        """Which changes have no time of their own: deletions of versions, which are so from the watermark on."""
+        node = self.node
+        if not (isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions):
+            return np.zeros(len(changes), np.bool_)
+        ends: Mask = (changes.side == 1) & (changes.weight < 0)
+        return ends
 
     def _of_groups(self, node: PhysicalAggregate, changes: Changes) -> Int64s:
         aggregation = node.aggregation

@@ -21,6 +21,7 @@ from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
 from rowkind.service.execute.column_times import TimeOf
+from rowkind.service.execute.lookups import as_of, by_arrival
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.execute.rows_in_sessions import Started, Times
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
@@ -38,6 +39,11 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
             return _rank(node, refreshes)
         case physical.PhysicalSession():
             return _session(node, refreshes)
+        case physical.PhysicalLookup():
+            sides = _side(node.left, node.left_input), _side(node.right, node.right_input)
+            if node.match is None:
+                return by_arrival(node, *sides, refreshes)
+            return as_of(node, node.match, *sides, refreshes)
         case physical.PhysicalNormalize():
             return Normalize(_side(node.input, node.state), refreshes)
         case physical.PhysicalTemporalFilter():
@@ -136,7 +142,11 @@ def _until(node: physical.PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
 
 def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:
     """By side, the table whose changes reach the operator as they were sent; None where something lies between."""
-    inputs = (node.left, node.right) if isinstance(node, physical.PhysicalJoin) else (node.input,)
+    match node:
+        case physical.PhysicalJoin() | physical.PhysicalLookup():
+            inputs: tuple[physical.PhysicalNode, ...] = (node.left, node.right)
+        case _:
+            inputs = (node.input,)
     return tuple(each.source if isinstance(each, PhysicalScan) else None for each in inputs)
 
 

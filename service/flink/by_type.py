@@ -19,7 +19,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, span
-from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalJoin, LogicalNode, LogicalProject
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalJoin,
+    LogicalLookup,
+    LogicalNode,
+    LogicalProject,
+)
 from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.parse import parse
@@ -91,7 +98,7 @@ def _expressions(node: LogicalNode) -> tuple[exp.Expr, ...]:
             return node.conjuncts
         case LogicalProject():
             return tuple(node.outputs.values())
-        case LogicalJoin():
+        case LogicalJoin() | LogicalLookup():
             return node.condition
     return ()
 

@@ -16,12 +16,7 @@ from rowkind.service.flink.statements import FlinkOption, Options, hinted_option
 from rowkind.service.flink.text import Sql, Stretch, filled, quoted
 from rowkind.service.flink.types import spark_type
 
-_NO_VERSIONS = (
-    "FOR SYSTEM_TIME AS OF is not carried over: there are no versions of a table here. An ordinary JOIN gives the row "
-    "as it is now, and changes when it does"
-)
 _SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("FOR", "SYSTEM_TIME"), _NO_VERSIONS),
     (("MATCH_RECOGNIZE",), "MATCH_RECOGNIZE is not carried over: there are no patterns here"),
     (("SIMILAR", "TO"), "SIMILAR TO is not known here: write RLIKE and a regular expression"),
     (("BETWEEN", "SYMMETRIC"), "SYMMETRIC is not known here: write BETWEEN LEAST(a, b) AND GREATEST(a, b)"),

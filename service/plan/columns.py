@@ -15,6 +15,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -47,6 +48,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return columns(node.input) | _made(node)
         case LogicalJoin():
             return _joined(node)
+        case LogicalLookup():
+            return _looked_up(node)
         case LogicalAggregate():
             below = kept(node.input)
             return {name: below[name] for name in node.group} | {name: call.type for name, call in node.calls.items()}
@@ -165,6 +168,14 @@ def _joined(node: LogicalJoin) -> dict[str, Type]:
     if node.pads_left:
         right = {name: type_.as_nullable() for name, type_ in right.items()}
     return left | right
+
+
+def _looked_up(node: LogicalLookup) -> dict[str, Type]:
+    left, right = kept(node.left), kept(node.right)
+    if node.pads:
+        return left | {name: type_.as_nullable() for name, type_ in right.items()}
+    equal = [exp.EQ(this=key.left, expression=key.right) for key in node.keys if not key.null_safe]
+    return _without_null(left, equal) | _without_null(right, equal)
 
 
 def by_name(types: Mapping[str, Type]) -> Columns:

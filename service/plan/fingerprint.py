@@ -18,6 +18,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
+    PhysicalLookup,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -110,6 +111,15 @@ def _own(
             }
         case PhysicalSession():
             return {"time": node.time, "gap": str(node.gap), "state": _input(node.state)}
+        case PhysicalLookup():
+            match = node.match
+            by = "arrival" if match is None else f"{match.left} {match.comparison} {match.right}"
+            return {
+                "kind": "left" if node.pads else "inner",
+                "by": by + (" of versions" if match is not None and match.versions else ""),
+                "left": _input(node.left_input),
+                "right": _input(node.right_input),
+            }
         case PhysicalNormalize():
             return {"state": _input(node.state)}
         case PhysicalTemporalFilter():

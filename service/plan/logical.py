@@ -19,6 +19,7 @@ from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.physical import InputLayout, RankStrategy
 from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.source_table import SourceTable
+from rowkind.service.time_match import TimeMatch
 
 
 @dataclass(frozen=True)
@@ -263,6 +264,28 @@ class LogicalSession:
 
 
 @dataclass(frozen=True)
+class LogicalLookup:
+    """Each left row with one right row at most, of those that agree in all keys; `pads` says that it is there without.
+
+    It is the nearest in time, as `match` says; or where there is none, the one that is there when the left row comes,
+    and then it is not revised. `condition` are equalities, which become keys. `at` is the JOIN in the SQL.
+    """
+
+    left: LogicalInput
+    right: LogicalInput
+    condition: tuple[exp.Expr, ...]
+    match: TimeMatch | None
+    pads: bool
+    at: exp.Expr
+    keys: tuple[EqualKey, ...] = ()
+
+    @property
+    def sides(self) -> tuple[LogicalInput, LogicalInput]:
+        """Left and right."""
+        return self.left, self.right
+
+
+@dataclass(frozen=True)
 class LogicalTemporalFilter:
     """The rows whose time has come, by the column `begins`, and is not over, by `ends`, as the clock goes.
 
@@ -311,6 +334,7 @@ LogicalNode = (
     | LogicalWindow
     | LogicalRank
     | LogicalSession
+    | LogicalLookup
     | LogicalNormalize
     | LogicalTemporalFilter
     | LogicalUnion

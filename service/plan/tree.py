@@ -10,6 +10,7 @@ from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -27,7 +28,7 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
     match node:
         case LogicalScan():
             return ()
-        case LogicalJoin():
+        case LogicalJoin() | LogicalLookup():
             return node.left.input, node.right.input
         case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return (node.input.input,)
@@ -42,7 +43,7 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
     match node:
         case LogicalScan():
             return node
-        case LogicalJoin():
+        case LogicalJoin() | LogicalLookup():
             left = replace(node.left, input=change(node.left.input))
             return replace(node, left=left, right=replace(node.right, input=change(node.right.input)))
         case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():

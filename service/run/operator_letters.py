@@ -28,6 +28,7 @@ from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
+    PhysicalLookup,
     PhysicalNode,
     PhysicalOperator,
     PhysicalScan,
@@ -104,6 +105,8 @@ def sides(node: PhysicalOperator) -> tuple[str, ...]:
     match node:
         case PhysicalJoin():
             return tuple(_name(each) for each in (node.left, node.right, *node.facts[:1]))
+        case PhysicalLookup():
+            return _name(node.left), _name(node.right)
         case PhysicalAggregate():
             return _name(node.input), _name(node.input)
         case _:
@@ -114,6 +117,9 @@ def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[
     """Where changes of a side come from, and what they are as rows of a record."""
     if isinstance(node, PhysicalJoin):
         source = (node.left, node.right, *node.facts)[side]
+        return source, source.calc.output, payloads
+    if isinstance(node, PhysicalLookup):
+        source = (node.left, node.right)[side]
         return source, source.calc.output, payloads
     if isinstance(node, PhysicalAggregate) and side == PARTIAL:
         aggregation = node.aggregation

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rowkind.operators.arrangement.arrangement import Layout
+from rowkind.operators.asof_join import AsofJoin
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
@@ -18,6 +19,8 @@ from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.operators.session import Session
 from tests import changelogs
 from tests.changelogs import Change, pack
+from tests.oracle.asof import COMPARISONS, Comparison, complete
+from tests.oracle.asof import spec as asof
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
 from tests.oracle.ranked import (
     CONDITIONS,
@@ -215,4 +218,24 @@ def _session(gap: int, *, by_seq: bool) -> Subject:
 
 SESSIONS: tuple[Subject, ...] = tuple(_session(gap, by_seq=by_seq) for gap in (2, 7) for by_seq in (True, False))
 
-SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *UNBOUNDED_RANKS, *DEDUPLICATIONS, *SESSIONS)
+
+@dataclass(frozen=True)
+class AsofSubject(Subject):
+    """An as-of join. Of rows with one time the latest to arrive counts, so that its inputs have an order."""
+
+    def batches(self, seed: str, *, batches: int = 6, changes: int = 12) -> Batches:
+        """A random changelog without the right rows that the plan leaves out."""
+        return complete(super().batches(seed, batches=batches, changes=changes))
+
+
+def _asof(comparison: Comparison, *, padded: bool) -> Subject:
+    sides = Input("multiset", by_seq=True), Input("multiset", by_seq=True)
+    name = f"{'left ' * padded}as-of join by {comparison}"
+    return AsofSubject(name, AsofJoin(asof(comparison, *sides, padded=padded)), sides)
+
+
+ASOF_JOINS: tuple[Subject, ...] = tuple(
+    _asof(comparison, padded=padded) for comparison in COMPARISONS for padded in (True, False)
+)
+
+SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *UNBOUNDED_RANKS, *DEDUPLICATIONS, *SESSIONS, *ASOF_JOINS)

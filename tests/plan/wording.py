@@ -17,6 +17,7 @@ from tests.plan.cases import Case, cases, planned, refusal
 
 FOLDER = Path(__file__).parent / "wording"
 PLANS = (
+    "asof_join",
     "chain_join_of_ranks",
     "filter_without_key",
     "fixed_by_deduplicated",
@@ -27,6 +28,7 @@ PLANS = (
     "in_selected",
     "intersect",
     "limit_of_union",
+    "lookup_of_updates",
     "not_in",
     "now_between",
     "on_not_null_in",
@@ -41,6 +43,7 @@ PLANS = (
     "unnest_left",
     "upsert_sink_longer_key",
     "upsert_table_to_retract",
+    "versions_final",
     "window_cumulate",
     "window_hop_panes",
     "window_hop_rows",

@@ -8,6 +8,7 @@ from rowkind.operators.aggregate_function import GATHERED
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
+    PhysicalLookup,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -17,6 +18,7 @@ from rowkind.service.physical import (
 )
 from rowkind.service.plan.explain.description import Advice
 from rowkind.service.plan.explain.state import called, kept
+from rowkind.service.plan.scalar.scalars import resolved, show
 
 
 def advice(sink: PhysicalSink) -> Iterator[Advice]:
@@ -25,6 +27,8 @@ def advice(sink: PhysicalSink) -> Iterator[Advice]:
         match node:
             case PhysicalJoin():
                 yield from _on_join(node)
+            case PhysicalLookup():
+                yield from _on_lookup(node)
             case PhysicalAggregate():
                 yield from _on_aggregate(node)
             case PhysicalRank():
@@ -62,6 +66,23 @@ def _on_join(join: PhysicalJoin) -> Iterator[Advice]:
         ):
             flaw = f"{node.source.table} has no primary_key, so its rows are found by their whole content"
             yield Advice(join.node, "no primary key", f"{flaw}: give it one if there is one.")
+
+
+def _on_lookup(lookup: PhysicalLookup) -> Iterator[Advice]:
+    match = lookup.match
+    if not lookup.left.calc.key.parts:
+        yield Advice(lookup.node, "no equal key", f"{lookup.node} has no equal key: all rows meet in one shard.")
+    if match is None or lookup.left_input.closing is not None:
+        return
+    text = f"{lookup.node} keeps every row of {called(lookup.right)} for ever, because a left row of any time may come"
+    if match.comparison.startswith(">"):
+        text += (
+            f". If {show(resolved(match.left))} and {show(resolved(match.right))} are times of tables with a "
+            f"`watermark`, it keeps one row of each key before it."
+        )
+    else:
+        text += f": {match.comparison} asks for the row that comes next, and no watermark says which ones are not it."
+    yield Advice(lookup.node, "no watermark", text)
 
 
 def _on_aggregate(aggregate: PhysicalAggregate) -> Iterator[Advice]:

@@ -16,6 +16,7 @@ from rowkind.service.join_kinds import MAY_BE_SPREAD
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
+    PhysicalLookup,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -171,6 +172,8 @@ def _kind(node: PhysicalNode) -> StepKind:
             return "deduplicate" if node.ranking.takes_one else "rank"
         case PhysicalSession():
             return "session"
+        case PhysicalLookup():
+            return "lookup" if node.match is None else "asof_join"
         case PhysicalNormalize():
             return "normalize"
         case PhysicalTemporalFilter():
@@ -181,10 +184,10 @@ def _kind(node: PhysicalNode) -> StepKind:
 
 def _below(node: PhysicalNode) -> Iterator[tuple[PhysicalNode, Role]]:
     match node:
-        case PhysicalJoin():
+        case PhysicalJoin() | PhysicalLookup():
             yield node.left, "left"
             yield node.right, "right"
-            for each in node.facts:
+            for each in node.facts if isinstance(node, PhysicalJoin) else ():
                 yield each, "fact"
         case PhysicalUnion():
             for each in node.inputs:
@@ -237,7 +240,7 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield from _of_rank(node)
         case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
-        case PhysicalAggregate() | PhysicalSession() | PhysicalUnion():
+        case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalUnion():
             return
 
 

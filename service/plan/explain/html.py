@@ -22,6 +22,8 @@ _WORDS = {
     "rank": "rank",
     "deduplicate": "deduplicate",
     "session": "session",
+    "asof_join": "as-of join",
+    "lookup": "lookup",
     "temporal_filter": "temporal filter",
     "normalize": "normalize",
     "union": "union",

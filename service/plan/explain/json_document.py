@@ -23,8 +23,8 @@ KEYS = {
     "stages": "of a query: how many stages it has, each of which costs a shuffle",
     "tables": "of a query: the tables that it reads, each once",
     "name": "of a query, a sink, a step, a state, a column or a call",
-    "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, session, temporal_filter, "
-    "normalize or union",
+    "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, session, asof_join, lookup, "
+    "temporal_filter, normalize or union",
     "title": "what the step does, in one line, for people",
     "inputs": "the steps whose rows the step takes in, left before right; none where `same_as` says where they are",
     "same_as": "the sink and step under which the same step stands before: it is there once; else null",
@@ -36,8 +36,8 @@ KEYS = {
     "layout": "of a state: `one row per key`, `unique key` (rows by key and sub_key), `multiset` (equal rows counted, "
     "or with a ttl one by one), `timed` (in the order of their times), "
     "`values` (all different ones of its calls), `views` (of functions of the job), "
-    "`top rows` (from 1 to the rank's last), `every row` of a partition in order, or `facts` (about all rows, on every "
-    "shard)",
+    "`top rows` (from 1 to the rank's last), `every row` of a partition in order, `versions` (all rows "
+    "that a key has had), or `facts` (about all rows, on every shard)",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
@@ -82,8 +82,11 @@ KEYS = {
     "values": "of a scan: how its topic's values are written, where it is not framed Avro: avro, plain_avro or json",
     "debezium": "of a scan: whether values are Debezium's envelopes, as above",
     "join": "of a join: inner, left, right, full, semi, anti or not in",
-    "on": "of a join: its equal keys",
+    "on": "of a join: its equal keys; of an asof_join also how times compare",
+    "versions": "of an asof_join: whether its right side is a table with a key, whose rows count one after the other",
     "condition": "of a join: what matches must fulfil besides; of a rank: what rows in its range must",
+    "begins": "of a temporal filter: the time of a row from which on it is in the result, null for always",
+    "ends": "of a temporal filter: the time of a row until which it is in the result, null for ever",
     "group_by": "of an aggregate: its group columns",
     "calls": "of an aggregate: its calls, each with name and sql; none for DISTINCT; of a state: the calls it is for",
     "fact": "of an aggregate that a NOT IN needs: what is asked of all rows, `rows` or `nulls`",
@@ -99,8 +102,6 @@ KEYS = {
     "order_by": "of a rank: its order; `arrival` for the order of arrival",
     "strategy": "of a rank: append, improving or retract",
     "ties": "of a rank: `latest first` where the later arrival of equal rows counts",
-    "begins": "of a temporal filter: the time of a row from which on it is in the result, null for always",
-    "ends": "of a temporal filter: the time of a row until which it is in the result, null for ever",
     "time": "of a session: the column with the time of a row",
     "gap": "of a session: how far apart two of its rows may be",
     "key": "of a sink: its key",

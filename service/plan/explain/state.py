@@ -12,6 +12,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
+    PhysicalLookup,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -22,6 +23,7 @@ from rowkind.service.physical import (
 )
 from rowkind.service.plan.explain.description import StepState, StepValues
 from rowkind.service.python.function import PythonFunction
+from rowkind.service.time_match import TimeMatch
 
 
 def kept(node: PhysicalNode) -> tuple[StepState, ...]:
@@ -37,6 +39,8 @@ def kept(node: PhysicalNode) -> tuple[StepState, ...]:
             return (_rank(node),)
         case PhysicalSession():
             return (_session(node),)
+        case PhysicalLookup():
+            return tuple(_lookup(node))
         case PhysicalNormalize():
             return (_normalize(node),)
         case PhysicalTemporalFilter():
@@ -83,6 +87,41 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
         layout = "on every shard, whether there is a row at all and whether one of them is NULL"
         reason, values = f"{node.kind.upper()} depends on it", _values(node.right, "facts")
         yield StepState("facts", called(node.right), layout, reason, None, "for ever", values=values)
+
+
+def _lookup(node: PhysicalLookup) -> Iterator[StepState]:
+    yield from _by_arrival(node) if node.match is None else _by_time(node, node.match)
+
+
+def _by_arrival(node: PhysicalLookup) -> Iterator[StepState]:
+    left, right = node.left_input, node.right_input
+    if node.left.traits.mode != "append" or node.calc.refreshes:
+        layout, reason = "every row with what it has met", "what is taken back is what was put out"
+        kept, values = "as long as it is there", _values(node.left, "every row")
+        yield StepState("left", called(node.left), layout, reason, None, kept, _order(left), values=values)
+    layout, _ = _layout(node.right, right)
+    reason, ttl, values = (
+        "a left row meets what is there when it comes",
+        right.ttl_ms,
+        _values(node.right, right.layout),
+    )
+    kept, endless = _for_long(ttl), ttl is None
+    yield StepState("right", called(node.right), layout, reason, ttl, kept, _order(right), endless, values)
+
+
+def _by_time(node: PhysicalLookup, match: TimeMatch) -> Iterator[StepState]:
+    left, right, closing = node.left_input, node.right_input, node.left_input.closing
+    layout, reason = "every row by key, in the order of time", "what is nearest to it may change"
+    ttl, kept, values = left.ttl_ms, _for_long(left.ttl_ms, closing), _values(node.left, "every row")
+    endless = ttl is None and closing is None
+    yield StepState("left", called(node.left), layout, reason, ttl, kept, _order(left), endless, values)
+    what = "version" if match.versions else "row"
+    kept = "for ever: no watermark says that no left row of an earlier time comes"
+    if closing is not None:
+        kept = f"each until {by(closing.clock)} passes the next {what} of its key"
+    layout, reason = f"every {what} by key, in the order of time", "a left row takes the one that is nearest to it"
+    values = _values(node.right, "versions" if match.versions else "every row")
+    yield StepState("right", called(node.right), layout, reason, None, kept, _order(right), values=values)
 
 
 def _layout(below: PhysicalNode, chosen: PhysicalInput) -> tuple[str, str | None]:

@@ -10,6 +10,7 @@ from rowkind.service.aggregation import AggregateCall
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
+    PhysicalLookup,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -42,6 +43,9 @@ def title(node: PhysicalNode) -> str:
         case PhysicalSession():
             partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
             return f"SESSION of {node.order} with a gap of {_gap(node)}{partition}"
+        case PhysicalLookup():
+            what = f"{'LEFT ' * node.pads}{'LOOKUP' if node.match is None else 'ASOF JOIN'}"
+            return f"{what} ON {' AND '.join([*_pairs(node), *_times(node)]) or 'TRUE'}"
         case PhysicalNormalize():
             return f"exact changes of {called(node.input)}"
         case PhysicalTemporalFilter():
@@ -78,6 +82,13 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
             }
         case PhysicalSession():
             return {"time": node.order, "gap": _gap(node), "partition_by": list(node.partition)}
+        case PhysicalLookup():
+            versions = node.match is not None and node.match.versions
+            return {
+                "join": "left" if node.pads else "inner",
+                "on": [*_pairs(node), *_times(node)],
+                "versions": versions,
+            }
         case PhysicalNormalize() | PhysicalUnion():
             return {}
         case PhysicalTemporalFilter():
@@ -91,7 +102,13 @@ def _passing(node: PhysicalTemporalFilter) -> str:
     return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"
 
 
-def _pairs(node: PhysicalJoin) -> list[str]:
+def _times(node: PhysicalLookup) -> list[str]:
+    """How times of the two sides compare."""
+    match = node.match
+    return [] if match is None else [f"{show(resolved(match.left))} {match.comparison} {show(resolved(match.right))}"]
+
+
+def _pairs(node: PhysicalJoin | PhysicalLookup) -> list[str]:
     left, right = node.left.calc.key, node.right.calc.key
     pairs = zip(left.parts, right.parts, left.null_safe, strict=True)
     return [f"{a.text} {'<=>' if null_safe else '='} {b.text}" for a, b, null_safe in pairs]

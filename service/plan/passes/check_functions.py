@@ -15,6 +15,7 @@ from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalProject,
 )
@@ -37,6 +38,8 @@ def check_functions(query: Query) -> Query:
                 _check((node.array,), node.input)
             case LogicalJoin():
                 _check((*node.condition, *(each for key in node.keys for each in (key.left, key.right))), None)
+            case LogicalLookup():
+                _check(tuple(each for key in node.keys for each in (key.left, key.right)), None)
             case LogicalAggregate():
                 _check_calls(node)
     return query

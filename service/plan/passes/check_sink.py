@@ -12,6 +12,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalJoin,
+    LogicalLookup,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -95,6 +96,13 @@ def _check_append(query: Query) -> None:
                 f"NULLs once a match comes: write an INNER JOIN, or give the sink mode retract or upsert"
                 f"{_or_once(query)}",
                 join.at.this,
+            )
+        case LogicalLookup() as lookup:
+            raise Refusal(
+                "an append sink takes inserts only, but a row that comes late may be nearer in time than the one that "
+                "has been met: give the sink mode upsert or retract, or both sides a `watermark`, and each row goes "
+                "out once, when it has passed",
+                lookup.at.this,
             )
         case LogicalScan() as scan:
             raise Refusal(

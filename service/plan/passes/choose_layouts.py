@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalNormalize
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalLookup, LogicalNode, LogicalNormalize
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.unique_keys import in_order, matches_one, unique_keys
 from rowkind.service.plan.tree import bottom_up
@@ -24,12 +24,14 @@ def _visit(node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalJoin():
             return replace(node, left=_chosen(node, node.left), right=_chosen(node, node.right))
+        case LogicalLookup(match=None):
+            return replace(node, right=_chosen(node, node.right))
         case LogicalNormalize():
             return replace(node, input=replace(node.input, layout="one row per key" if node.key else "multiset"))
     return node
 
 
-def _chosen(join: LogicalJoin, side: LogicalInput) -> LogicalInput:
+def _chosen(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> LogicalInput:
     if matches_one(join, side):
         return replace(side, layout="one row per key")
     if keys := unique_keys(side.input):

@@ -2,6 +2,7 @@
 
     aggregate       a group column follows the time of a table: a window, a day, the time itself
     rank            a column of the partition does
+    lookup          both sides have a time: of the right rows before it, the last of each key is kept
     join            columns of the key do, on both sides: a join of windows
     session         the time of the row and the gap, for the sake of other rows another gap later
     aggregate       of sessions, the last time of each and the gap
@@ -23,6 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalRank,
     LogicalScan,
@@ -33,6 +35,7 @@ from rowkind.service.plan.traits.event_times import EventTime, event_times
 from rowkind.service.plan.traits.sessions import session_of
 from rowkind.service.plan.tree import bottom_up, walk
 from rowkind.service.source_table import SourceTable
+from rowkind.service.time_match import TimeMatch
 
 Tables = Mapping[str, SourceTable]
 
@@ -76,6 +79,8 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
             return replace(node, input=_closed(node.input, tables, node.partition))
         case LogicalJoin() if not node.counts_right:
             return _closed_join(node, tables)
+        case LogicalLookup(match=TimeMatch() as match) if match.comparison.startswith(">"):
+            return _closed_lookup(node, match, tables)
     return node
 
 
@@ -106,6 +111,28 @@ def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin:
             right=_let_go(join.right, Closing(clock, sides[1], sides[1])),
         )
     return join
+
+
+def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> LogicalLookup:
+    """A lookup of the last row before a time: what comes after the watermark asks for no other than these.
+
+    Of rows that come before it, none is there to meet.
+    """
+    left, right = event_times(node.left.input).get(match.left), event_times(node.right.input).get(match.right)
+    of = [
+        None if time is None else passed(tables, name, time)
+        for name, time in ((match.left, left), (match.right, right))
+    ]
+    if of[0] is None or of[1] is None:
+        return node
+    clock = Clock(tuple(dict.fromkeys(sorted([*of[0][0].tables, *of[1][0].tables]))))
+    later = max(of[0][1].later_us, of[1][1].later_us)
+    sides = [ColumnTime(name, later) for name in (match.left, match.right)]
+    return replace(
+        node,
+        left=_let_go(node.left, Closing(clock, sides[0], sides[0])),
+        right=_let_go(node.right, Closing(clock, sides[1], sides[1])),
+    )
 
 
 def _in_session(node: LogicalSession, tables: Tables) -> LogicalInput:

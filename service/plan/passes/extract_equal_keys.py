@@ -16,7 +16,7 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import EqualKey, LogicalJoin, LogicalNode
+from rowkind.service.plan.logical import EqualKey, LogicalJoin, LogicalLookup, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conditions import may_fail
@@ -33,7 +33,7 @@ def extract_equal_keys(query: Query) -> Query:
 
 
 def _visit(node: LogicalNode) -> LogicalNode:
-    if not isinstance(node, LogicalJoin):
+    if not isinstance(node, LogicalJoin | LogicalLookup):
         return node
     left, right = columns(node.left.input), columns(node.right.input)
     below = by_name(left | right)
@@ -47,6 +47,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
             rest.append(each)
         else:
             keys.append(_key(each, *guarded, below, null_safe=null_safe))
+    assert isinstance(node, LogicalJoin) or not rest, "a lookup has equalities, and nothing to guard"
     return replace(node, keys=tuple(keys), condition=tuple(rest))
 
 

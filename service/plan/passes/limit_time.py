@@ -13,6 +13,7 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalRank,
@@ -43,6 +44,11 @@ def _visit(query: Query, node: LogicalNode) -> LogicalNode:
             return replace(node, left=_limited(node.left, query))
         case LogicalJoin():
             return replace(node, left=_limited(node.left, query), right=_limited(node.right, query))
+        case LogicalLookup():
+            # The row that is valid at a time is so however old it is, and what a row has met stays what it was.
+            limited = (node.left, _limited(node.right, query)), (_limited(node.left, query), node.right)
+            left, right = limited[node.match is not None]
+            return replace(node, left=left, right=right)
         case LogicalAggregate(is_global=True):
             return node
         case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize():

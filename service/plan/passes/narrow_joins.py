@@ -18,6 +18,7 @@ from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -62,6 +63,12 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
             return replace(node, outer=kept, input=_narrow(node.input, _about(above, tuple(columns(node.input)))))
         case LogicalJoin():
             return _narrow_join(node, above)
+        case LogicalLookup():
+            pads = node.pads and not any(rejects(each, set(columns(node.right.input))) for each in above)
+            left, right = (
+                replace(side, input=_narrow(side.input, own)) for side, own in zip(node.sides, (above, ()), strict=True)
+            )
+            return replace(node, pads=pads, left=left, right=right)
         case LogicalWindow():
             return replace(node, input=_narrow(node.input, _about(above, node.partition)))
         case LogicalAggregate():

@@ -21,6 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -54,6 +55,8 @@ def _visit(node: LogicalNode) -> LogicalNode:
             return replace(node, input=_side(node.input, "an aggregate adds up exact changes", counted=True))
         case LogicalRank():
             return replace(node, input=_side(node.input, "a rank finds rows by their content", counted=False))
+        case LogicalLookup():
+            return _lookup(node)
         case LogicalSession():
             return replace(node, input=_side(node.input, "sessions find rows by their content", counted=False))
         case LogicalTemporalFilter():
@@ -71,12 +74,21 @@ def _visit(node: LogicalNode) -> LogicalNode:
     return node
 
 
+def _lookup(node: LogicalLookup) -> LogicalLookup:
+    left = _side(node.left, "a lookup finds rows by their content", counted=False)
+    if node.match is None:
+        return replace(node, left=left, right=_join_side(node, node.right))
+    if node.match.versions:
+        return replace(node, left=left)
+    return replace(node, left=left, right=_side(node.right, "a lookup finds rows by their content", counted=False))
+
+
 def _side(side: LogicalInput, reason: str, *, counted: bool) -> LogicalInput:
     needs = _incomplete(side.input) or (counted and _unchecked(side.input))
     return replace(side, input=_normalized(side.input, reason)) if needs else side
 
 
-def _join_side(join: LogicalJoin, side: LogicalInput) -> LogicalInput:
+def _join_side(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> LogicalInput:
     if not _incomplete(side.input) or keeps_key(join, side):
         return side
     return replace(side, input=_normalized(side.input, "an update may change the key of the join"))

@@ -12,6 +12,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -49,6 +50,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return _expand(node, wanted)
         case LogicalJoin():
             return _join(node, wanted)
+        case LogicalLookup():
+            return _lookup(node, wanted)
         case LogicalAggregate():
             return _aggregate(node, wanted)
         case LogicalRank():
@@ -83,6 +86,15 @@ def _join(node: LogicalJoin, wanted: set[str]) -> LogicalJoin:
         node,
         left=_side(node.left, wanted | conditions | _closing(node.left), (reads(key.left) for key in node.keys)),
         right=_side(node.right, right | _closing(node.right), (reads(key.right) for key in node.keys)),
+    )
+
+
+def _lookup(node: LogicalLookup, wanted: set[str]) -> LogicalLookup:
+    needed = wanted if node.match is None else wanted | {node.match.left, node.match.right}
+    return replace(
+        node,
+        left=_side(node.left, needed | _closing(node.left), (reads(key.left) for key in node.keys)),
+        right=_side(node.right, needed | _closing(node.right), (reads(key.right) for key in node.keys)),
     )
 
 

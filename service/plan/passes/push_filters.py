@@ -5,6 +5,7 @@
     ON, one side only       sinks into a side whose rows the join does not preserve
     on groups               sinks below an aggregate, a window or a session if it reads nothing but groups or partitions
     on whole rows           sinks below what makes several rows of one, if it does not read what tells those apart
+    on the left of a lookup sinks into it: what a row meets is its own business
     over a union            sinks into every input
 
 Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
@@ -29,6 +30,7 @@ from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -68,6 +70,13 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
             return _filtered(replace(node, input=_push(node.input, sink)), stay)
         case LogicalJoin():
             return _push_join(node, conditions)
+        case LogicalLookup():
+            # Which right row is met depends on all of them.
+            sink, stay = _parted(conditions, set(columns(node.left.input)))
+            left, right = (
+                replace(side, input=_push(side.input, own)) for side, own in zip(node.sides, (sink, ()), strict=True)
+            )
+            return _filtered(replace(node, left=left, right=right), stay)
         case LogicalWindow():
             sink, stay = _parted(conditions, set(node.partition))
             return _filtered(replace(node, input=_push(node.input, sink)), stay)

@@ -31,6 +31,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalProject,
     LogicalRank,
@@ -279,6 +280,9 @@ def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
         case LogicalJoin():
             assert not node.keys, "equal keys are still conditions"
             return {**uses, **dict.fromkeys(set[str]().union(*map(reads, node.condition)), math.inf)}
+        case LogicalLookup():
+            times = () if node.match is None else (node.match.left, node.match.right)
+            return {**uses, **dict.fromkeys(set(times).union(*map(reads, node.condition)), math.inf)}
         case LogicalUnion():
             return uses
         case LogicalAggregate():

@@ -21,6 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -42,7 +43,7 @@ def tell_rows_apart(query: Query) -> Query:
 
 def _visit(node: LogicalNode) -> LogicalNode:
     match node:
-        case LogicalJoin():
+        case LogicalJoin() | LogicalLookup():
             return replace(node, left=_side(node.left), right=_side(node.right))
         case LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return replace(node, input=_side(node.input))

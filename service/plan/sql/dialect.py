@@ -74,10 +74,15 @@ class RowkindParser(SparkParser):
     }
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
-        """The statements. WINDOW and SESSION before a parenthesis are functions here, and keywords elsewhere."""
+        """The statements. WINDOW and SESSION before a parenthesis are functions here, and keywords elsewhere.
+
+        MATCH_CONDITION is a keyword there, and a name elsewhere.
+        """
         for token, after in pairwise(raw_tokens):
             if token.text.upper() in ("WINDOW", "SESSION") and after.token_type == TokenType.L_PAREN:
                 token.token_type = TokenType.VAR
+            if token.text.upper() == "MATCH_CONDITION" and after.token_type == TokenType.L_PAREN:
+                token.token_type = TokenType.MATCH_CONDITION
         return super().parse(raw_tokens, sql)
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:

@@ -29,6 +29,7 @@ from rowkind.service.plan.sql.domain import domain
 from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.links import beyond
+from rowkind.service.plan.sql.lookups import Lookup, looked_up, lookup
 from rowkind.service.plan.sql.one_row import one_row
 from rowkind.service.plan.sql.parse import values_query
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery, near
@@ -99,6 +100,8 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
     no_aggregates(join.args.get("on"), "ON")
     if isinstance(join.this, exp.Lateral):
         return _lateral(left, join, context, queries)
+    if (asked := lookup(join)) is not None:
+        return _lookup(*asked, left, context, queries)
     right = _item(join.this, context, queries)
     scope = _beside(left.scope, right.scope, join.this)
     if left.node is None:
@@ -124,6 +127,27 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
     if node.filters_left:
         spent = tuple(relation.alias for relation in right.scope.relations)
         scope = replace(left.scope, spent=(*left.scope.spent, *spent))
+    return Joined(node, scope)
+
+
+def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, queries: Queries) -> Joined:
+    """The rows so far, each with at most one of those behind JOIN."""
+    if left.node is None:
+        raise Refusal("FOR SYSTEM_TIME AS OF stands behind JOIN: it is for each left row, at its time", said.join.this)
+    right = _item(join.this, context, queries)
+    scope = _beside(left.scope, right.scope, join.this)
+    using = join.args.get("using")
+    if using:
+        on, merged = _using(using, "left", left.scope, right.scope)
+        scope = replace(scope, merged=(*scope.merged, *merged))
+        if said.at is None and said.match is None:
+            # As DuckDB has it, the last column is the time.
+            on = (*on[:-1], exp.GTE(this=on[-1].this, expression=on[-1].expression))
+    else:
+        on = tuple(map(scope.resolve, conjuncts(join.args.get("on"))))
+    match = None if said.match is None else scope.resolve(said.match)
+    at = None if said.at is None or said.by_arrival else left.scope.resolve(said.at)
+    node = looked_up(replace(said, match=match), _there(left), _there(right), on, at)
     return Joined(node, scope)
 
 

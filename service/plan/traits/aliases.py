@@ -9,6 +9,7 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalRank,
@@ -22,7 +23,7 @@ from rowkind.service.plan.traits.changelog_modes import base
 def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
     """The inputs of an operator, left before right."""
     match node:
-        case LogicalJoin():
+        case LogicalJoin() | LogicalLookup():
             return node.sides
         case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return (node.input,)

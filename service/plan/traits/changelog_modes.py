@@ -12,6 +12,7 @@ from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -37,6 +38,9 @@ def produced(node: LogicalNode) -> ChangelogMode:
             return (
                 "append" if only_added and all(produced(side.input) == "append" for side in node.sides) else "retract"
             )
+        case LogicalLookup():
+            # What is there when a row comes is not revised; what is nearest in time may be.
+            return "append" if node.match is None and produced(node.left.input) == "append" else "retract"
         case LogicalAggregate():
             only_added = not node.calls and not node.is_global
             return "append" if only_added and produced(node.input.input) == "append" else "retract"

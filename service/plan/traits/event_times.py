@@ -20,6 +20,8 @@ with these values below.
     sessions by their start               their last time, with the gap as slack
     join                                  columns of the key that follow times on both sides; not those that are padded,
                                           but COALESCE of the two sides of a full join's key
+    lookup by processing time             those of the left side
+    lookup by time, of the last before    the left time: no row to come of the right side changes one before its own
     union                                 columns that do so in all inputs
 
 A row that is taken back is a change like any other: one whose time is before the watermark is late.
@@ -41,6 +43,7 @@ from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -139,6 +142,8 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             return _of_names(event_times(node.input.input), (*node.partition, node.time))
         case LogicalJoin():
             return _joined(node)
+        case LogicalLookup():
+            return _looked_up(node)
         case LogicalUnion():
             return _united([event_times(each) for each in node.inputs])
 
@@ -328,6 +333,16 @@ def _coalesced(expression: exp.Expr, either: Mapping[frozenset[str], EventTime])
     return (
         either.get(frozenset(part.name for part in parts if isinstance(part, exp.Column))) if len(parts) == 2 else None
     )
+
+
+def _looked_up(node: LogicalLookup) -> dict[str, EventTime]:
+    left, right = event_times(node.left.input), event_times(node.right.input)
+    if node.match is None:
+        return left
+    own, theirs = left.get(node.match.left), right.get(node.match.right)
+    if not node.match.comparison.startswith(">") or own is None or theirs is None:
+        return {}
+    return {node.match.left: _both(own, theirs)}
 
 
 def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:

@@ -37,6 +37,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -76,6 +77,9 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             return frozenset(name for name, output in node.outputs.items() if _follows(output, known, below))
         case LogicalJoin():
             return fixed_columns(node.left.input, key) if node.keeps_left else _joined(node, key)
+        case LogicalLookup():
+            # Which right row it is may change.
+            return fixed_columns(node.left.input, key)
         case LogicalAggregate():
             group = frozenset(node.group)
             return fixed_columns(node.input.input, key & group) & group

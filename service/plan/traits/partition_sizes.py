@@ -17,6 +17,7 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalFilter,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -71,7 +72,7 @@ def _listed(node: LogicalNode, name: str) -> float:
         case LogicalProject():
             output = node.outputs[name].unnest()
             return _most_values(node.input, output.name) if isinstance(output, exp.Column) else math.inf
-        case LogicalJoin():
+        case LogicalJoin() | LogicalLookup():
             sides = [side.input for side in node.sides if name in columns(side.input)]
             # What is padded may be NULL besides.
             return 1 + _most_values(sides[0], name)

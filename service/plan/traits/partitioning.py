@@ -21,6 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -69,6 +70,8 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
             # Rows of one key are in several shards.
             return None
         case LogicalJoin():
+            return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
+        case LogicalLookup():
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
         case LogicalAggregate():
             return _bare(node.input, node.group)
@@ -123,19 +126,20 @@ def _bare(side: LogicalInput, names: Sequence[str]) -> tuple[KeyPart, ...]:
     return tuple(KeyPart(frozenset([name]), below[name]) for name in names)
 
 
-def _holders(join: LogicalJoin, number: int) -> frozenset[str]:
+def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
     """The columns that hold one part of a join's key in every row."""
     key = join.keys[number]
+    kind = join.kind if isinstance(join, LogicalJoin) else "left" if join.pads else "inner"
     found = set()
     for side, expression, kinds in (
         (join.left, key.left, ("inner", "left", "semi", "anti", "not in", "mark", "in")),
         (join.right, key.right, ("inner", "right")),
     ):
         bare = expression.unnest()
-        if join.kind not in kinds or not isinstance(bare, exp.Column) or bare.name not in key_columns(join, side):
+        if kind not in kinds or not isinstance(bare, exp.Column) or bare.name not in key_columns(join, side):
             continue
         # Rows whose key is NULL are spread by their content, where they are not dropped.
-        if join.kind in ("inner", "semi") or key.null_safe or not columns(side.input)[bare.name].nullable:
+        if kind in ("inner", "semi") or key.null_safe or not columns(side.input)[bare.name].nullable:
             found.add(bare.name)
     return frozenset(found)
 

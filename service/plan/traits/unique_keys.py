@@ -10,7 +10,7 @@ They decide how an operator keeps its input, by which key a sink may replace row
                     together. An inner join's equal columns stand for each other.
     outer join      as above, as far as a pad's NULLs cannot be mistaken for another row
     semi, anti,     those of the left side
-    mark
+    mark, lookup
     aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row
     session         those below
     rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is
@@ -33,6 +33,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -69,6 +70,8 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return _expanded(node)
         case LogicalJoin():
             return unique_keys(node.left.input) if node.keeps_left else _joined(node)
+        case LogicalLookup():
+            return unique_keys(node.left.input)
         case LogicalAggregate():
             group = frozenset(node.group)
             return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
@@ -91,7 +94,7 @@ def in_order(keys: Iterable[UniqueKey], node: LogicalNode) -> tuple[tuple[str, .
     )
 
 
-def key_columns(join: LogicalJoin, side: LogicalInput) -> UniqueKey:
+def key_columns(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> UniqueKey:
     """The columns of one side that the join's key determines: those that stand in it bare.
 
     Not so a number that is compared as DOUBLE, which may be the same for two of them.
@@ -105,12 +108,12 @@ def key_columns(join: LogicalJoin, side: LogicalInput) -> UniqueKey:
     )
 
 
-def matches_one(join: LogicalJoin, side: LogicalInput) -> bool:
+def matches_one(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
     """Whether a key of the join finds at most one row on this side."""
     return any(unique <= key_columns(join, side) for unique in unique_keys(side.input))
 
 
-def keeps_key(join: LogicalJoin, side: LogicalInput) -> bool:
+def keeps_key(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
     """Whether no update of a row, as known by its unique key, moves it to another key of the join."""
     unique = frozenset[str]().union(*unique_keys(side.input))
     return all(reads(key.left if side is join.left else key.right) <= unique for key in join.keys)

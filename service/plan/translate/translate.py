@@ -22,6 +22,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalLookup,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -39,7 +40,7 @@ from rowkind.service.plan.traits.changelog_modes import bare_scan, base
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.partitioning import already_partitioned, partitioning, together
 from rowkind.service.plan.traits.unique_keys import unique_keys
-from rowkind.service.plan.translate import aggregates, joins, normalizing, ranks, timed
+from rowkind.service.plan.translate import aggregates, joins, lookups, normalizing, ranks, timed
 from rowkind.service.plan.translate.nodes import traits
 
 
@@ -104,6 +105,8 @@ class _Translator:
                 return ranks.rank(self, rank, top, edge, record)
             case LogicalSession() as session:
                 return timed.session(self, session, top, edge, record)
+            case LogicalLookup() as lookup:
+                return lookups.lookup(self, lookup, top, edge, record)
             case LogicalNormalize() as normalize:
                 return normalizing.normalize(self, normalize, top, edge, record)
             case LogicalTemporalFilter() as passing:

@@ -1,0 +1,127 @@
+"""Lookup join: each left row with the right row that its key has when it comes, which is not revised afterwards.
+
+A left row that finds none is left out, or padded. What comes to the right side in a batch counts for the left rows of
+the same batch. Later changes of the right side change nothing that is out: so the result depends on when rows come, as
+one by processing time does everywhere.
+
+A left row that goes takes back what it was given when it came, so where the left side may take rows back, each is kept
+with what it has met. Of rows that only come nothing is kept. A row that goes and comes again within a batch keeps what
+it has met.
+
+State: arrangement "right", the rows by key, of which each has one at most; and "left" where it is needed, layout
+*multiset*, the rows by key, with what each has met for the sub-key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.resolving import Resolved, resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.changes import Changes, Int64s, Rows, binary, concat_binary, constant
+from rowkind.operators.columns.packed_columns import without_first
+from rowkind.operators.join import Side
+from rowkind.operators.netting import net_rows
+from rowkind.operators.operator import Output
+from rowkind.operators.touched_keys import TouchedKeys
+
+_NOTHING, _MET = b"\0", b"\1"
+"""What the sub-key of a left row begins with: it was left out, or what it met is behind, be it the pad."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupJoinSpec:
+    """What the plan provides: keys as for a join, of which each has one right row at most.
+
+    - `right_pad` stands for the row that is missing, where left rows without one are emitted; None where they are not.
+    - `left_by_seq`: the changes of one left row are to be taken in the order of seq (a source).
+    - `left_only_comes`: no left row is ever taken back.
+    - `refreshes`: whether somebody further down has a TTL.
+    """
+
+    right: Side
+    right_pad: bytes | None = None
+    left_by_seq: bool = False
+    left_only_comes: bool = False
+    refreshes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookupJoin:
+    """The operator; it has no state of its own."""
+
+    spec: LookupJoinSpec
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The right rows with their TTL in ms, and the left ones where they may be taken back."""
+        right = {"right": self.spec.right.ttl_ms}
+        return right if self.spec.left_only_comes else {"left": None, **right}
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch)."""
+        spec, side = self.spec, self.spec.right
+        rows = Arrangement(stores["right"], "right", side.layout, side.ttl_ms, now)
+        left_changes, right_changes = changes.filter(changes.side == 0), changes.filter(changes.side == 1)
+        right = resolve(rows, right_changes, by_seq=side.by_seq, exact=side.exact)
+        less = Entries.concat([-right.removed, right.refreshed])
+        come = left_changes.filter(left_changes.weight > 0)
+        there = Entries.concat([rows.lookup(come.hash, less), right.added])
+        left_changes = replace(left_changes, sub_key=self._met(left_changes, there))
+        rows.append(less)
+        rows.append(right.added)
+        finished = rows.finish()
+        state, merged = finished.state, finished.merged_rows
+        if spec.left_only_comes:
+            came = left_changes.filter(left_changes.weight > 0)
+            emitted, unmatched = self._emitted(came.payload, came.sub_key, came.seq, came.weight, 0), []
+        else:
+            kept = Arrangement(stores["left"], "left", "multiset", None, now)
+            left = _with_what_they_met(resolve(kept, left_changes, by_seq=spec.left_by_seq))
+            for entries in (-left.removed, left.refreshed, left.added):
+                kept.append(entries)
+            finished = kept.finish()
+            state, merged = state + finished.state, merged + finished.merged_rows
+            again = left.rewritten.relabel(weight=np.zeros(len(left.rewritten), np.int64))
+            step = Entries.concat([-left.removed, left.added, again])
+            emitted = self._emitted(step.payload, step.sub_key, step.seq, step.weight, len(again))
+            unmatched = [left_changes.take(left.unmatched)]
+        if side.counts_unmatched:
+            unmatched.append(right_changes.take(right.unmatched))
+        return Output(emitted, Changes.concat(unmatched), state, merged, repeated=right_changes.take(right.repeated))
+
+    def _met(self, left: Changes, right: Entries) -> pa.BinaryArray:
+        """What each left row meets, as it is kept."""
+        keys = TouchedKeys.of(left)
+        of_right = keys.find(right)
+        found = np.full(len(keys.hash) + 1, len(right))
+        found[of_right[of_right >= 0]] = np.flatnonzero(of_right >= 0)
+        missing = _NOTHING if self.spec.right_pad is None else _MET + self.spec.right_pad
+        met = concat_binary(
+            [pc.binary_join_element_wise(constant(_MET, len(right)), right.payload, b""), binary([missing])]
+        )
+        return met.take(pa.array(found[keys.of_change]))
+
+    def _emitted(self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int) -> Rows:
+        """Left rows with what they have met, the last of which are `again` there."""
+        first = np.frombuffer(pc.binary_slice(met, 0, 1).buffers()[2] or b"", np.uint8)[: len(met)]
+        there = np.flatnonzero(first != _NOTHING[0])
+        at = pa.array(there)
+        payload = pc.binary_join_element_wise(payload.take(at), without_first(met.take(at), 1), b"")
+        refreshed = np.flatnonzero(there >= len(met) - again)
+        return net_rows(payload, seq[there], weight[there], refreshed if self.spec.refreshes else None)
+
+
+def _with_what_they_met(left: Resolved) -> Resolved:
+    """The same; rows that go and come again keep what they have met."""
+    goes, comes = left.refreshed.weight < 0, left.refreshed.weight > 0
+    # They stand in the same order.
+    old, new = left.refreshed.filter(goes), left.refreshed.filter(comes)
+    return replace(left, refreshed=Entries.concat([old, replace(new, sub_key=old.sub_key)]))

@@ -1,0 +1,37 @@
+"""The keys that a batch touches, by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.columns.changes import Changes, Indices, Uint64s, concat_binary
+from rowkind.operators.columns.grouping import group
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedKeys:
+    """The number of each change's key, and the hash and the key of each number."""
+
+    of_change: Indices
+    hash: Uint64s
+    key: pa.BinaryArray
+
+    @classmethod
+    def of(cls, changes: Changes) -> TouchedKeys:
+        """Those of the changes."""
+        groups = group(changes.hash, [changes.key])
+        first = np.empty(groups.count, np.int64)
+        first[groups.ids[::-1]] = np.arange(len(changes))[::-1]
+        return cls(groups.ids, changes.hash[first], changes.key.take(pa.array(first)))
+
+    def find(self, entries: Entries) -> Indices:
+        """The number of the key of each entry, -1 for one that is none of these."""
+        groups = group(np.concatenate([self.hash, entries.hash]), [concat_binary([self.key, entries.key])])
+        number = np.full(groups.count, -1)
+        number[groups.ids[: len(self.hash)]] = np.arange(len(self.hash))
+        found: Indices = number[groups.ids[len(self.hash) :]]
+        return found

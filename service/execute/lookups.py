@@ -1,0 +1,81 @@
+"""The operator of a lookup, and where its rows stand in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.codec import null_row
+from rowkind.avro.schema import Record
+from rowkind.operators.asof_join import AsofJoin, AsofJoinSpec, AsofSide
+from rowkind.operators.columns.changes import Int64s
+from rowkind.operators.join import Side
+from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
+from rowkind.operators.nearest import NOWHERE
+from rowkind.service.execute.column_times import TimeOf, in_us
+from rowkind.service.physical import PhysicalLookup
+from rowkind.service.time_match import Comparison, TimeMatch
+
+
+@dataclass(frozen=True)
+class PlacesOf:
+    """Where packed rows of `record` stand by a column that is a time, as `operators.asof_join` has it; it pickles.
+
+    `comparison` is that of the left time with the right one. `left`: they are left rows.
+    """
+
+    record: Record
+    column: str
+    comparison: Comparison
+    left: bool
+
+    def __call__(self, payloads: pa.BinaryArray) -> Int64s:
+        """The place of each row."""
+        times = codec.read(self.record, payloads).column(self.column)
+        places = in_us(times) * (-1 if self.comparison in (">=", ">") else 1)
+        if self.left and self.comparison in (">", "<"):
+            places = places + 1
+        return (
+            np.where(times.is_valid().to_numpy(zero_copy_only=False), places, NOWHERE) if times.null_count else places
+        )
+
+
+def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refreshes: bool) -> AsofJoin:
+    """The operator of a lookup by time, given what is known of its inputs."""
+    rows = node.left.calc.output, node.right.calc.output
+    places = (
+        PlacesOf(row, column, match.comparison, left=number == 0)
+        for number, (row, column) in enumerate(zip(rows, (match.left, match.right), strict=True))
+    )
+    own, theirs = (
+        AsofSide(of, side.by_seq, side.counts_unmatched) for of, side in zip(places, (left, right), strict=True)
+    )
+    closing = node.left_input.closing
+    return AsofJoin(
+        AsofJoinSpec(
+            own,
+            theirs,
+            right_pad=null_row(rows[1]) if node.pads else None,
+            versions=match.versions,
+            left_ttl_ms=left.ttl_ms,
+            until=None if closing is None else TimeOf(rows[0], closing.kept),
+            later_us=None if closing is None else closing.kept.later_us,
+            refreshes=refreshes,
+        )
+    )
+
+
+def by_arrival(node: PhysicalLookup, left: Side, right: Side, refreshes: bool) -> LookupJoin:
+    """The operator of a lookup by processing time, given what is known of its inputs."""
+    return LookupJoin(
+        LookupJoinSpec(
+            right,
+            right_pad=null_row(node.right.calc.output) if node.pads else None,
+            left_by_seq=left.by_seq,
+            left_only_comes=node.left.traits.mode == "append" and not refreshes,
+            refreshes=refreshes,
+        )
+    )

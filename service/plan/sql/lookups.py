@@ -1,0 +1,268 @@
+"""Joins in which each left row meets at most one right row: the one that is valid at its time, or there when it comes.
+
+    JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency        the version of the key at that time
+    JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         the same of a view of the last rows
+    JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …                        what is there when the left row comes
+    ASOF JOIN rates AS r ON o.currency = r.currency AND o.ts >= r.ts             the nearest row, as in DuckDB
+    ASOF JOIN rates AS r MATCH_CONDITION (o.ts >= r.ts) ON …                     as in Snowflake
+
+With LEFT, a row that meets none is padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalInput,
+    LogicalLookup,
+    LogicalNode,
+    LogicalProject,
+    LogicalScan,
+)
+from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.sql.versioned_views import history
+from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.time_match import Comparison, TimeMatch
+
+_COMPARISONS: Mapping[type[exp.Expr], tuple[Comparison, Comparison]] = {
+    exp.GTE: (">=", "<="),
+    exp.GT: (">", "<"),
+    exp.LTE: ("<=", ">="),
+    exp.LT: ("<", ">"),
+}
+"""As it is written, and with its sides exchanged."""
+
+_Compared = tuple[exp.Expr, Comparison, exp.Expr]
+"""A time of the left side, how it compares, and with what of the right side."""
+
+_PROCESSING = ("PROCTIME", "NOW", "CURRENT_TIMESTAMP")
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What a JOIN says of time: `at` is FOR SYSTEM_TIME AS OF, None for an ASOF JOIN; `match` its MATCH_CONDITION."""
+
+    join: exp.Join
+    at: exp.Expr | None
+    match: exp.Expr | None
+    pads: bool
+
+    @property
+    def by_arrival(self) -> bool:
+        """Whether it is by processing time."""
+        at = self.at
+        return isinstance(at, exp.CurrentTimestamp) or (
+            isinstance(at, exp.Anonymous) and not at.expressions and at.name.upper() in _PROCESSING
+        )
+
+
+def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
+    """What a join says of time, and the join without it; None where it says nothing. Raises Refusal."""
+    version = join.this.args.get("version")
+    asof = str(join.args.get("method") or "").upper() == "ASOF"
+    if version is None and not asof:
+        return None
+    plain = join.copy()
+    plain.set("method", None)
+    plain.set("match_condition", None)
+    plain.this.set("version", None)
+    side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
+    what = "ASOF" if asof else "FOR SYSTEM_TIME AS OF"
+    if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
+        raise Refusal(f"{what} goes with JOIN and LEFT JOIN: each left row meets one row, or none", join.this)
+    at = None
+    if version is not None:
+        if asof:
+            raise Refusal("ASOF JOIN and FOR SYSTEM_TIME AS OF say the same: write one of them", join.this)
+        at = version.args.get("expression")
+        if version.name.upper() != "TIMESTAMP" or version.args.get("kind") != "AS OF" or at is None:
+            raise Refusal("write FOR SYSTEM_TIME AS OF and a time of the left side, or PROCTIME()", join.this)
+    found = Lookup(join, at, join.args.get("match_condition"), side == "LEFT")
+    return found, plain
+
+
+def looked_up(
+    said: Lookup, left: LogicalNode, right: LogicalNode, on: Sequence[exp.Expr], at: exp.Expr | None
+) -> LogicalLookup:
+    """The lookup in `right`, by what ON, USING and MATCH_CONDITION say, and the time `at` of the left side.
+
+    Raises Refusal.
+    """
+    equal = tuple(each for each in on if _is_equality(each, left, right))
+    others = [each for each in on if each not in equal]
+    if said.at is None:
+        return _by_time(said, left, right, equal, _one_comparison(said, others, left, right))
+    if others:
+        raise Refusal(
+            "FOR SYSTEM_TIME AS OF takes equalities of the two sides in ON, which say whose version it is: move this "
+            "condition to WHERE",
+            others[0],
+        )
+    if said.by_arrival:
+        return _by_arrival(said, left, right, equal)
+    assert at is not None, "what is not by processing time is by a time of the left side"
+    if not reads(at):
+        raise Refusal(
+            "FOR SYSTEM_TIME AS OF takes a time of the left side, such as o.ts, or PROCTIME(): each left row meets the "
+            "row that is valid at its own time",
+            said.join.this,
+        )
+    return _by_version(said, left, right, equal, at)
+
+
+def _is_equality(condition: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool:
+    """Whether a condition says that something of the left side is something of the right one."""
+    node = condition.unnest()
+    if not isinstance(node, exp.EQ | exp.NullSafeEQ):
+        return False
+    return _sides(node, left, right) is not None
+
+
+def _sides(node: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool | None:
+    """Whether a comparison has the left side on its right; None where it does not compare the two."""
+    a, b = reads(node.this), reads(node.expression)
+    mine, theirs = columns(left).keys(), columns(right).keys()
+    if a and b and a <= mine and b <= theirs:
+        return False
+    return True if a and b and a <= theirs and b <= mine else None
+
+
+def _one_comparison(said: Lookup, others: Sequence[exp.Expr], left: LogicalNode, right: LogicalNode) -> _Compared:
+    """The comparison of times in an ASOF JOIN: what of the left side, how, and what of the right side."""
+    written = [*others, *([said.match] if said.match is not None else [])]
+    for each in written:
+        node = each.unnest()
+        turned = _sides(node, left, right) if type(node) in _COMPARISONS else None
+        if turned is None:
+            raise Refusal(
+                "ASOF JOIN takes equalities of the two sides and one comparison of a time of each, such as "
+                "a.ts >= b.ts: move this condition to WHERE, or into a subquery",
+                each,
+            )
+    if len(written) != 1:
+        raise Refusal(
+            f"ASOF JOIN needs one comparison of a time of each side, such as a.ts >= b.ts, and here "
+            f"{'is none' if not written else f'are {len(written)}'}",
+            written[1] if written else said.join.this,
+        )
+    node = written[0].unnest()
+    turned = _sides(node, left, right)
+    comparison = _COMPARISONS[type(node)][turned is True]
+    return (node.expression, comparison, node.this) if turned else (node.this, comparison, node.expression)
+
+
+def _by_time(
+    said: Lookup,
+    left: LogicalNode,
+    right: LogicalNode,
+    equal: tuple[exp.Expr, ...],
+    times: _Compared,
+) -> LogicalLookup:
+    time, comparison, other = times
+    left, own = _with_time(left, time)
+    right, theirs = _with_time(right, other)
+    if not said.pads:
+        left = _timed(left, own)
+    match = TimeMatch(own, comparison, theirs)
+    return LogicalLookup(LogicalInput(left), LogicalInput(_timed(right, theirs)), equal, match, said.pads, said.join)
+
+
+def _by_version(
+    said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
+) -> LogicalLookup:
+    """The versions of a table with a key, or the rows of one whose key has the time in it, or those of a view."""
+    if not isinstance(right, LogicalScan):
+        return _by_history(said, left, right, equal, at)
+    source = right.source
+    if source.watermark is None or source.watermark.time.column is None:
+        raise Refusal(
+            f"FOR SYSTEM_TIME AS OF needs to know since when a row of {source.table} is valid: give the table a "
+            f"`watermark` with the column that says it, or write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
+            said.join.this,
+        )
+    time = right.name(source.watermark.time.column)
+    given = _bare(equal, right)
+    key = frozenset(map(right.name, source.primary_key))
+    if key == given | {time} and given:
+        return _by_time(said, left, right, equal, (at, ">=", resolved(time)))
+    if not key or key != given:
+        wanted = f"its primary key ({', '.join(source.primary_key)})" if key else "a primary_key, which it lacks"
+        raise Refusal(
+            f"FOR SYSTEM_TIME AS OF finds the version of one row of {source.table} by {wanted}: compare all of it "
+            f"with = in ON, and nothing else",
+            said.join.this,
+        )
+    left, own = _with_time(left, at)
+    left = left if said.pads else _timed(left, own)
+    match = TimeMatch(own, ">=", time, versions=True)
+    return LogicalLookup(LogicalInput(left), LogicalInput(right), equal, match, said.pads, said.join)
+
+
+def _by_history(
+    said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr
+) -> LogicalLookup:
+    """The rows that a view has had, of which it has the last one of each key."""
+    found = history(right)
+    if found is None:
+        raise Refusal(
+            "FOR SYSTEM_TIME AS OF a time needs a table with a primary_key and a watermark, or a view that has the "
+            "last row of each key by ROW_NUMBER() OVER (PARTITION BY key ORDER BY time DESC) = 1, and both columns. Of "
+            "any other, write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
+            said.join.this,
+        )
+    if found.key != _bare(equal, right):
+        raise Refusal(
+            "FOR SYSTEM_TIME AS OF finds the version of one row of the view by the columns of its PARTITION BY: "
+            "compare all of them with = in ON, and nothing else",
+            said.join.this,
+        )
+    return _by_time(said, left, found.rows, equal, (at, ">=", found.time))
+
+
+def _by_arrival(said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...]) -> LogicalLookup:
+    given = _bare(equal, right)
+    if not any(key <= given for key in unique_keys(right)):
+        raise Refusal(
+            "a lookup by processing time finds one row at most: compare the whole unique key of the right side with = "
+            "in ON, a table's primary_key or what a view groups by",
+            said.join.this,
+        )
+    return LogicalLookup(LogicalInput(left), LogicalInput(right), equal, None, said.pads, said.join)
+
+
+def _bare(equal: Sequence[exp.Expr], right: LogicalNode) -> frozenset[str]:
+    """The columns of the right side that are compared as they are."""
+    theirs = columns(right)
+    operands = (side.unnest() for each in equal for side in (each.unnest().this, each.unnest().expression))
+    return frozenset(each.name for each in operands if isinstance(each, exp.Column) and each.name in theirs)
+
+
+def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
+    """The rows with a column that is this time, and what it is called. Raises Refusal."""
+    below = columns(node)
+    found = compile_scalar(time, {name: (name, type_) for name, type_ in below.items()}).type
+    if family(found) not in ("timestamp", "local", "date"):
+        raise Refusal(f"the nearest in time is looked for by a TIMESTAMP or a DATE, and this is {found.sql}", time)
+    bare = time.unnest()
+    if isinstance(bare, exp.Column):
+        return node, bare.name
+    name = f"{min(reads(time))}#time"
+    while name in below:
+        name += "'"
+    return LogicalProject(node, {**{each: resolved(each) for each in below}, name: time}), name
+
+
+def _timed(node: LogicalNode, time: str) -> LogicalNode:
+    """The rows that have a time: the others meet nothing."""
+    if not columns(node)[time].nullable:
+        return node
+    return LogicalFilter(node, (exp.Not(this=exp.Is(this=resolved(time), expression=exp.Null())),))

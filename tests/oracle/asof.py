@@ -1,0 +1,117 @@
+"""What as-of joins are tested with: inputs whose rows have times close to each other, and the definition.
+
+Rows are (id, key, time).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.asof_join import AsofJoinSpec, AsofSide
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Int64s
+from rowkind.operators.nearest import NOWHERE
+from tests.changelogs import Change, Row, pack, unpack
+from tests.oracle.inputs import Batches, Input
+from tests.oracle.naive_join import Stored
+
+Comparison = Literal[">=", ">", "<=", "<"]
+COMPARISONS: tuple[Comparison, ...] = (">=", ">", "<=", "<")
+
+PAD: Row = (None, None, None)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where rows stand on the line of their key for a comparison of left times with right ones."""
+
+    comparison: Comparison
+    left: bool
+
+    def __call__(self, payloads: pa.BinaryArray) -> Int64s:
+        """The place of each row."""
+        return np.array([self.of(unpack(payload)) for payload in payloads.to_pylist()], np.int64)
+
+    def of(self, row: Row) -> int:
+        """The place of a row."""
+        if row[2] is None:
+            return NOWHERE
+        sign = -1 if self.comparison.startswith(">") else 1
+        return sign * row[2] + (self.left and len(self.comparison) == 1)
+
+
+def spec(
+    comparison: Comparison,
+    left: Input,
+    right: Input,
+    *,
+    padded: bool,
+    versions: bool = False,
+    refreshes: bool = False,
+) -> AsofJoinSpec:
+    """An as-of join of these rows."""
+    sides = (AsofSide(Places(comparison, number == 0), of.by_seq) for number, of in enumerate((left, right)))
+    return AsofJoinSpec(*sides, pack(PAD) if padded else None, versions, refreshes=refreshes)
+
+
+def nearest(comparison: Comparison, row: Row, others: Iterable[Stored]) -> Stored | None:
+    """The definition: of the rows of its key that compare so the nearest, of equals the latest to arrive."""
+    time = row[2]
+    if time is None or row[1] is None:
+        return None
+    holds = {">=": time.__ge__, ">": time.__gt__, "<=": time.__le__, "<": time.__lt__}[comparison]
+    found = [other for other in others if other.row[1] == row[1] and other.row[2] is not None and holds(other.row[2])]
+    return min(found, key=lambda other: (abs(time - (other.row[2] or 0)), -other.seq), default=None)
+
+
+def joined(comparison: Comparison, left: Iterable[Row], right: Sequence[Stored], *, padded: bool) -> Counter[Row]:
+    """The definition: each left row with the right row that is nearest."""
+    result: Counter[Row] = Counter()
+    for row in left:
+        other = nearest(comparison, row, right)
+        if other is not None and other.row[0] != END:
+            result[*row, *other.row] += 1
+        elif padded:
+            result[*row, *PAD] += 1
+    return result
+
+
+def complete(batches: Batches) -> Batches:
+    """The same without right rows that the plan leaves out: those whose key or time is NULL."""
+    return [
+        [change for change in batch if change.side == 0 or None not in (change.row[1], change.row[2])]
+        for batch in batches
+    ]
+
+
+END = -1
+"""The id of what ends a key."""
+
+
+class Versions:
+    """The definition of the versions of a table: by key and time, the row or its end."""
+
+    def __init__(self) -> None:
+        self._of: dict[int | None, dict[int | None, Stored]] = {}
+
+    def apply(self, batch: Iterable[Change]) -> None:
+        """Take in changes as the table sent them."""
+        for change in sorted(batch, key=lambda each: each.seq):
+            versions = self._of.setdefault(change.row[1], {})
+            if change.kind == RowKind.DELETE:
+                if versions:
+                    last = max(versions, key=lambda time: time or 0)
+                    versions[last] = Stored((END, change.row[1], last), 0, change.seq)
+            elif change.sign > 0 and change.row[2] is not None:
+                versions[change.row[2]] = Stored(change.row, 0, change.seq)
+
+    @property
+    def stored(self) -> list[Stored]:
+        """All versions."""
+        return [version for versions in self._of.values() for version in versions.values()]
