@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +52,7 @@ _ROW, _ENDS = 0, 1
 """The marks of what waits: a row, or the end of the time in which a match must be."""
 
 
-class ReadableRows(PatternRows):
+class ReadableRows(PatternRows, Protocol):
     """Rows that can be searched and of which what comes out can be made."""
 
     def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:

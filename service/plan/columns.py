@@ -15,6 +15,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -57,6 +58,9 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return below | dict.fromkeys(node.numbers, INT)
         case LogicalSession():
             return _in_sessions(node)
+        case LogicalMatch():
+            below = kept(node.input)
+            return {name: below[name] for name in node.carried} | {each.name: each.type for each in node.calls}
         case LogicalNormalize() | LogicalTemporalFilter():
             return kept(node.input)
         case LogicalUnion(inputs=()):

@@ -14,10 +14,12 @@ from rowkind.service.calc import ROW_DIGEST, Calc
 from rowkind.service.clocks import Closing, ColumnTime, Ending
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key, SubKeyPart
+from rowkind.service.matching import CalledColumn
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -110,12 +112,35 @@ def _own(
             }
         case PhysicalSession():
             return {"time": node.time, "gap": str(node.gap), "state": _input(node.state)}
+        case PhysicalMatch():
+            return _match(node)
         case PhysicalNormalize():
             return {"state": _input(node.state)}
         case PhysicalTemporalFilter():
             return {"begins": _time(node.begins), "ends": _time(node.ends), "clock": node.clock.name}
         case PhysicalUnion():
             return {}
+
+
+def _match(node: PhysicalMatch) -> Fingerprint:
+    sought, found = node.matching.sought, {}
+    for name, each in zip(sought.names, node.matching.conditions, strict=True):
+        found[f"define {name}"] = "always" if each is None else each.condition.text
+        if each is not None and each.calls:
+            found[f"define {name}"] += f" of {'; '.join(map(_called, each.calls))}"
+    return {
+        "pattern": sought.text,
+        "skip": sought.skip_text,
+        "within": "any time" if sought.within is None else f"{sought.within} us",
+        "rows": "all" if sought.all_rows else "one",
+        **found,
+        "measures": "; ".join(map(_called, node.matching.calls)) or "none",
+        **_closing(node.closing),
+    }
+
+
+def _called(column: CalledColumn) -> str:
+    return f"{column.text} AS {column.name} {column.type.sql}"
 
 
 def _digest(scan: PhysicalScan) -> Fingerprint:

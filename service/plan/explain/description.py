@@ -23,6 +23,7 @@ StepKind = Literal[
     "session",
     "normalize",
     "temporal_filter",
+    "match",
     "union",
 ]
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]

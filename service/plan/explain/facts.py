@@ -16,6 +16,7 @@ from rowkind.service.join_kinds import MAY_BE_SPREAD
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -175,6 +176,8 @@ def _kind(node: PhysicalNode) -> StepKind:
             return "normalize"
         case PhysicalTemporalFilter():
             return "temporal_filter"
+        case PhysicalMatch():
+            return "match"
         case PhysicalUnion():
             return "union"
 
@@ -235,10 +238,25 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield from _hot_keys(_spreadable(node), "the rows of a key meet in one shard")
         case PhysicalRank():
             yield from _of_rank(node)
+        case PhysicalMatch():
+            yield from _of_match(node)
         case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
         case PhysicalAggregate() | PhysicalSession() | PhysicalUnion():
             return
+
+
+def _of_match(node: PhysicalMatch) -> Iterator[Fact]:
+    sought, defined = node.matching.sought, zip(node.matching.sought.names, node.matching.conditions, strict=True)
+    for name, each in defined:
+        text = "any row" if each is None else each.condition.text
+        so_far = [] if each is None else [f"{show(resolved(call.name))}: {call.text}" for call in each.calls]
+        behind = f"; {', '.join(so_far)}" if so_far else ""
+        yield Fact(f"{name} is", f"{text}{behind}", {name: text, "so_far": so_far} if so_far else {name: text})
+    calls = [f"{call.text} AS {show(resolved(call.name))}" for call in node.matching.calls]
+    if calls:
+        yield Fact("gives", ", ".join(calls), {"measures": calls})
+    yield Fact("goes on", f"SKIP {sought.skip_text} behind a match", {"skip": sought.skip_text})
 
 
 def _of_rank(node: PhysicalRank) -> Iterator[Fact]:

@@ -10,6 +10,7 @@ from rowkind.service.aggregation import AggregateCall
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -46,6 +47,8 @@ def title(node: PhysicalNode) -> str:
             return f"exact changes of {called(node.input)}"
         case PhysicalTemporalFilter():
             return _passing(node)
+        case PhysicalMatch():
+            return _match(node)
         case PhysicalUnion():
             return f"UNION ALL of {len(node.inputs)} inputs"
 
@@ -78,6 +81,11 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
             }
         case PhysicalSession():
             return {"time": node.order, "gap": _gap(node), "partition_by": list(node.partition)}
+        case PhysicalMatch():
+            sought = node.matching.sought
+            within = {} if sought.within is None else {"within": show(interval(sought.within))}
+            by_ = {"partition_by": list(node.partition), "order_by": list(node.order)}
+            return {"pattern": sought.text, "all_rows": sought.all_rows, **within, **by_}
         case PhysicalNormalize() | PhysicalUnion():
             return {}
         case PhysicalTemporalFilter():
@@ -89,6 +97,14 @@ def _passing(node: PhysicalTemporalFilter) -> str:
     """From when on and until when rows are let through."""
     begins = "" if node.begins is None else f" from when {by(node.clock)} passes {moment(node.begins)}"
     return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"
+
+
+def _match(node: PhysicalMatch) -> str:
+    sought = node.matching.sought
+    partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
+    within = "" if sought.within is None else f" WITHIN {show(interval(sought.within))}"
+    rows = "ALL ROWS" if sought.all_rows else "ONE ROW"
+    return f"{rows} PER MATCH of ({sought.text}){within}{partition} ORDER BY {', '.join(node.order)}"
 
 
 def _pairs(node: PhysicalJoin) -> list[str]:

@@ -20,6 +20,7 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
     LogicalJoin,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalRank,
@@ -44,7 +45,7 @@ def spread_hot_keys(query: Query) -> Query:
 
 
 def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    return () if isinstance(node, LogicalAggregate | LogicalSession | LogicalNormalize) else sides(node)
+    return () if isinstance(node, LogicalAggregate | LogicalSession | LogicalNormalize | LogicalMatch) else sides(node)
 
 
 def _visit(node: LogicalNode, hints: Mapping[str, SkewHint]) -> LogicalNode:

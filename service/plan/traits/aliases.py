@@ -9,6 +9,7 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
     LogicalJoin,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalRank,
@@ -24,7 +25,14 @@ def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
     match node:
         case LogicalJoin():
             return node.sides
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case (
+            LogicalAggregate()
+            | LogicalRank()
+            | LogicalSession()
+            | LogicalNormalize()
+            | LogicalTemporalFilter()
+            | LogicalMatch()
+        ):
             return (node.input,)
     return ()
 

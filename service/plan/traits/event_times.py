@@ -19,6 +19,7 @@ with these values below.
     session                               the partition's columns and the time: it moves none before its own
     sessions by their start               their last time, with the gap as slack
     join                                  columns of the key that follow times on both sides; not those that are padded
+    row pattern                           the time of its order, in any row of a match: slack of the time WITHIN
     union                                 columns that do so in all inputs
 
 A row that is taken back is a change like any other: one whose time is before the watermark is late.
@@ -34,12 +35,14 @@ from sqlglot import exp
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Type
+from rowkind.operators.match_calls import Navigation
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -136,6 +139,8 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             return _of_names(event_times(node.input.input), node.partition)
         case LogicalSession():
             return _of_names(event_times(node.input.input), (*node.partition, node.time))
+        case LogicalMatch():
+            return _matched(node)
         case LogicalJoin():
             return _joined(node)
         case LogicalUnion():
@@ -152,6 +157,16 @@ def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
 
 def _of_names(times: Mapping[str, EventTime], names: Iterable[str]) -> dict[str, EventTime]:
     return {name: times[name] for name in names if name in times}
+
+
+def _matched(match: LogicalMatch) -> dict[str, EventTime]:
+    """The times of rows of a match, which comes out when the time is over in which it must be, at the latest."""
+    time, within = event_times(match.input.input).get(match.time), match.sought.within
+    if time is None or within is None:
+        return {}
+    own = (each.name for each in match.calls if isinstance(each.call, Navigation) and each.call.column == match.time)
+    found = replace(time, slack=time.slack + within)
+    return dict.fromkeys([*own, *(name for name in match.carried if name == match.time)], found)
 
 
 def _scanned(scan: LogicalScan) -> dict[str, EventTime]:

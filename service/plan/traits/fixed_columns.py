@@ -37,6 +37,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -81,7 +82,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             return fixed_columns(node.input.input, key & group) & group
         case LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return fixed_columns(node.input.input, key)
-        case LogicalUnion():
+        case LogicalUnion() | LogicalMatch():
             return frozenset()
 
 

@@ -24,6 +24,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from rowkind.operators.match_calls import MatchNumber
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -31,6 +32,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalInput,
     LogicalJoin,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -73,6 +75,10 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return _ranked(node)
         case LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return unique_keys(node.input.input)
+        case LogicalMatch():
+            numbers = [each.name for each in node.calls if isinstance(each.call, MatchNumber)]
+            whole = not node.sought.all_rows
+            return frozenset(frozenset([*node.partition, name]) for name in numbers if whole)
         case LogicalUnion():
             return frozenset()
 
