@@ -40,8 +40,9 @@ class CalledColumn:
 
 @dataclass(frozen=True)
 class DefinedVariable:
-    """The condition of a variable, over the columns of a row and those of its calls."""
+    """The condition of a variable, over the columns of a row and those of its calls; `text` is as written."""
 
+    text: str
     condition: Expression
     calls: tuple[CalledColumn, ...]
 

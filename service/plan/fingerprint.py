@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from rowkind.operators.match_calls import Classifier, MatchNumber
 from rowkind.service.aggregation import AggregateCall
 from rowkind.service.calc import ROW_DIGEST, Calc
 from rowkind.service.clocks import Closing, ColumnTime, Ending
@@ -125,9 +126,9 @@ def _own(
 def _match(node: PhysicalMatch) -> Fingerprint:
     sought, found = node.matching.sought, {}
     for name, each in zip(sought.names, node.matching.conditions, strict=True):
-        found[f"define {name}"] = "always" if each is None else each.condition.text
-        if each is not None and each.calls:
-            found[f"define {name}"] += f" of {'; '.join(map(_called, each.calls))}"
+        called_ = "" if each is None or not each.calls else f" of {'; '.join(map(_called, each.calls))}"
+        found[f"define {name}"] = "always" if each is None else f"{each.condition.text}{called_}"
+        found |= {} if each is None else _functions(each.condition, of=f"{name}'s ")
     return {
         "pattern": sought.text,
         "skip": sought.skip_text,
@@ -140,7 +141,9 @@ def _match(node: PhysicalMatch) -> Fingerprint:
 
 
 def _called(column: CalledColumn) -> str:
-    return f"{column.text} AS {column.name} {column.type.sql}"
+    variables = () if isinstance(column.call, Classifier | MatchNumber) else column.call.variables
+    several = f" of variables {', '.join(map(str, variables))}" if len(variables) > 1 else ""
+    return f"{column.text}{several} AS {column.name} {column.type.sql}"
 
 
 def _digest(scan: PhysicalScan) -> Fingerprint:

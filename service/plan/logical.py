@@ -287,8 +287,12 @@ class LogicalTemporalFilter:
 
 @dataclass(frozen=True)
 class LogicalDefine:
-    """The condition of a variable of a pattern, over columns of a row and those of calls on the match so far."""
+    """The condition of a variable of a pattern, over columns of a row and those of calls on the match so far.
 
+    `text` is as written.
+    """
+
+    text: str
     conjuncts: tuple[exp.Expr, ...]
     calls: tuple[CalledColumn, ...]
 

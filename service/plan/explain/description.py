@@ -38,6 +38,7 @@ AdviceCode = Literal[
     "every row kept",
     "old rows kept",
     "no ttl",
+    "no within",
     "shuffle to the sink",
     "sink without key",
 ]

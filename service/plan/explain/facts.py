@@ -247,15 +247,13 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
 
 
 def _of_match(node: PhysicalMatch) -> Iterator[Fact]:
-    sought, defined = node.matching.sought, zip(node.matching.sought.names, node.matching.conditions, strict=True)
+    sought = node.matching.sought
+    defined = tuple(zip(sought.names, node.matching.conditions, strict=True))
     for name, each in defined:
-        text = "any row" if each is None else each.condition.text
-        so_far = [] if each is None else [f"{show(resolved(call.name))}: {call.text}" for call in each.calls]
-        behind = f"; {', '.join(so_far)}" if so_far else ""
-        yield Fact(f"{name} is", f"{text}{behind}", {name: text, "so_far": so_far} if so_far else {name: text})
-    calls = [f"{call.text} AS {show(resolved(call.name))}" for call in node.matching.calls]
-    if calls:
-        yield Fact("gives", ", ".join(calls), {"measures": calls})
+        yield Fact(f"{name} is", "any row" if each is None else each.text)
+    calls = [call.text for call in node.matching.calls]
+    define = {name: None if each is None else each.text for name, each in defined}
+    yield Fact("gives", ", ".join(calls) or "no measure", {"measures": calls, "define": define})
     yield Fact("goes on", f"SKIP {sought.skip_text} behind a match", {"skip": sought.skip_text})
 
 

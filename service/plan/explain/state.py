@@ -232,11 +232,11 @@ def _match(node: PhysicalMatch) -> Iterator[StepState]:
     )
     layout = f"{'of each partition ' if node.partition else ''}the rows from the first on that may begin a match"
     values = _values(node.input, "begun")
-    yield StepState("begun", of, layout, "how it goes on is not known", None, kept, "", within is None, values)
+    yield StepState("begun", of, layout, "how it goes on is not known", None, kept, values=values)
     if any(isinstance(each.call, MatchNumber) for each in node.matching.calls):
         layout = f"how many matches {'each partition' if node.partition else 'there'} had"
         values = _values(node.input, "one row per key")
-        yield StepState("numbers", of, layout, "MATCH_NUMBER() counts on", None, "for ever", "", False, values)
+        yield StepState("numbers", of, layout, "MATCH_NUMBER() counts on", None, "for ever", values=values)
 
 
 def by(clock: Clock) -> str:

@@ -209,7 +209,7 @@ class _Matched:
         if isinstance(node, exp.Boolean) and node.this:
             return None
         condition, called = calls.condition(node, number)
-        return LogicalDefine(tuple(conjuncts(condition)), called)
+        return LogicalDefine(str(node.sql("spark", comments=False)), tuple(conjuncts(condition)), called)
 
     def _measures(self, calls: Calls, *, all_rows: bool) -> dict[str, exp.Expr]:
         found: dict[str, exp.Expr] = {}

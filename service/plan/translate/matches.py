@@ -47,4 +47,4 @@ def _defined(define: LogicalDefine | None, below: dict[str, Type]) -> DefinedVar
     condition = compile_condition(define.conjuncts, {name: (name, type_) for name, type_ in types.items()})
     assert condition is not None, "a variable without a condition is always true"
     # Where it fails, it is not true.
-    return DefinedVariable(replace(condition, type=condition.type.as_nullable()), define.calls)
+    return DefinedVariable(define.text, replace(condition, type=condition.type.as_nullable()), define.calls)
