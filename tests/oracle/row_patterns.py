@@ -41,9 +41,12 @@ VALUE, ID = "2", "0"
 
 @dataclass(frozen=True)
 class Condition:
-    """What a variable asks of a row: by its value, and what the calls come to, values of rows or results."""
+    """What a variable asks of a row: by its value, and what the calls come to, values of rows or results.
 
-    text: str
+    `sql` says the same of a variable {0} and another one {1}.
+    """
+
+    sql: str
     calls: ConditionCalls | None
     holds: Callable[[int, Sequence[Any]], bool] = lambda _value, _given: True
 
@@ -53,27 +56,27 @@ def conditions(variable: int) -> list[Condition]:
     own, other = (variable,), ((variable + 1) % len(NAMES),)
     return [
         Condition("true", None),
-        Condition("even", (), lambda value, _: value % 2 == 0),
-        Condition("small", (), lambda value, _: value < 3),
+        Condition("{0}.v % 2 = 0", (), lambda value, _: value % 2 == 0),
+        Condition("{0}.v < 3", (), lambda value, _: value < 3),
         Condition("false", (), lambda _, __: False),
         Condition(
-            "less than the one before",
+            "LAST({0}.v, 1) IS NULL OR {0}.v < LAST({0}.v, 1)",
             (Navigation(own, VALUE, offset=1),),
             lambda value, given: given[0] is None or value < given[0],
         ),
         Condition(
-            "at least the last of another", (Navigation(other, VALUE),), lambda value, given: value >= (given[0] or 0)
+            "{0}.v >= COALESCE({1}.v, 0)", (Navigation(other, VALUE),), lambda value, given: value >= (given[0] or 0)
         ),
-        Condition("not the first of all", (Navigation((), VALUE, first=True),), lambda value, given: value != given[0]),
+        Condition("{0}.v <> FIRST(v)", (Navigation((), VALUE, first=True),), lambda value, given: value != given[0]),
         Condition(
-            "not the second",
+            "(FIRST(v, 1) IS NULL OR FIRST(v, 1) <> {0}.v) AND LAST({0}.v, 0) = v",
             (Navigation((), VALUE, first=True, offset=1), Navigation(own, VALUE)),
             lambda value, given: given[0] != value and given[1] == value,
         ),
-        Condition("sum", (MatchAggregate("sum", own, VALUE),), lambda _, given: given[0] < 9),
-        Condition("count", (MatchAggregate("count", (), None),), lambda _, given: given[0] <= 4),
+        Condition("SUM({0}.v) < 9", (MatchAggregate("sum", own, VALUE),), lambda _, given: given[0] < 9),
+        Condition("COUNT(*) <= 4", (MatchAggregate("count", (), None),), lambda _, given: given[0] <= 4),
         Condition(
-            "average and greatest",
+            "{0}.v >= AVG(v) - 1 AND (MAX({1}.v) IS NULL OR {0}.v <> MAX({1}.v))",
             (MatchAggregate("avg", (), VALUE), MatchAggregate("max", other, VALUE)),
             lambda value, given: value >= given[0] - 1 and (given[1] is None or value != given[1]),
         ),
@@ -92,8 +95,30 @@ class Sought:
     calls: tuple[MatchCall, ...]
 
     def __str__(self) -> str:
-        names = [f"{name} {of.text}" for name, of in zip(NAMES, self.conditions, strict=True)]
-        return f"{spelled(self.pattern)} where {', '.join(names)}; {self.skip}, within {self.within}, {self.calls}"
+        return self.sql
+
+    @property
+    def sql(self) -> str:
+        """The same as SQL over rows (id, k, v, ts)."""
+        skip = {"past last row": "PAST LAST ROW", "next row": "TO NEXT ROW"}.get(self.skip.to)
+        if skip is None:
+            skip = f"TO {self.skip.to.upper()} {NAMES[self.skip.variables[0]]}"
+        define = [
+            f"{name} AS {of.sql.format(name, NAMES[(number + 1) % len(NAMES)])}"
+            for number, (name, of) in enumerate(zip(NAMES, self.conditions, strict=True))
+        ]
+        measures = [f"{MEASURES[call]} AS m{number}" for number, call in enumerate(self.calls)]
+        within = "" if self.within is None else f"WITHIN INTERVAL '{self.within}' MICROSECOND"
+        return (
+            f"SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES {', '.join(measures)} "
+            f"{'ALL ROWS' if self.all_rows else 'ONE ROW'} PER MATCH AFTER MATCH SKIP {skip} "
+            f"PATTERN ({spelled(self.pattern)}) {within} SUBSET U = (A, C), W = (B, C) DEFINE {', '.join(define)}) AS m"
+        )
+
+    @property
+    def variables(self) -> set[int]:
+        """The variables in the pattern."""
+        return {NAMES.index(letter) for letter in spelled(self.pattern) if letter in NAMES}
 
     @property
     def spec(self) -> MatchSpec:
@@ -167,7 +192,8 @@ def spelled(pattern: Pattern) -> str:
             return f"({' | '.join(map(spelled, pattern.parts))})"
         case PatternRepeat():
             most = "" if pattern.most is None else pattern.most
-            return f"{spelled(pattern.part)}{{{pattern.least},{most}}}{'?' * pattern.reluctant}"
+            part = f"({spelled(pattern.part)})" if isinstance(pattern.part, PatternRepeat) else spelled(pattern.part)
+            return f"{part}{{{pattern.least},{most}}}{'?' * pattern.reluctant}"
 
 
 def sought(generator: random.Random) -> Sought:
@@ -188,26 +214,27 @@ def sought(generator: random.Random) -> Sought:
         generator.choice(skips),
         generator.choice([None, UNIT * 3, UNIT * 6, 20 * UNIT + 1]),
         generator.random() < 0.4,
-        tuple(generator.sample(_CALLS, generator.randint(1, 5))),
+        tuple(generator.sample(list(MEASURES), generator.randint(1, 5))),
     )
 
 
-_CALLS: tuple[MatchCall, ...] = (
-    Navigation((), ID),
-    Navigation((), ID, first=True),
-    Navigation((0,), ID, offset=1),
-    Navigation((1,), VALUE, final=True),
-    Navigation((0, 2), VALUE, first=True, offset=1, final=True),
-    MatchAggregate("count", (), None),
-    MatchAggregate("count", (1,), VALUE, final=True),
-    MatchAggregate("sum", (0,), VALUE),
-    MatchAggregate("min", (), VALUE, final=True),
-    MatchAggregate("max", (1, 2), VALUE),
-    MatchAggregate("avg", (), VALUE),
-    Classifier(NAMES),
-    Classifier(NAMES, final=True),
-    MatchNumber(),
-)
+MEASURES: dict[MatchCall, str] = {
+    Navigation((), ID): "LAST(id)",
+    Navigation((), ID, first=True): "FIRST(id)",
+    Navigation((0,), ID, offset=1): "LAST(A.id, 1)",
+    Navigation((1,), VALUE, final=True): "FINAL LAST(B.v)",
+    Navigation((0, 2), VALUE, first=True, offset=1, final=True): "FINAL FIRST(U.v, 1)",
+    MatchAggregate("count", (), None): "COUNT(*)",
+    MatchAggregate("count", (1,), VALUE, final=True): "FINAL COUNT(B.v)",
+    MatchAggregate("sum", (0,), VALUE): "RUNNING SUM(A.v)",
+    MatchAggregate("min", (), VALUE, final=True): "FINAL MIN(v)",
+    MatchAggregate("max", (1, 2), VALUE): "MAX(W.v)",
+    MatchAggregate("avg", (), VALUE): "AVG(v)",
+    Classifier(NAMES): "CLASSIFIER()",
+    Classifier(NAMES, final=True): "FINAL CLASSIFIER()",
+    MatchNumber(): "MATCH_NUMBER()",
+}
+"""What measures ask for, and how SQL says it."""
 
 
 def _pattern(generator: random.Random, depth: int) -> Pattern:
@@ -338,11 +365,16 @@ class Definition:
         return made[call.function](values) if values else None
 
     def result(self) -> Iterator[Row]:
-        """The rows that come out."""
+        """The rows that come out, in numbers."""
+        for row, called in self.outputs():
+            yield shown(self.of, row, called)
+
+    def outputs(self) -> Iterator[tuple[Row, list[Any]]]:
+        """The rows that come out, and what the calls come to."""
         for number, (start, variables) in enumerate(self.matches, 1):
             for at in range(len(variables)) if self.of.all_rows else [len(variables) - 1]:
                 called = [
                     self.called(call, start, variables if call.final else variables[: at + 1], number)
                     for call in self.of.calls
                 ]
-                yield shown(self.of, self.rows[start + at], called)
+                yield self.rows[start + at], called
