@@ -37,6 +37,7 @@ from rowkind.service.plan.explain.description import (
     StepKind,
     Way,
 )
+from rowkind.service.plan.explain.matches import match_facts
 from rowkind.service.plan.explain.state import alias, called, kept
 from rowkind.service.plan.explain.titles import title, titled_values
 from rowkind.service.plan.scalar.scalars import resolved, show
@@ -239,22 +240,11 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
         case PhysicalRank():
             yield from _of_rank(node)
         case PhysicalMatch():
-            yield from _of_match(node)
+            yield from match_facts(node)
         case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
         case PhysicalAggregate() | PhysicalSession() | PhysicalUnion():
             return
-
-
-def _of_match(node: PhysicalMatch) -> Iterator[Fact]:
-    sought = node.matching.sought
-    defined = tuple(zip(sought.names, node.matching.conditions, strict=True))
-    for name, each in defined:
-        yield Fact(f"{name} is", "any row" if each is None else each.text)
-    calls = [call.text for call in node.matching.calls]
-    define = {name: None if each is None else each.text for name, each in defined}
-    yield Fact("gives", ", ".join(calls) or "no measure", {"measures": calls, "define": define})
-    yield Fact("goes on", f"SKIP {sought.skip_text} behind a match", {"skip": sought.skip_text})
 
 
 def _of_rank(node: PhysicalRank) -> Iterator[Fact]:

@@ -19,6 +19,7 @@ from rowkind.service.physical import (
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
+from rowkind.service.plan.explain.matches import match_title, match_values
 from rowkind.service.plan.explain.state import by, called, moment
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.scalar.time_windows import interval
@@ -48,7 +49,7 @@ def title(node: PhysicalNode) -> str:
         case PhysicalTemporalFilter():
             return _passing(node)
         case PhysicalMatch():
-            return _match(node)
+            return match_title(node)
         case PhysicalUnion():
             return f"UNION ALL of {len(node.inputs)} inputs"
 
@@ -82,10 +83,7 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
         case PhysicalSession():
             return {"time": node.order, "gap": _gap(node), "partition_by": list(node.partition)}
         case PhysicalMatch():
-            sought = node.matching.sought
-            within = {} if sought.within is None else {"within": show(interval(sought.within))}
-            by_ = {"partition_by": list(node.partition), "order_by": list(node.order)}
-            return {"pattern": sought.text, "all_rows": sought.all_rows, **within, **by_}
+            return match_values(node)
         case PhysicalNormalize() | PhysicalUnion():
             return {}
         case PhysicalTemporalFilter():
@@ -97,14 +95,6 @@ def _passing(node: PhysicalTemporalFilter) -> str:
     """From when on and until when rows are let through."""
     begins = "" if node.begins is None else f" from when {by(node.clock)} passes {moment(node.begins)}"
     return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"
-
-
-def _match(node: PhysicalMatch) -> str:
-    sought = node.matching.sought
-    partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
-    within = "" if sought.within is None else f" WITHIN {show(interval(sought.within))}"
-    rows = "ALL ROWS" if sought.all_rows else "ONE ROW"
-    return f"{rows} PER MATCH of ({sought.text}){within}{partition} ORDER BY {', '.join(node.order)}"
 
 
 def _pairs(node: PhysicalJoin) -> list[str]:

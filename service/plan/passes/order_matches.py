@@ -18,7 +18,6 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.passes.close_inputs import passed, timed_tables
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.traits.changelog_modes import updating
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.tree import bottom_up
@@ -42,10 +41,10 @@ def _visit(node: LogicalNode) -> LogicalNode:
     time = event_times(below).get(node.time)
     found = None if time is None else passed(timed_tables(below), node.time, time)
     if found is None:
-        shown = show(resolved(node.time))
+        shown = node.time.rpartition(".")[2]
         raise Refusal(
-            f"MATCH_RECOGNIZE puts rows into order of {shown} by a watermark, and no table has one on it: give the "
-            f"table of {shown} a `watermark: {{column: …, delay: …}}` in the job file",
+            f"a watermark puts the rows of MATCH_RECOGNIZE into order, and there is none on {shown}: say "
+            "`watermark: {column: …, delay: …}` of its table in the job file",
             node.at,
         )
     clock, moment = found

@@ -51,7 +51,7 @@ def _with_offset(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     build = SparkParser.FUNCTIONS[name]
 
     def with_offset(arguments: list[exp.Expr]) -> exp.Expr:
-        if len(arguments) == 2 and arguments[1].is_number:
+        if len(arguments) == 2 and not isinstance(arguments[1], exp.Boolean):
             return (exp.First if name == "FIRST" else exp.Last)(this=arguments[0], expression=arguments[1])
         made: exp.Expr = build(arguments)
         return made

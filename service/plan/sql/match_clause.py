@@ -89,11 +89,11 @@ class MatchParser(SparkParser):
         self._match_l_paren()
         partition = self._parse_partition_by()
         order = self._parse_order()
-        measures = self._parse_csv(self._parse_expression) if self._match_text_seq("MEASURES") else []
+        measures = self._parse_csv(self._match_measure) if self._match_text_seq("MEASURES") else []
         per_match = self._match_rows()
         skip = self._match_skip()
         if not self._match_text_seq("PATTERN"):
-            self.raise_error("MATCH_RECOGNIZE needs PATTERN (…) here", self._curr)
+            self.raise_error("a pattern is missing here, as in PATTERN (A B+)", self._curr)
         pattern = self._match_pattern()
         within = self._parse_interval() if self._match_text_seq("WITHIN") else None
         subsets = self._parse_csv(self._match_subset) if self._match_text_seq("SUBSET") else []
@@ -113,6 +113,11 @@ class MatchParser(SparkParser):
             alias=self._parse_table_alias(),
             word=word,
         )
+
+    def _match_measure(self) -> exp.Expr | None:
+        """An expression with AS and a name; any other word is the next clause."""
+        measure: exp.Expr | None = self._parse_alias(self._parse_disjunction(), explicit=True)
+        return measure
 
     def _match_rows(self) -> exp.Expr | None:
         first = self._curr

@@ -158,9 +158,7 @@ class _Matched:
 
     def _sought(self, names: Mapping[str, tuple[int, ...]], *, all_rows: bool) -> SoughtPattern:
         within = self.clause.args.get("within")
-        length = None if within is None else length_of(within)
-        if length is not None and length <= 0:
-            raise Refusal("the time in which a match must be is more than nothing", within)
+        length = None if within is None else _length(within)
         text = " ".join(self.clause.args["pattern"].name.split())
         skip, shown = self._skip(names)
         return SoughtPattern(text, self.pattern.names, self.steps, skip, shown, length, all_rows)
@@ -225,3 +223,14 @@ class _Matched:
                 raise Refusal(f"two measures are called {each.alias}: give one another name", each.args["alias"])
             found[each.alias] = calls.measure(each.this, all_rows=all_rows)
         return found
+
+
+def _length(within: exp.Expr) -> int:
+    """The time in which a match must be, in microseconds. Raises Refusal."""
+    try:
+        length = length_of(within)
+    except Refusal:
+        length = 0
+    if length <= 0:
+        raise Refusal("WITHIN takes a length of time in days or less, written out: WITHIN INTERVAL '1' HOUR", within)
+    return length

@@ -182,9 +182,7 @@ class _Reading:
         if not self._take("}") or (least is None and most is None):
             raise self.refusal("a quantifier in braces is {n}, {n,}, {n,m} or {,m}", word)
         if most is not None and (most < (least or 0) or most == 0):
-            raise self.refusal(
-                f"no number of rows is at least {least or 0} and at most {most} times, and once at all", word
-            )
+            raise self.refusal("the second bound is no less than the first, and more than 0", word)
         assert several or least is not None, "one number is both bounds"
         return least or 0, most
 
