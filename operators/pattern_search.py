@@ -11,8 +11,9 @@ row on; where conditions ask for sums of what was matched, ways may differ for e
 Conditions are tested in columns although ways are gone one step at a time. A search that needs to know whether a row
 fulfils a condition stops and asks; what all partitions ask for is computed at once. Of a condition on rows that are at
 most `NEAR` rows away, or on the row alone, it is computed for all rows of the batch when somebody asks for one. Of any
-other, for the rows that follow as well, as if they all were to fulfil it: twice as many each time. So the number of
-such rounds is small for long stretches of one variable, but for conditions with an aggregate of other variables.
+other, for the rows that follow as well, as if they all were to fulfil it: twice as many each time; and if it is about
+the first row of a match, for some that follow as if they were that. So the number of such rounds is small for long
+stretches of one variable.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rowkind.operators.row_pattern import Program, first_variables
 NEAR = 4
 """How many rows back a condition may look to be computed for all rows."""
 
-_FEWEST, _MOST = 4, 4096
+_FEWEST, _MOST, _STARTS = 4, 4096, 256
 
 FALSE, TRUE, FAILED = 0, 1, 2
 """What a condition is for a row: not true, true, or not to be computed."""
@@ -209,7 +210,10 @@ class PatternSearch:
                             arguments = so_far_of.arguments(step.a, after)
                             held = self._held(step.a, row, arguments)
                             while held is None:
-                                yield self._question(step.a, row, arguments, after, min(row + ahead, last))
+                                question = self._question(step.a, row, arguments, after, min(row + ahead, last))
+                                if row == start:
+                                    self._ask_of_other_starts(question, stop)
+                                yield question
                                 ahead = min(2 * ahead, _MOST)
                                 held = self._held(step.a, row, arguments)
                             if held == FAILED:
@@ -254,6 +258,17 @@ class PatternSearch:
             rows.append(each)
             asked.append(self._so_far.arguments(variable, so_far))
         return _Question(variable, rows, asked, near)
+
+    def _ask_of_other_starts(self, question: _Question, stop: int) -> None:
+        """Ask of the rows that follow as well whether they could be the first, in case this one is not."""
+        first = question.rows[0]
+        for row in range(first + 1, min(first + _STARTS, stop) if question.near is None else first):
+            question.rows.append(row)
+            question.arguments.append(
+                self._so_far.arguments(
+                    question.variable, self._so_far.after(self._so_far.begun, question.variable, row)
+                )
+            )
 
     def _answer(self, questions: Sequence[_Question]) -> None:
         for variable, near in dict.fromkeys((each.variable, each.near) for each in questions):

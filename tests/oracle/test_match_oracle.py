@@ -71,7 +71,8 @@ def _batches(generator: random.Random) -> list[Batch]:
     return batches
 
 
-def _columns(rows: Sequence[Arrived], hashed: changelogs.Hash) -> Changes:
+def columns(rows: Sequence[Arrived], hashed: changelogs.Hash) -> Changes:
+    """Rows as the operator takes them."""
     keys = [pack((row[1],)) for _, row in rows]
     return Changes(
         np.zeros(len(rows), np.int8),
@@ -95,7 +96,7 @@ def _difference(of: Sought, hashed: changelogs.Hash, batches: Sequence[Batch]) -
         for seq, row in rows:
             every[row[1]].append((seq, row))
         with operating(number):
-            output = operator.process(_columns(rows, hashed), stores, now)
+            output = operator.process(columns(rows, hashed), stores, now)
         step = changed(output.rows)
         if any(count < 0 for count in step.values()):
             return f"batch {number} takes back {step}"

@@ -16,6 +16,7 @@ JOB = """
 job: times
 tables:
   bids: {mode: append, columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, ts: TIMESTAMP, local: TIMESTAMP_NTZ}}
+  ticks: {mode: append, columns: {k: STRING, ts: TIMESTAMP NOT NULL}, watermark: {column: ts}}
   asks: {mode: upsert, primary_key: [id], columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, at: TIMESTAMP NOT NULL}}
 """
 MINUTE = 60_000
@@ -94,6 +95,18 @@ CASES = [
         ),
         "a: bids.ts window_start 60+1ms",
     ),
+    (
+        (
+            "SELECT k AS a, b, c, d FROM ticks MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.ts AS b, "
+            "MATCH_ROWTIME() AS c, MAX(A.ts) AS d PATTERN (A B) WITHIN INTERVAL '10' MINUTE)"
+        ),
+        "b: ticks.ts time 10, c: ticks.ts time 10",
+    ),
+    (
+        "SELECT ts AS a FROM ticks MATCH_RECOGNIZE (ORDER BY ts ALL ROWS PER MATCH PATTERN (A) WITHIN INTERVAL '1' HOUR)",
+        "a: ticks.ts time 60",
+    ),
+    ("SELECT b FROM ticks MATCH_RECOGNIZE (ORDER BY ts MEASURES A.ts AS b PATTERN (A))", ""),
 ]
 
 
