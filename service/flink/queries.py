@@ -27,7 +27,7 @@ _NO_VERSIONS = (
 )
 _SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
     (("FOR", "SYSTEM_TIME"), _NO_VERSIONS),
-    (("MATCH_RECOGNIZE",), "MATCH_RECOGNIZE is not carried over: there are no patterns here"),
+    (("MATCH_RECOGNIZE",), "MATCH_RECOGNIZE is not carried over: copy it into the job file, as it is"),
     (("SIMILAR", "TO"), "SIMILAR TO is not known here: write RLIKE and a regular expression"),
     (("BETWEEN", "SYMMETRIC"), "SYMMETRIC is not known here: write BETWEEN LEAST(a, b) AND GREATEST(a, b)"),
     (("BETWEEN", "ASYMMETRIC"), "ASYMMETRIC is what BETWEEN is anyway: leave it out"),

@@ -15,6 +15,7 @@ from rowkind.service.plan.logical import (
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
+    LogicalMatch,
     LogicalNode,
     LogicalProject,
 )
@@ -37,6 +38,9 @@ def check_functions(query: Query) -> Query:
                 _check((node.array,), node.input)
             case LogicalJoin():
                 _check((*node.condition, *(each for key in node.keys for each in (key.left, key.right))), None)
+            case LogicalMatch():
+                conditions = (part for each in node.conditions if each is not None for part in each.conjuncts)
+                _check(tuple(conditions), None, "a search for a pattern computes it again")
             case LogicalAggregate():
                 _check_calls(node)
     return query
@@ -62,14 +66,14 @@ def _check_calls(aggregate: LogicalAggregate) -> None:
             )
 
 
-def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None) -> None:
+def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None, why: str = "a join computes it again") -> None:
     """Expressions over some rows; in a join they are computed again whenever the other side changes."""
     for expression in expressions:
         for call in expression.find_all(exp.Anonymous):
             function = function_of(call)
             if function is None or function.deterministic or (rows is not None and produced(rows) == "append"):
                 continue
-            again = "a join computes it again" if rows is None else "these rows may be taken back"
+            again = why if rows is None else "these rows may be taken back"
             raise Refusal(
                 f"{function.name} is not deterministic, and {again}, where it would give something else: say "
                 f"`deterministic: true` if the same arguments always give the same, or call it where rows only come",

@@ -103,7 +103,10 @@ CASES = [
         "b: ticks.ts time 10, c: ticks.ts time 10",
     ),
     (
-        "SELECT ts AS a FROM ticks MATCH_RECOGNIZE (ORDER BY ts ALL ROWS PER MATCH PATTERN (A) WITHIN INTERVAL '1' HOUR)",
+        (
+            "SELECT ts AS a FROM ticks MATCH_RECOGNIZE (ORDER BY ts ALL ROWS PER MATCH PATTERN (A) "
+            "WITHIN INTERVAL '1' HOUR)"
+        ),
         "a: ticks.ts time 60",
     ),
     ("SELECT b FROM ticks MATCH_RECOGNIZE (ORDER BY ts MEASURES A.ts AS b PATTERN (A))", ""),
