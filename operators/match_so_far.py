@@ -15,7 +15,7 @@ from rowkind.operators.match_calls import MatchAggregate, Navigation
 SoFar = tuple[Any, ...]
 """For each thing that is kept of a match so far: rows by their numbers, or what an aggregate keeps."""
 
-Arguments = tuple[Any, ...]
+CallResults = tuple[Any, ...]
 """What each call of a condition comes to: the number of a row, -1 for none, or the result of an aggregate."""
 
 ConditionCalls = tuple[Navigation | MatchAggregate, ...]
@@ -51,7 +51,7 @@ class MatchSoFar:
             known[place] = take(known[place], row)
         return tuple(known)
 
-    def arguments(self, variable: int, so_far: SoFar) -> Arguments:
+    def arguments(self, variable: int, so_far: SoFar) -> CallResults:
         """What the calls of a variable's condition come to."""
         return tuple([read(so_far) for read in self._reads[variable]])
 

@@ -27,8 +27,8 @@ import numpy as np
 
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s
 from rowkind.operators.match_calls import Navigation
-from rowkind.operators.match_so_far import Arguments, ConditionCalls, MatchSoFar
-from rowkind.operators.row_pattern import Program, first_variables
+from rowkind.operators.match_so_far import CallResults, ConditionCalls, MatchSoFar
+from rowkind.operators.row_pattern import Program, Skip, first_variables
 
 NEAR = 4
 """How many rows back a condition may look to be computed for all rows."""
@@ -37,14 +37,6 @@ _FEWEST, _MOST, _STARTS = 4, 4096, 256
 
 FALSE, TRUE, FAILED = 0, 1, 2
 """What a condition is for a row: not true, true, or not to be computed."""
-
-
-@dataclass(frozen=True)
-class Skip:
-    """Where the search goes on behind a match; `variables` are those whose first or last row it is."""
-
-    to: Literal["past last row", "next row", "first", "last"] = "past last row"
-    variables: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ class PatternRows(Protocol):
     def test(self, variable: int, rows: Indices, arguments: Sequence[Sequence[Any] | Indices]) -> Int8s:
         """Whether each of these rows fulfils a variable's condition, by what its calls come to: FALSE, TRUE, FAILED."""
 
-    def fail(self, variable: int, row: int, arguments: Arguments) -> None:
+    def fail(self, variable: int, row: int, arguments: CallResults) -> None:
         """Raise what is wrong with a row whose condition FAILED."""
 
 
@@ -96,7 +88,7 @@ class _Question:
 
     variable: int
     rows: list[int]
-    arguments: list[Arguments]
+    arguments: list[CallResults]
     near: tuple[int, ...] | None = None
 
 
@@ -117,7 +109,7 @@ class PatternSearch:
         self._so_far = MatchSoFar([calls or () for calls in spec.conditions], rows.values)
         self._looks_near = [all(isinstance(call, Navigation) for call in calls or ()) for calls in spec.conditions]
         self._near: dict[tuple[int, tuple[int, ...]], bytes] = {}
-        self._known: dict[tuple[int, int, Arguments], int] = {}
+        self._known: dict[tuple[int, int, CallResults], int] = {}
         self._begins = self._where_matches_may_begin()
 
     def run(self, partitions: Sequence[tuple[int, int]]) -> list[Searched]:
@@ -241,7 +233,7 @@ class PatternSearch:
                         return PatternMatch(start, _spelled(path))
         return None
 
-    def _held(self, variable: int, row: int, arguments: Arguments) -> int | None:
+    def _held(self, variable: int, row: int, arguments: CallResults) -> int | None:
         """What a condition is for a row; None where that is not known yet."""
         if self._looks_near[variable]:
             near = _distances(row, arguments)
@@ -250,7 +242,7 @@ class PatternSearch:
                 return None if column is None else column[row]
         return self._known.get((variable, row, arguments))
 
-    def _question(self, variable: int, row: int, arguments: Arguments, so_far: Any, stop: int) -> _Question:
+    def _question(self, variable: int, row: int, arguments: CallResults, so_far: Any, stop: int) -> _Question:
         near = _distances(row, arguments) if self._looks_near[variable] else None
         rows, asked = [row], [arguments]
         for each in range(row + 1, stop) if near is None else ():
@@ -291,7 +283,7 @@ class PatternSearch:
                 self._known[variable, row, given] = answer
 
 
-def _distances(row: int, arguments: Arguments) -> tuple[int, ...] | None:
+def _distances(row: int, arguments: CallResults) -> tuple[int, ...] | None:
     """How far back the rows are that a condition asks for, -1 for none; None where one of them is not near."""
     distances = tuple([row - each if each >= 0 else -1 for each in arguments])
     return distances if all(far <= NEAR for far in distances) else None

@@ -170,6 +170,14 @@ class _Made:
         self.instructions[split] = Instruction("split", *ways)
 
 
+@dataclass(frozen=True)
+class Skip:
+    """Where the search goes on behind a match; `variables` are those whose first or last row it is."""
+
+    to: Literal["past last row", "next row", "first", "last"] = "past last row"
+    variables: tuple[int, ...] = ()
+
+
 def first_variables(steps_: Program) -> frozenset[int]:
     """The variables that the first row of a match may be of."""
     return frozenset(steps_[at].a for at in _reached(steps_, 0) if steps_[at].operation == "row")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from rowkind.avro.schema import Type
 from rowkind.operators.match_calls import MatchCall
-from rowkind.operators.pattern_search import Skip
-from rowkind.operators.row_pattern import Program
+from rowkind.operators.row_pattern import Program, Skip
 from rowkind.service.expression import Expression
 
 

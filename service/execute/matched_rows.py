@@ -16,7 +16,7 @@ from rowkind.operators.columns.changes import Indices, Int8s
 from rowkind.operators.match_calls import MatchNumber, Navigation
 from rowkind.operators.match_output import CallColumn
 from rowkind.operators.match_recognize import MatchSpec
-from rowkind.operators.match_so_far import Arguments
+from rowkind.operators.match_so_far import CallResults
 from rowkind.operators.pattern_search import FAILED, FALSE, TRUE, PatternSpec
 from rowkind.service.calc import OnError
 from rowkind.service.execute.column_times import MicrosOf
@@ -86,7 +86,7 @@ class MatchRows:
         held[good] = self._some(variable, columns, good)
         return held
 
-    def fail(self, variable: int, row: int, arguments: Arguments) -> None:
+    def fail(self, variable: int, row: int, arguments: CallResults) -> None:
         """Raise ExpressionError for a row on which a condition fails."""
         rows = np.array([row])
         self._held(variable, self._columns(variable, rows, [[each] for each in arguments]), 1)

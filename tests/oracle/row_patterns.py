@@ -19,14 +19,15 @@ from rowkind.operators.columns.changes import Indices, Int8s, Int64s, binary
 from rowkind.operators.match_calls import Classifier, MatchAggregate, MatchCall, MatchNumber, Navigation
 from rowkind.operators.match_output import CallColumn
 from rowkind.operators.match_recognize import MatchSpec
-from rowkind.operators.match_so_far import Arguments, ConditionCalls
-from rowkind.operators.pattern_search import PatternSpec, Skip
+from rowkind.operators.match_so_far import CallResults, ConditionCalls
+from rowkind.operators.pattern_search import PatternSpec
 from rowkind.operators.row_pattern import (
     Pattern,
     PatternChoice,
     PatternRepeat,
     PatternSequence,
     PatternVariable,
+    Skip,
     can_be_empty,
     program,
     resumed,
@@ -157,7 +158,7 @@ class TestedRows:
         found = [of.holds(self.rows[row][2] or 0, [each[at] for each in given]) for at, row in enumerate(rows)]
         return np.array(found, np.int8)
 
-    def fail(self, variable: int, row: int, arguments: Arguments) -> None:  # noqa: ARG002 -- as it is called
+    def fail(self, variable: int, row: int, arguments: CallResults) -> None:  # noqa: ARG002 -- as it is called
         """No condition fails."""
         raise AssertionError
 

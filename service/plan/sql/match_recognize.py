@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.pattern_search import Skip
-from rowkind.operators.row_pattern import Program, program, resumed
+from rowkind.operators.row_pattern import Program, Skip, program, resumed
 from rowkind.service.matching import SoughtPattern
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns

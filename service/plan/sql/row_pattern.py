@@ -50,7 +50,7 @@ class NamedPattern:
 
 def row_pattern(text: exp.Expr) -> NamedPattern:
     """The pattern that a piece of the SQL is. Raises Refusal."""
-    reading = _Reading(text, list(_tokens(text.name)))
+    reading = _PatternReading(text, list(_tokens(text.name)))
     pattern = reading.choice()
     if reading.next is not None:
         raise reading.refusal(f"{reading.next.text} has no place here: {_EXAMPLE}")
@@ -70,31 +70,31 @@ def row_pattern(text: exp.Expr) -> NamedPattern:
 
 
 @dataclass(frozen=True)
-class _Word:
+class _PatternWord:
     text: str
     kind: str
     first: int
     stop: int
 
 
-def _tokens(text: str) -> Iterator[_Word]:
+def _tokens(text: str) -> Iterator[_PatternWord]:
     for found in _TOKEN.finditer(text):
         if found.lastgroup is not None:
-            yield _Word(found[0], found.lastgroup, found.start(), found.end())
+            yield _PatternWord(found[0], found.lastgroup, found.start(), found.end())
 
 
 @dataclass
-class _Reading:
+class _PatternReading:
     """Recursive descent over the words of a pattern."""
 
     text: exp.Expr
-    words: list[_Word]
+    words: list[_PatternWord]
     at: int = 0
     names: dict[str, str] = field(default_factory=dict)
     places: list[exp.Expr] = field(default_factory=list)
 
     @property
-    def next(self) -> _Word | None:
+    def next(self) -> _PatternWord | None:
         return self.words[self.at] if self.at < len(self.words) else None
 
     def choice(self) -> Pattern:
@@ -103,7 +103,7 @@ class _Reading:
             parts.append(self._sequence())
         return parts[0] if len(parts) == 1 else PatternChoice(tuple(parts))
 
-    def refusal(self, text: str, word: _Word | None = None) -> Refusal:
+    def refusal(self, text: str, word: _PatternWord | None = None) -> Refusal:
         return Refusal(text, self._place(word or self.next))
 
     def _sequence(self) -> Pattern:
@@ -154,14 +154,14 @@ class _Reading:
                 )
         raise self.refusal(f"{word.text} has no place here: {_EXAMPLE}", word)
 
-    def _variable(self, word: _Word) -> PatternVariable:
+    def _variable(self, word: _PatternWord) -> PatternVariable:
         name = word.text.strip("`")
         if name.lower() not in self.names:
             self.names[name.lower()] = name
             self.places.append(self._place(word))
         return PatternVariable(list(self.names).index(name.lower()))
 
-    def _permuted(self, word: _Word) -> Pattern:
+    def _permuted(self, word: _PatternWord) -> Pattern:
         parts = [self.choice()]
         while self._take(","):
             parts.append(self.choice())
@@ -203,7 +203,7 @@ class _Reading:
         if not self._take(")"):
             raise self.refusal(f"a parenthesis is not closed: {_EXAMPLE}")
 
-    def _place(self, word: _Word | None) -> exp.Expr:
+    def _place(self, word: _PatternWord | None) -> exp.Expr:
         """A word as a piece of the SQL, or the last one where there is none."""
         word = word or self.words[-1]
         piece = exp.Var(this=word.text)

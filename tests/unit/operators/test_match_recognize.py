@@ -10,8 +10,7 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.match_calls import MatchCall, MatchNumber, Navigation
 from rowkind.operators.match_recognize import MatchRecognize
 from rowkind.operators.operator import Output
-from rowkind.operators.pattern_search import Skip
-from rowkind.operators.row_pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable
+from rowkind.operators.row_pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable, Skip
 from rowkind.operators.rowtime import END
 from tests.changelogs import Row, strong_hash, unpack
 from tests.oracle.row_patterns import ID, UNIT, Condition, Sought
