@@ -119,7 +119,7 @@ class TemporalFilter:
             changes.filter(lost[len(due) :]),
             finished.state,
             finished.merged_rows,
-            due=None if next_ is None else (next_ >> _SPREAD) + _EARLIEST,
+            due=None if next_ is None else time_at(next_),
         )
 
     def _times(self, payload: pa.BinaryArray) -> tuple[Int64s, Int64s]:
@@ -134,6 +134,11 @@ def last_place(now: int) -> np.uint64:
     """The last place of what is due at a time, in ms."""
     ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
     return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
+
+
+def time_at(place: int) -> int:
+    """The time, in ms, of what stands at a place."""
+    return (place >> _SPREAD) + _EARLIEST
 
 
 def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:

@@ -38,3 +38,15 @@ def in_us(values: pa.Array) -> Int64s:
     zone = values.type.tz if pa.types.is_timestamp(values.type) else None
     found: Int64s = values.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
     return found
+
+
+@dataclass(frozen=True)
+class MicrosOf:
+    """A time of each packed row of `record` in microseconds; never NULL."""
+
+    record: Record
+    time: ColumnTime
+
+    def __call__(self, payloads: pa.BinaryArray) -> Int64s:
+        """The time of each row."""
+        return in_us(codec.read(self.record, payloads).column(self.time.column)) + self.time.later_us

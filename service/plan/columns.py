@@ -16,6 +16,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -60,6 +61,9 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return below | dict.fromkeys(node.numbers, INT)
         case LogicalSession():
             return _in_sessions(node)
+        case LogicalMatch():
+            below = kept(node.input)
+            return {name: below[name] for name in node.carried} | {each.name: each.type for each in node.calls}
         case LogicalNormalize() | LogicalTemporalFilter():
             return kept(node.input)
         case LogicalUnion(inputs=()):

@@ -27,6 +27,7 @@ from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
 from rowkind.service.plan.passes.narrow_groups import narrow_groups
 from rowkind.service.plan.passes.narrow_joins import narrow_joins
 from rowkind.service.plan.passes.normalize_inputs import normalize_inputs
+from rowkind.service.plan.passes.order_matches import order_matches
 from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
@@ -57,6 +58,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     extract_equal_keys,
     tell_arrivals_apart,
     resolve_conflicts,
+    order_matches,
     hold_back,
     normalize_inputs,
     check_sink,

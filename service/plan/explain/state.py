@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
+from rowkind.operators.match_calls import MatchNumber
 from rowkind.service.aggregation import AggregateCall, Aggregation
 from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.job.duration import show
@@ -13,6 +14,7 @@ from rowkind.service.physical import (
     PhysicalInput,
     PhysicalJoin,
     PhysicalLookup,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -45,6 +47,8 @@ def kept(node: PhysicalNode) -> tuple[StepState, ...]:
             return (_normalize(node),)
         case PhysicalTemporalFilter():
             return (_agenda(node),)
+        case PhysicalMatch():
+            return tuple(_match(node))
 
 
 def called(node: PhysicalNode) -> str:
@@ -255,6 +259,25 @@ def _agenda(node: PhysicalTemporalFilter) -> StepState:
         layout = "the rows whose time is not over, in the order in which it ends"
     kept = f"each until {by(node.clock)} passes {ends or begins}"
     return StepState("agenda", called(node.input), layout, None, None, kept, values=_values(node.input, "timed"))
+
+
+def _match(node: PhysicalMatch) -> Iterator[StepState]:
+    of, passes = called(node.input), f"{by(node.closing.clock)} passes {moment(node.closing.kept)}"
+    layout = "the rows that are not in their place yet, in the order of their time"
+    yield StepState("waiting", of, layout, None, None, f"each until {passes}", values=_values(node.input, "timed"))
+    within = node.matching.sought.within
+    kept = (
+        "for ever, where a match that has begun neither ends nor fails: there is no WITHIN"
+        if within is None
+        else f"each for {show(within // 1000)} of time: that is how long a match may take (WITHIN)"
+    )
+    layout = f"{'of each partition ' if node.partition else ''}the rows from the first on that may begin a match"
+    values = _values(node.input, "begun")
+    yield StepState("begun", of, layout, "how it goes on is not known", None, kept, values=values)
+    if any(isinstance(each.call, MatchNumber) for each in node.matching.calls):
+        layout = f"how many matches {'each partition' if node.partition else 'there'} had"
+        values = _values(node.input, "one row per key")
+        yield StepState("numbers", of, layout, "MATCH_NUMBER() counts on", None, "for ever", values=values)
 
 
 def by(clock: Clock) -> str:

@@ -11,6 +11,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
     PhysicalLookup,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -19,6 +20,7 @@ from rowkind.service.physical import (
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
+from rowkind.service.plan.explain.matches import match_title, match_values
 from rowkind.service.plan.explain.state import by, called, moment
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.scalar.time_windows import interval
@@ -50,6 +52,8 @@ def title(node: PhysicalNode) -> str:
             return f"exact changes of {called(node.input)}"
         case PhysicalTemporalFilter():
             return _passing(node)
+        case PhysicalMatch():
+            return match_title(node)
         case PhysicalUnion():
             return f"UNION ALL of {len(node.inputs)} inputs"
 
@@ -89,6 +93,8 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
                 "on": [*_pairs(node), *_times(node)],
                 "versions": versions,
             }
+        case PhysicalMatch():
+            return match_values(node)
         case PhysicalNormalize() | PhysicalUnion():
             return {}
         case PhysicalTemporalFilter():

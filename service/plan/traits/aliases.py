@@ -10,6 +10,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalRank,
@@ -25,7 +26,14 @@ def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
     match node:
         case LogicalJoin() | LogicalLookup():
             return node.sides
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case (
+            LogicalAggregate()
+            | LogicalRank()
+            | LogicalSession()
+            | LogicalNormalize()
+            | LogicalTemporalFilter()
+            | LogicalMatch()
+        ):
             return (node.input,)
     return ()
 

@@ -22,6 +22,7 @@ with these values below.
                                           but COALESCE of the two sides of a full join's key
     lookup by processing time             those of the left side
     lookup by time, of the last before    the left time: no row to come of the right side changes one before its own
+    row pattern                           the time of its order, in any row of a match: slack of the time WITHIN
     union                                 columns that do so in all inputs
 
 A row that is taken back is a change like any other: one whose time is before the watermark is late.
@@ -37,6 +38,7 @@ from sqlglot import exp
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Type
+from rowkind.operators.match_calls import Navigation
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -44,6 +46,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -140,6 +143,8 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             return _of_names(event_times(node.input.input), node.partition)
         case LogicalSession():
             return _of_names(event_times(node.input.input), (*node.partition, node.time))
+        case LogicalMatch():
+            return _matched(node)
         case LogicalJoin():
             return _joined(node)
         case LogicalLookup():
@@ -195,6 +200,16 @@ def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
 
 def _of_names(times: Mapping[str, EventTime], names: Iterable[str]) -> dict[str, EventTime]:
     return {name: times[name] for name in names if name in times}
+
+
+def _matched(match: LogicalMatch) -> dict[str, EventTime]:
+    """The times of rows of a match, which comes out when the time is over in which it must be, at the latest."""
+    time, within = event_times(match.input.input).get(match.time), match.sought.within
+    if time is None or within is None:
+        return {}
+    own = (each.name for each in match.calls if isinstance(each.call, Navigation) and each.call.column == match.time)
+    found = replace(time, slack=time.slack + within)
+    return dict.fromkeys([*own, *(name for name in match.carried if name == match.time)], found)
 
 
 def _scanned(scan: LogicalScan) -> dict[str, EventTime]:

@@ -38,6 +38,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
@@ -85,7 +86,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             return fixed_columns(node.input.input, key & group) & group
         case LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
             return fixed_columns(node.input.input, key)
-        case LogicalUnion():
+        case LogicalUnion() | LogicalMatch():
             return frozenset()
 
 
