@@ -20,7 +20,7 @@ from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
-from rowkind.service.execute.column_times import TimeOf
+from rowkind.service.execute.column_times import TimeOf, until
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.execute.rows_in_sessions import Started, Times
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
@@ -131,7 +131,7 @@ def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
 
 
 def _until(node: physical.PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
-    return None if chosen.closing is None else TimeOf(node.calc.output, chosen.closing.kept)
+    return until(node.calc.output, chosen.closing)
 
 
 def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:

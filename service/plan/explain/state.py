@@ -225,7 +225,8 @@ def by(clock: Clock) -> str:
 
 def moment(time: ColumnTime) -> str:
     """The time that a row has, in a sentence."""
-    later = time.later_us // 1000
+    # Whether a watermark has come to a time or has passed it is a microsecond, which is not told.
+    later = (time.later_us + 500) // 1000
     return time.column.rpartition(".")[2] + (f" + {show(later)}" if later > 0 else f" - {show(-later)}" * (later < -1))
 
 
@@ -234,7 +235,9 @@ def _until(clock: Clock, time: ColumnTime) -> str:
 
 
 def _for_long(ttl_ms: int | None, closing: Closing | None = None) -> str:
-    if closing is not None:
+    if closing is not None and closing.kept is None:
+        return "for ever: a match may come at any time"
+    if closing is not None and closing.kept is not None:
         return _until(closing.clock, closing.kept)
     return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
 
