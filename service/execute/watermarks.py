@@ -116,7 +116,7 @@ def _least(seen: Mapping[str, Mapping[int, tuple[int, int]]], now: int, clock: C
     """The least mark of the partitions that are not idle."""
     marks, active = [BEGINNING], []
     for table, idle_ms in clock.tables:
-        if table not in seen:
+        if not seen.get(table):
             return BEGINNING
         for mark, since in seen[table].values():
             marks.append(mark)
