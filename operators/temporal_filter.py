@@ -49,6 +49,17 @@ def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
     return (ms << np.uint64(_SPREAD)) | (hash64(payload) >> np.uint64(64 - _SPREAD))
 
 
+def last_place(now: int) -> np.uint64:
+    """The last place of what is due at a time, in ms."""
+    ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
+    return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
+
+
+def time_at(place: int) -> int:
+    """The time, in ms, of what stands at this place in an agenda."""
+    return (place >> _SPREAD) + _EARLIEST
+
+
 @dataclass(frozen=True, slots=True)
 class TemporalFilterSpec:
     """From when on and until when rows are in the result, each None for always.
@@ -119,7 +130,7 @@ class TemporalFilter:
             changes.filter(lost[len(due) :]),
             finished.state,
             finished.merged_rows,
-            due=None if next_ is None else (next_ >> _SPREAD) + _EARLIEST,
+            due=None if next_ is None else time_at(next_),
         )
 
     def _times(self, payload: pa.BinaryArray) -> tuple[Int64s, Int64s]:
@@ -128,12 +139,6 @@ class TemporalFilter:
         begins = np.full(count, -END) if self.spec.begins is None else self.spec.begins(payload)
         ends = np.full(count, END) if self.spec.ends is None else self.spec.ends(payload)
         return begins, ends
-
-
-def last_place(now: int) -> np.uint64:
-    """The last place of what is due at a time, in ms."""
-    ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
-    return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
 
 
 def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:
