@@ -76,7 +76,8 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
                 by = f"{mine[match.left]} {match.comparison} {theirs[match.right]}{' of versions' * match.versions}"
             return f"{kind} lookup {sides[0]} {sides[1]} by {by}"
         case PhysicalNormalize():
-            return f"normalize {_input(node.state, ttl, _numbered(node.input.calc.output))}"
+            word = "expiry" if node.takes_back else "normalize"
+            return f"{word} {_input(node.state, ttl, _numbered(node.input.calc.output))}"
         case PhysicalTemporalFilter():
             names = _numbered(node.input.calc.output)
             times = [_time(each, names) for each in (node.begins, node.ends)]

@@ -27,6 +27,7 @@ from rowkind.service.computes import computes
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalNode,
+    PhysicalNormalize,
     PhysicalOperator,
     PhysicalScan,
     PhysicalSink,
@@ -162,7 +163,7 @@ def always_runs(node: PhysicalOperator) -> bool:
 
 def waits(node: PhysicalOperator) -> bool:
     """Whether an operator has something to do because time has passed, without changes."""
-    return isinstance(node, PhysicalTemporalFilter)
+    return isinstance(node, PhysicalTemporalFilter) or (isinstance(node, PhysicalNormalize) and node.takes_back)
 
 
 def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:

@@ -121,7 +121,8 @@ def _own(
                 "right": _input(node.right_input),
             }
         case PhysicalNormalize():
-            return {"state": _input(node.state)}
+            expired = {"expired": "taken back"} if node.takes_back else {}
+            return {"state": _input(node.state), **expired}
         case PhysicalTemporalFilter():
             return {"begins": _time(node.begins), "ends": _time(node.ends), "clock": node.clock.name}
         case PhysicalUnion():

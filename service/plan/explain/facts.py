@@ -175,7 +175,7 @@ def _kind(node: PhysicalNode) -> StepKind:
         case PhysicalLookup():
             return "lookup" if node.match is None else "asof_join"
         case PhysicalNormalize():
-            return "normalize"
+            return "expiry" if node.takes_back else "normalize"
         case PhysicalTemporalFilter():
             return "temporal_filter"
         case PhysicalUnion():
@@ -238,9 +238,9 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield from _hot_keys(_spreadable(node), "the rows of a key meet in one shard")
         case PhysicalRank():
             yield from _of_rank(node)
-        case PhysicalNormalize():
+        case PhysicalNormalize(takes_back=False):
             yield Fact("needed", _needed(node), {"reason": node.reason})
-        case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalUnion():
+        case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalNormalize() | PhysicalUnion():
             return
 
 
