@@ -90,7 +90,12 @@ def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
 
 
 def temporal_key(node: LogicalTemporalFilter) -> tuple[str, ...]:
-    """What a temporal filter is partitioned by: as its input is, or by as much of the row as can be part of a key."""
+    """What a temporal filter is partitioned by: as its input is, or by as much of the row as can be part of a key.
+
+    By nothing where its rows come in order.
+    """
+    if node.order:
+        return ()
     below = columns(node.input.input)
     parts = partitioning(node.input.input)
     if parts is not None and all(part.columns for part in parts):
