@@ -53,18 +53,31 @@ def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
     return np.where(times > -END, found, np.uint64(0))
 
 
+def last_place(now: int) -> np.uint64:
+    """The last place of what is due at a time, in ms."""
+    ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
+    return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
+
+
+def time_at(place: int) -> int:
+    """The time, in ms, of what stands at this place in an agenda."""
+    return (place >> _SPREAD) + _EARLIEST
+
+
 @dataclass(frozen=True, slots=True)
 class TemporalFilterSpec:
     """From when on and until when rows are in the result, each None for always.
 
     The input is an exact changelog. `most`: of the rows that a batch finds due, about how many it lets out, the others
-    in the next ones; None for all. `refreshes`: whether somebody further down has a TTL.
+    in the next ones; None for all. `refreshes`: whether somebody further down has a TTL. `whole`: all that is due at
+    one time, in ms, is let out in one batch.
     """
 
     begins: RowTime | None
     ends: RowTime | None
     most: int | None = None
     refreshes: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,7 @@ class TemporalFilter:
         due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if self.spec.most is not None and len(due) > self.spec.most:
             reached = np.partition(due.place, self.spec.most - 1)[self.spec.most - 1]
+            reached = last_place(time_at(int(reached))) if self.spec.whole else reached
             due = due.filter(due.place <= reached)
         due = due.take(np.lexsort((due.seq, due.place >> np.uint64(_SPREAD))))
         agenda.append(-due)
@@ -132,17 +146,6 @@ class TemporalFilter:
         begins = np.full(count, -END) if self.spec.begins is None else self.spec.begins(payload)
         ends = np.full(count, END) if self.spec.ends is None else self.spec.ends(payload)
         return begins, ends
-
-
-def last_place(now: int) -> np.uint64:
-    """The last place of what is due at a time, in ms."""
-    ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
-    return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
-
-
-def time_at(place: int) -> int:
-    """The time, in ms, of what stands at a place."""
-    return (place >> _SPREAD) + _EARLIEST
 
 
 def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:

@@ -69,9 +69,13 @@ class Case:
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
         sink |= {"emit": settings.pop("emit")} if "emit" in settings else {}
         tables = TABLES.read_text().partition("\nsinks:")[0]
+        if "emit" in settings:
+            sink["emit"] = settings.pop("emit")
         if "ttl" in settings:
             ttl = settings.pop("ttl")
             tables = re.sub(r"^ttl: .*\n", f"ttl: {ttl}\n" if ttl else "", tables, flags=re.MULTILINE)
+        if "on_expire" in settings:
+            tables = f"on_expire: {settings.pop('on_expire')}\n{tables}"
         own = {"views": settings.pop("views", {}), "sinks": {"result": sink}}
         assert not settings, f"unknown settings {settings}"
         file = folder / "job.yaml"

@@ -49,7 +49,7 @@ def title(node: PhysicalNode) -> str:
             what = f"{'LEFT ' * node.pads}{'LOOKUP' if node.match is None else 'ASOF JOIN'}"
             return f"{what} ON {' AND '.join([*_pairs(node), *_times(node)]) or 'TRUE'}"
         case PhysicalNormalize():
-            return f"exact changes of {called(node.input)}"
+            return f"{'rows alive' if node.takes_back else 'exact changes'} of {called(node.input)}"
         case PhysicalTemporalFilter():
             return _passing(node)
         case PhysicalMatch():
@@ -99,12 +99,15 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
             return {}
         case PhysicalTemporalFilter():
             times = {"begins": node.begins, "ends": node.ends}
-            return {"clock": node.clock.name} | {name: moment(at) for name, at in times.items() if at is not None}
+            order = {"order_by": list(node.order)} if node.order else {}
+            told = {name: moment(at) for name, at in times.items() if at is not None}
+            return {"clock": node.clock.name, **told, **order}
 
 
 def _passing(node: PhysicalTemporalFilter) -> str:
     """From when on and until when rows are let through."""
-    begins = "" if node.begins is None else f" from when {by(node.clock)} passes {moment(node.begins)}"
+    when = f" in the order of {', '.join(node.order)}, each when" if node.order else " from when"
+    begins = "" if node.begins is None else f"{when} {by(node.clock)} passes {moment(node.begins)}"
     if isinstance(node.input, PhysicalJoin) and node.input.kind != "anti" and node.begins is not None:
         begins = f" with a match, and those without one{begins}" if node.begins.null == "always" else begins
     return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"

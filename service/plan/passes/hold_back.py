@@ -12,7 +12,14 @@ from sqlglot import exp
 
 from rowkind.service.clocks import Clock, ColumnTime
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalNode, LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalInput,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalTemporalFilter,
+)
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
@@ -20,6 +27,7 @@ from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime, micr
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.event_times import TimeColumn, event_times
 from rowkind.service.plan.traits.partitioning import partitioning
+from rowkind.service.plan.tree import walk
 
 AT_ONCE = 500_000
 """About how many rows are let out of one shard at a time, so that no batch has to carry all windows of a day."""
@@ -27,11 +35,15 @@ AT_ONCE = 500_000
 
 def hold_back(query: Query) -> Query:
     """The query with a temporal filter below the sink where it wants final rows. Raises Refusal."""
-    updates = produced(query.root) != "append"
-    wanted = query.sink.emit == "final" or (query.sink.emit is None and query.sink.mode == "append" and updates)
-    if not wanted:
+    if not wants_final(query.root, query) or _is_sorted(query.root):
         return query
     held = final_at(query)
+    if held is None and query.sink.emit == "final" and any(map(_takes_back, walk(query.root))):
+        raise Refusal(
+            "`emit: final` needs rows that do not change any more, and with `on_expire: retract` they are taken back "
+            "when what they were made of expires: say `on_expire: forget`, or `emit: changes`",
+            field="emit",
+        )
     if held is None and query.sink.emit == "final":
         asked = " and ".join(f"{each.table} one on {each.column}" for each in without_watermark(query))
         raise Refusal(
@@ -67,6 +79,22 @@ def without_watermark(query: Query) -> list[TimeColumn]:
     origins = sorted(min((each.origins for each in windows), key=sorted, default=frozenset()))
     marks = {name: table.watermark.subject for name, table in tables.items() if table.watermark is not None}
     return [each for each in origins if marks.get(each.table) != each.column]
+
+
+def _is_sorted(root: LogicalNode) -> bool:
+    """Whether rows wait for their place in the order of time, by which they are final."""
+    below = root.input if isinstance(root, LogicalProject) else None
+    return isinstance(below, LogicalTemporalFilter) and bool(below.order)
+
+
+def wants_final(node: LogicalNode, query: Query) -> bool:
+    """Whether the sink wants no row of this node before it is final."""
+    updates = produced(node) != "append"
+    return query.sink.emit == "final" or (query.sink.emit is None and query.sink.mode == "append" and updates)
+
+
+def _takes_back(node: LogicalNode) -> bool:
+    return isinstance(node, LogicalNormalize) and node.takes_back
 
 
 def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> LogicalNode | None:

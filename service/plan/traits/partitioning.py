@@ -95,8 +95,10 @@ def temporal_key(node: LogicalTemporalFilter) -> tuple[str, ...]:
     """What a temporal filter is partitioned by: by as much of the row as can be part of a key.
 
     Where its input is an operator, rows stay where they are: an agenda does not ask for keys. What is left of that
-    operator's key names the rows all the same.
+    operator's key names the rows all the same. By nothing where its rows come in order.
     """
+    if node.order:
+        return ()
     below = columns(node.input.input)
     parts = partitioning(node.input.input)
     if parts is not None:

@@ -11,8 +11,7 @@ from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalDefine, LogicalMatch, LogicalNode
 from rowkind.service.plan.scalar.scalars import compile_condition, resolved
-from rowkind.service.plan.translate.nodes import Nodes, carried, named, shown, traits
-from rowkind.service.plan.translate.ranks import ordered
+from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, shown, traits
 
 
 def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalMatch:

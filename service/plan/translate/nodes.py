@@ -12,9 +12,10 @@ from rowkind.service import physical
 from rowkind.service.calc import Calc, OnError
 from rowkind.service.keys import Salt
 from rowkind.service.plan.calcs import Edge
+from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalRank
-from rowkind.service.plan.scalar.scalars import Columns, show
+from rowkind.service.plan.scalar.scalars import Columns, resolved, show
 from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.changelog_modes import bare_scan, produced
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
@@ -96,3 +97,14 @@ def traits(node: LogicalNode, partition_key: tuple[str, ...], needs_before: bool
 def shown(expressions: Iterable[exp.Expr]) -> tuple[str, ...]:
     """Expressions as the user wrote them."""
     return tuple(map(show, expressions))
+
+
+def ordered(order: OrderColumn) -> str:
+    """One column of an ORDER BY, as the user wrote it."""
+    column = "arrival" if order.column is None else show(resolved(order.column))
+    nulls = (
+        ""
+        if order.column is None or order.nulls_first != order.descending
+        else (" NULLS FIRST" if order.nulls_first else " NULLS LAST")
+    )
+    return f"{column}{' DESC' if order.descending else ''}{nulls}"

@@ -5,14 +5,23 @@ from __future__ import annotations
 from rowkind.service import physical
 from rowkind.service.calc import Contest
 from rowkind.service.plan.calcs import Edge, rank_condition, record_of
-from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalRank
-from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import INT
 from rowkind.service.plan.traits.changelog_modes import bare_scan, base
 from rowkind.service.plan.translate.first_step import with_first_step
-from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, salt, salts, shown, traits
+from rowkind.service.plan.translate.nodes import (
+    Nodes,
+    carried,
+    named,
+    ordered,
+    refreshes,
+    salt,
+    salts,
+    shown,
+    traits,
+)
 
 
 def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalRank:
@@ -60,14 +69,3 @@ def _holds_contests(rank: LogicalRank) -> bool:
     return rank.strategy == "append" or (
         rank.strategy == "improving" and isinstance(below, LogicalAggregate) and below.input.ttl_ms is None
     )
-
-
-def ordered(order: OrderColumn) -> str:
-    """A column of ORDER BY as the user wrote it."""
-    column = "arrival" if order.column is None else show(resolved(order.column))
-    nulls = (
-        ""
-        if order.column is None or order.nulls_first != order.descending
-        else (" NULLS FIRST" if order.nulls_first else " NULLS LAST")
-    )
-    return f"{column}{' DESC' if order.descending else ''}{nulls}"

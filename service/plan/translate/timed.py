@@ -11,7 +11,7 @@ from rowkind.service.plan.logical import LogicalNode, LogicalSession, LogicalTem
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.partitioning import partitioning, temporal_key
-from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, shown, traits
+from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, refreshes, shown, traits
 
 
 def session(
@@ -70,5 +70,6 @@ def temporal_filter(
         calc=nodes.calc(top, edge, schema, named(schema), record),
         closing=side.closing,
         most=passing.most,
+        order=tuple(map(ordered, passing.order)),
         traits=traits(top, by, edge.needs_before),
     )
