@@ -81,7 +81,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalNormalize():
             return _bare(node.input, normalize_key(node))
         case LogicalTemporalFilter():
-            parts = partitioning(node.input.input)
+            parts = None if node.order else partitioning(node.input.input)
             return _bare(node.input, temporal_key(node)) if parts is None else parts
 
 

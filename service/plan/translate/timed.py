@@ -56,8 +56,9 @@ def temporal_filter(
     )
     node = nodes.input(side, given)
     by = shown(map(resolved, key))
-    if isinstance(node, physical.PhysicalOperator) and partitioning(side.input) is not None:
-        # An agenda does not ask for keys: a row is taken back in the shard in which it came.
+    where = None if passing.order else partitioning(side.input)
+    if isinstance(node, physical.PhysicalOperator) and where is not None:
+        # An agenda does not ask for keys: a row is taken back in the shard in which it came. Order is of all shards.
         node, by = replace(node, fused=True), node.traits.partition_key
     schema = node.calc.output
     return physical.PhysicalTemporalFilter(
