@@ -100,7 +100,11 @@ def _closing(closing: Closing | None, names: Mapping[str, str]) -> str:
 
 
 def _time(time: ColumnTime | None, names: Mapping[str, str]) -> str:
-    return "always" if time is None else f"{names[time.column]} + {time.later_us}"
+    return "always" if time is None else f"{names[time.column]} + {time.later_us}{_or_null(time)}"
+
+
+def _or_null(time: ColumnTime) -> str:
+    return ", always if NULL" if time.null == "always" else ""
 
 
 def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:

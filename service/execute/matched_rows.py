@@ -35,7 +35,7 @@ def match_spec(node: PhysicalMatch) -> MatchSpec:
     return MatchSpec(
         # A call that is no part of a condition is checked by the plan.
         PatternSpec(sought.program, tuple(conditions), sought.skip, sought.within),  # type: ignore[arg-type]
-        MicrosOf(row, node.closing.kept),
+        MicrosOf(row, node.closing.late),
         MatchReader(row, node.schema, matching, node.calc.on_error),
         calls,
         sought.all_rows,

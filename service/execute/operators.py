@@ -21,7 +21,7 @@ from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
-from rowkind.service.execute.column_times import TimeOf
+from rowkind.service.execute.column_times import TimeOf, until
 from rowkind.service.execute.lookups import as_of, by_arrival
 from rowkind.service.execute.matched_rows import match_spec
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
@@ -141,7 +141,7 @@ def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
 
 
 def _until(node: physical.PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
-    return None if chosen.closing is None else TimeOf(node.calc.output, chosen.closing.kept)
+    return until(node.calc.output, chosen.closing)
 
 
 def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:

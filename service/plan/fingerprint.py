@@ -253,4 +253,6 @@ def _ending(ending: Ending | None) -> Fingerprint:
 
 
 def _time(time: ColumnTime | None) -> str:
-    return "always" if time is None else f"{time.column} + {time.later_us} us"
+    if time is None:
+        return "always"
+    return f"{time.column} + {time.later_us} us" + (" or always" if time.null == "always" else "")

@@ -23,6 +23,7 @@ from rowkind.service.plan.passes.close_inputs import close_inputs
 from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
 from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
 from rowkind.service.plan.passes.hold_back import hold_back
+from rowkind.service.plan.passes.hold_pads import hold_pads
 from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
 from rowkind.service.plan.passes.narrow_groups import narrow_groups
 from rowkind.service.plan.passes.narrow_joins import narrow_joins
@@ -58,6 +59,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     extract_equal_keys,
     tell_arrivals_apart,
     resolve_conflicts,
+    hold_pads,
     order_matches,
     hold_back,
     normalize_inputs,

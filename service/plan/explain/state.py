@@ -262,7 +262,7 @@ def _agenda(node: PhysicalTemporalFilter) -> StepState:
 
 
 def _match(node: PhysicalMatch) -> Iterator[StepState]:
-    of, passes = called(node.input), f"{by(node.closing.clock)} passes {moment(node.closing.kept)}"
+    of, passes = called(node.input), f"{by(node.closing.clock)} passes {moment(node.closing.late)}"
     layout = "the rows that are not in their place yet, in the order of their time"
     yield StepState("waiting", of, layout, None, None, f"each until {passes}", values=_values(node.input, "timed"))
     within = node.matching.sought.within
@@ -287,7 +287,8 @@ def by(clock: Clock) -> str:
 
 def moment(time: ColumnTime) -> str:
     """The time that a row has, in a sentence."""
-    later = time.later_us // 1000
+    # Whether a watermark has come to a time or has passed it is a microsecond, which is not told.
+    later = (time.later_us + 500) // 1000
     return time.column.rpartition(".")[2] + (f" + {show(later)}" if later > 0 else f" - {show(-later)}" * (later < -1))
 
 
@@ -296,7 +297,9 @@ def _until(clock: Clock, time: ColumnTime) -> str:
 
 
 def _for_long(ttl_ms: int | None, closing: Closing | None = None) -> str:
-    if closing is not None:
+    if closing is not None and closing.kept is None:
+        return "for ever: a match may come at any time"
+    if closing is not None and closing.kept is not None:
         return _until(closing.clock, closing.kept)
     return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
 

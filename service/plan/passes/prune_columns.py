@@ -125,7 +125,8 @@ def _match(node: LogicalMatch, wanted: set[str]) -> LogicalMatch:
 
 def _closing(side: LogicalInput) -> set[str]:
     """The columns by whose time the rows of a side are let go of."""
-    return set() if side.closing is None else {side.closing.late.column, side.closing.kept.column}
+    times = () if side.closing is None else (side.closing.late, side.closing.kept)
+    return {time.column for time in times if time is not None}
 
 
 def _side(side: LogicalInput, needed: set[str], keys: Iterable[set[str]]) -> LogicalInput:

@@ -20,6 +20,7 @@ with these values below.
     sessions by their start               their last time, with the gap as slack
     join                                  columns of the key that follow times on both sides; not those that are padded,
                                           but COALESCE of the two sides of a full join's key
+    interval join                         the two that are bound to each other: until their rows have settled
     lookup by processing time             those of the left side
     lookup by time, of the last before    the left time: no row to come of the right side changes one before its own
     row pattern                           the time of its order, in any row of a match: slack of the time WITHIN
@@ -73,6 +74,7 @@ from rowkind.service.plan.scalar.time_windows import (
 )
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.sessions import session_of
+from rowkind.service.plan.traits.time_bounds import spans, time_bounds
 from rowkind.service.plan.watermarks import time_of
 
 TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
@@ -136,7 +138,8 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             return event_times(node.input.input)
         case LogicalTemporalFilter():
             # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
-            return event_times(node.input.input) if node.final else {}
+            held = node.final or (node.ends is None and node.clock.tables)
+            return event_times(node.input.input) if held else {}
         case LogicalAggregate():
             return _of_names(event_times(node.input.input), node.group) | _last_times(node)
         case LogicalRank():
@@ -320,6 +323,19 @@ def _joined(join: LogicalJoin) -> dict[str, EventTime]:
         for column in (side.unnest() for side, stays in kept if stays):
             if isinstance(column, exp.Column):
                 found[column.name] = both
+    return found or _bound(join, left, right)
+
+
+def _bound(join: LogicalJoin, left: Mapping[str, EventTime], right: Mapping[str, EventTime]) -> dict[str, EventTime]:
+    """The times of an interval join: a pair comes with the later of its rows, and a pad when it has settled."""
+    found: dict[str, EventTime] = {}
+    for bounds in time_bounds(join, left.keys(), right.keys()):
+        a, b = left[bounds.left], right[bounds.right]
+        of = spans(join, bounds, (a.slack, b.slack))
+        stays = not join.pads_right, not join.pads_left and not join.keeps_left
+        for name, span, there in zip((bounds.left, bounds.right), of, stays, strict=True):
+            if there and span.settled is not None and name not in found:
+                found[name] = EventTime(a.origins | b.origins, "other", span.settled)
     return found
 
 
