@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,12 +22,15 @@ import duckdb
 import pytest
 
 from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.service.physical import PhysicalJoin, closings, walk
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DELAY = timedelta(seconds=4)
-SECOND, MICRO = timedelta(seconds=1), timedelta(microseconds=1)
+SECOND, MICRO, DAY = timedelta(seconds=1), timedelta(microseconds=1), timedelta(days=1)
+STRETCH = 21_600
+"""By how much time is stretched where it is a DATE: a second is six hours."""
 NEVER = timedelta(days=40_000)
 
 Row = tuple[Any, ...]
@@ -75,31 +79,28 @@ class Model:
 
     def moment(self, row: Row) -> datetime | None:
         """The time of a row by which it is joined."""
-        found = row[3] if self.time == "ts" else row[4]
-        if type(found) is date:
-            return datetime(found.year, found.month, found.day, tzinfo=UTC)
-        return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
+        found = row[4] if self.time == "n" else _utc(row[3].date()) if self.time == "d" else row[3]
+        return None if found is None else _utc(found)
 
-    def batch(self, changes: Sequence[Change]) -> int:
-        """Take in a batch, and say how many of it were late; what it moves counts from its end on."""
-        before, lost = self.watermark(), 0
+    def batch(self, changes: Sequence[Change]) -> None:
+        """Take in a batch; what it moves counts from its end on."""
+        before = self.watermark()
         for table, sign, row in changes:
             time = self.moment(row)
-            if time is not None and before > time + self.bounds.late()[table == "b"]:
-                lost += 1
-            else:
+            if time is None or before <= time + self.bounds.late()[table == "b"]:
                 self.accepted[table][row] += sign
         for table, _, row in changes:
-            self.marks[table] = max(self.marks.get(table, row[3] - DELAY), row[3] - DELAY)
-        return lost
+            if (time := row[4] if self.time == "n" else row[3]) is not None:
+                mark = _utc(time) - (STRETCH if self.time == "d" else 1) * DELAY
+                self.marks[table] = max(self.marks.get(table, mark), mark)
+
 
     def query(self, sql: str) -> Counter[Row]:
         """What the query is over what has been accepted."""
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             for name, rows in self.accepted.items():
-                kind = {"ts": "TIMESTAMPTZ", "n": "TIMESTAMP", "d": "DATE"}[self.time]
-                connection.execute(f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, n {kind})")
+                connection.execute(f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, n TIMESTAMP)")
                 there = [row for row, count in rows.items() for _ in range(count)]
                 if there:
                     connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", there)
@@ -118,7 +119,9 @@ class Model:
         return Counter({row: count for row, count in result.items() if not waits(row)})
 
 
-def _utc(time: datetime) -> datetime:
+def _utc(time: date) -> datetime:
+    if not isinstance(time, datetime):
+        return datetime(time.year, time.month, time.day, tzinfo=UTC)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
@@ -127,38 +130,35 @@ def changes_of(dice: random.Random, mode: str, count: int, time: str = "ts") -> 
     now, found = START, []
     live: dict[str, list[Row]] = {"a": [], "b": []}
     for id_ in range(count):
-        now += timedelta(seconds=dice.choice((0, 0, 1, 1, 2, 9)))
-        table = dice.choice("ab")
+        now += timedelta(seconds=dice.choice((0, 0, 0, 0, 1, 1, 2, 7)))
+        table = dice.choice("abb")
         if mode == "retract" and live[table] and dice.random() < 0.35:
-            row = live[table].pop(dice.randrange(len(live[table])))
+            row = live[table].pop(-dice.randint(1, min(12, len(live[table]))))
             found.append((table, -1, row))
             continue
         ts = now - timedelta(
-            seconds=dice.choice((0, 0, 1, 3, 5, 9, 14, 19, 24, 40)),
+            seconds=dice.choice((0, 0, 2, 5, 7, 9, 11, 14, 19, 24)),
             milliseconds=dice.choice((0, 0, 250)),
             microseconds=dice.choice((0, 0, 1, 999)),
         )
         if live["a"] and dice.random() < 0.3:
-            edge = dice.choice(live["a" if table == "b" else "b"] or live["a"])[3]
+            edge = dice.choice((live["a" if table == "b" else "b"] or live["a"])[-12:])[3]
             ts = edge + dice.choice((-10, -5, 0, 5, 10)) * SECOND + dice.choice((-1, 0, 0, 1)) * MICRO
-        other: Any = {"ts": None, "n": ts.replace(tzinfo=None), "d": ts.date()}[time]
-        if time != "ts" and dice.random() < 0.1:
-            other = None
-        row = (id_, dice.randint(1, 2), dice.randint(0, 3), ts, other)
+        other = ts.replace(tzinfo=None) if time == "n" and dice.random() < 0.9 else None
+        row = (id_, dice.choice((1, 1, 1, 2)), dice.randint(0, 3), ts, other)
         live[table].append(row)
         found.append((table, 1, row))
-    return found
+    if time != "d":
+        return found
+    return [(table, sign, (*row[:3], START + STRETCH * (row[3] - START), None)) for table, sign, row in found]
 
 
-def running(folder: Path, mode: str, sql: str, sink: str, time: str = "ts", key: str = "") -> Clocked:
+def running(folder: Path, mode: str, sql: str, sink: str, time: str = "ts") -> Clocked:
     """The query, with watermarks on both tables."""
-    kind = {"ts": "TIMESTAMP", "n": "TIMESTAMP_NTZ", "d": "DATE"}[time]
-    columns = f"{{id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL, n: {kind}}}"
-    column = "ts" if time == "ts" else "n"
-    expression = {"ts": "column: ts", "n": "column: n", "d": "column: n"}[time]
-    assert column in expression
+    columns = "{id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL, n: TIMESTAMP_NTZ}"
+    column, delay = "n" if time == "n" else "ts", "1d" if time == "d" else "4s"
     tables = "\n".join(
-        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, {key}watermark: {{{expression}, delay: 4s}}}}"
+        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {{column: {column}, delay: {delay}}}}}"
         for name in "ab"
     )
     sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
@@ -181,7 +181,9 @@ def as_rows(query: Clocked) -> Counter[Row]:
     """The result as DuckDB gives it."""
 
     def value(name: str, each: Any) -> Any:
-        return datetime.fromisoformat(each) if name.startswith("t") and each else each
+        if not name.startswith("t") or each is None:
+            return each
+        return date.fromisoformat(each) if len(each) == 10 else datetime.fromisoformat(each)
 
     return Counter({tuple(value(*each) for each in row): count for row, count in query.view.items()})
 
@@ -217,18 +219,27 @@ FORMS = {
     "not in": ONE + "a.k NOT IN (SELECT b.k FROM b WHERE {on})",
 }
 KINDS = {"in": "semi", "not in": "anti"}
+ONES = ("semi", "anti", "in", "not in")
 
 
 def sql_of(form: str, on: str, time: str = "ts") -> str:
     """The query of a form with this condition."""
-    column = "ts" if time == "ts" else "n"
-    return FORMS[form].format(t=column, on=on.format(a="a", b="b", t=column))
+    if time != "d":
+        return FORMS[form].format(t=time, on=on.format(a="a", b="b", t=time))
+    sql = FORMS[form].format(t="d", on=on.replace("SECOND", "DAY").format(a="a", b="b", t="d"))
+    for name in "ab":
+        dated = f"(SELECT id, k, v, CAST(ts AS DATE) AS d FROM {name}) {name}"
+        sql = re.sub(rf"\b(FROM|JOIN) {name}\b", rf"\1 {dated}", sql)
+    return sql
 
 
-def compare(folder: Path, form: str, on: str, mode: str, emit: str, time: str = "ts", steps: int = 40) -> None:
+def compare(folder: Path, form: str, on: str, mode: str, emit: str, time: str = "ts", steps: int = 50) -> None:
     """A few random histories, whose results are those of the model after each batch and in the end."""
     bounds, kind, sql = BOUNDS[on], KINDS.get(form, form), sql_of(form, on, time)
-    for number in seeds(2):
+    if time == "d":
+        assert bounds.earliest is not None and bounds.latest is not None
+        bounds = Bounds(24 * 3600 * bounds.earliest, 24 * 3600 * bounds.latest, (DAY, DAY))
+    for number in seeds(1):
         seed = f"{form} {on} {mode} {emit} {time} {number}"
         print(f"seed '{seed}'")
         dice = random.Random(seed)
@@ -250,10 +261,40 @@ def compare(folder: Path, form: str, on: str, mode: str, emit: str, time: str = 
 
 @pytest.mark.parametrize("emit", ["", ", emit: changes"])
 @pytest.mark.parametrize("mode", ["append", "retract"])
-@pytest.mark.parametrize("on", [BOTH, STRICT, BEFORE, AFTER, EQUAL])
 @pytest.mark.parametrize("form", FORMS)
-def test_interval_joins_are_sql_over_what_is_not_late(
-    tmp_path: Path, form: str, on: str, mode: str, emit: str
-) -> None:
+def test_interval_joins_are_sql_over_what_is_not_late(tmp_path: Path, form: str, mode: str, emit: str) -> None:
     """After every batch, however the changes are cut, restarts in between, and in the end of time."""
-    compare(tmp_path, form, on, mode, emit)
+    compare(tmp_path, form, BOTH, mode, emit)
+
+
+@pytest.mark.parametrize("on", [STRICT, BEFORE, AFTER, EQUAL])
+@pytest.mark.parametrize("form", FORMS)
+def test_intervals_may_lie_before_or_after_and_be_written_in_any_way(tmp_path: Path, form: str, on: str) -> None:
+    """Bounds that are excluded, that lie both before or both behind the other time, or are one."""
+    compare(tmp_path, form, on, "retract", "")
+
+
+def counted(form: str, on: str) -> bool:
+    """Whether matches are counted of rows that have some to come for ever."""
+    of_left, of_right = form in ("left", "full", *ONES), form in ("right", "full")
+    return (of_left and BOUNDS[on].latest is None) or (of_right and BOUNDS[on].earliest is None)
+
+
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("on", [FROM, UNTIL])
+@pytest.mark.parametrize("form", FORMS)
+def test_one_bound_lets_go_of_what_it_can(tmp_path: Path, form: str, on: str, mode: str) -> None:
+    """Where one side is bounded only, pads come at once; where its matches are counted for ever, nothing is late."""
+    if counted(form, on):
+        query = running(tmp_path, mode, sql_of(form, on), "mode: retract")
+        join = next(node for node in walk(query.sink) if isinstance(node, PhysicalJoin))
+        assert closings(join) == (None, None)
+    else:
+        compare(tmp_path, form, on, mode, "")
+
+
+@pytest.mark.parametrize("time", ["n", "d"])
+@pytest.mark.parametrize("form", FORMS)
+def test_times_may_be_dates_or_local_and_null(tmp_path: Path, form: str, time: str) -> None:
+    """A row without a time matches nothing, its pad does not wait; a DATE is its midnight."""
+    compare(tmp_path, form, BOTH, "retract", "", time)
