@@ -94,7 +94,6 @@ class Model:
                 mark = _utc(time) - (STRETCH if self.time == "d" else 1) * DELAY
                 self.marks[table] = max(self.marks.get(table, mark), mark)
 
-
     def query(self, sql: str) -> Counter[Row]:
         """What the query is over what has been accepted."""
         with duckdb.connect() as connection:
@@ -130,20 +129,18 @@ def changes_of(dice: random.Random, mode: str, count: int, time: str = "ts") -> 
     now, found = START, []
     live: dict[str, list[Row]] = {"a": [], "b": []}
     for id_ in range(count):
-        now += timedelta(seconds=dice.choice((0, 0, 0, 0, 1, 1, 2, 7)))
+        now += timedelta(seconds=dice.choice((0, 0, 0, 0, 1, 1, 2, 5)))
         table = dice.choice("abb")
         if mode == "retract" and live[table] and dice.random() < 0.35:
             row = live[table].pop(-dice.randint(1, min(12, len(live[table]))))
             found.append((table, -1, row))
             continue
-        ts = now - timedelta(
-            seconds=dice.choice((0, 0, 2, 5, 7, 9, 11, 14, 19, 24)),
-            milliseconds=dice.choice((0, 0, 250)),
-            microseconds=dice.choice((0, 0, 1, 999)),
-        )
-        if live["a"] and dice.random() < 0.3:
+        # Whole seconds, so that a watermark often comes to the very time at which something happens to a row.
+        ts = now - timedelta(seconds=dice.choice((0, 0, 0, 4, 5, 9, 9, 14, 14, 19, 19, 24)))
+        if live["a"] and dice.random() < 0.4:
             edge = dice.choice((live["a" if table == "b" else "b"] or live["a"])[-12:])[3]
-            ts = edge + dice.choice((-10, -5, 0, 5, 10)) * SECOND + dice.choice((-1, 0, 0, 1)) * MICRO
+            ts = edge + dice.choice((-10, -5, -5, 0, 5, 10, 10)) * SECOND
+        ts += dice.choice((-1000, -1, 0, 0, 0, 0, 0, 0, 1, 1000)) * MICRO
         other = ts.replace(tzinfo=None) if time == "n" and dice.random() < 0.9 else None
         row = (id_, dice.choice((1, 1, 1, 2)), dice.randint(0, 3), ts, other)
         live[table].append(row)
@@ -233,7 +230,7 @@ def sql_of(form: str, on: str, time: str = "ts") -> str:
     return sql
 
 
-def compare(folder: Path, form: str, on: str, mode: str, emit: str, time: str = "ts", steps: int = 50) -> None:
+def compare(folder: Path, form: str, on: str, mode: str, emit: str, time: str = "ts", steps: int = 60) -> None:
     """A few random histories, whose results are those of the model after each batch and in the end."""
     bounds, kind, sql = BOUNDS[on], KINDS.get(form, form), sql_of(form, on, time)
     if time == "d":
@@ -248,7 +245,7 @@ def compare(folder: Path, form: str, on: str, mode: str, emit: str, time: str = 
         rest = changes_of(dice, mode, steps, time)
         holds = not emit and bounds.earliest is not None and bounds.latest is not None
         while rest:
-            size = dice.choice((1, 2, 5, 11))
+            size = dice.choice((1, 2, 3, 8))
             batch, rest = rest[:size], rest[size:]
             query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
             restart(query)
@@ -298,3 +295,51 @@ def test_one_bound_lets_go_of_what_it_can(tmp_path: Path, form: str, on: str, mo
 def test_times_may_be_dates_or_local_and_null(tmp_path: Path, form: str, time: str) -> None:
     """A row without a time matches nothing, its pad does not wait; a DATE is its midnight."""
     compare(tmp_path, form, BOTH, "retract", "", time)
+
+
+def at(second: float, id_: int) -> Row:
+    """A row with this time, so many seconds from the start."""
+    return (id_, 1, 0, START + second * SECOND, None)
+
+
+def told(query: Clocked, *changes: tuple[str, str, Row]) -> list[tuple[Any, ...]]:
+    """The ids of the result after a batch, sorted."""
+    query.batch(0, *((table, op, as_json(row)) for table, op, row in changes))
+    rows = as_rows(query)
+    assert all(count > 0 for count in rows.values()), "what is not there is not taken back"
+    return sorted(((row[0], row[1]) for row in rows.elements()), key=str)
+
+
+@pytest.mark.parametrize("form", ["left", "semi", "anti"])
+def test_a_match_is_remembered_while_others_come_and_go(tmp_path: Path, form: str) -> None:
+    """The first match has come long ago when a second one comes, and goes again: it is still counted."""
+    query = running(tmp_path, "retract", sql_of(form, BOTH), "mode: retract, emit: changes")
+    shown: dict[str, list[tuple[int, int | None]]] = {"left": [(1, 2)], "semi": [(1, None)], "anti": []}
+    both: dict[str, list[tuple[int, int | None]]] = {"left": [(1, 2), (1, 4)], "semi": [(1, None)], "anti": []}
+    assert told(query, ("a", "+I", at(0, 1)), ("b", "+I", at(-5, 2))) == shown[form]
+    # The watermark is 13 s: row 1 is late, and is there until 15 s; no left row that is not late meets row 2 any more.
+    far = [("a", "+I", at(17, 9)), ("b", "+I", at(17, 3)), ("a", "-D", at(17, 9)), ("b", "-D", at(17, 3))]
+    assert told(query, *far) == shown[form]
+    assert told(query, ("b", "+I", at(10, 4))) == both[form]
+    assert told(query, ("b", "-D", at(10, 4))) == shown[form]
+
+
+def test_a_pad_comes_once_when_none_of_its_matches_can_come(tmp_path: Path) -> None:
+    """Not before, at the very millisecond after; and what comes for it then is late."""
+    query = running(tmp_path, "append", sql_of("left", BOTH), "mode: append")
+    assert told(query, ("a", "+I", at(0, 1)), ("b", "+I", at(0, 2)), ("a", "+I", at(7, 3))) == [(1, 2)]
+    assert told(query, ("a", "+I", at(27, 4)), ("b", "+I", at(26, 5))) == [(1, 2), (4, 5)]
+    assert told(query, ("b", "+I", at(26.001, 6))) == [(1, 2), (3, None), (4, 5), (4, 6)]
+    assert told(query, ("b", "+I", at(17, 7))) == [(1, 2), (3, None), (4, 5), (4, 6)]
+
+
+def test_a_long_stream_keeps_what_an_interval_holds(tmp_path: Path) -> None:
+    """State does not grow with what has come, whatever the kind of join."""
+    for form in ("inner", "full", "anti"):
+        query = running(tmp_path, "append", sql_of(form, BOTH), "mode: retract")
+        kept = []
+        for step in range(60):
+            rows = [at(3 * step + place / 4, 8 * step + place) for place in range(8)]
+            query.batch(0, *((name, "+I", as_json(row)) for row in rows for name in "ab"))
+            kept.append(sum(each.rows for each in query.engine.state.values()))
+        assert max(kept[40:]) < 1.5 * max(kept[10:25]), form
