@@ -152,7 +152,8 @@ def changes_of(dice: random.Random, mode: str, count: int, time: str = "ts") -> 
 
 def running(folder: Path, mode: str, sql: str, sink: str, time: str = "ts") -> Clocked:
     """The query, with watermarks on both tables."""
-    columns = "{id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL, n: TIMESTAMP_NTZ}"
+    columns = ", ".join(f"{name}: BIGINT NOT NULL" for name in ("id", "k", "v"))
+    columns = f"{{{columns}, ts: TIMESTAMP NOT NULL, n: TIMESTAMP_NTZ}}"
     column, delay = "n" if time == "n" else "ts", "1d" if time == "d" else "4s"
     tables = "\n".join(
         f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {{column: {column}, delay: {delay}}}}}"
@@ -230,11 +231,12 @@ def sql_of(form: str, on: str, time: str = "ts") -> str:
     return sql
 
 
-def compare(folder: Path, form: str, on: str, mode: str, emit: str, time: str = "ts", steps: int = 60) -> None:
+def compare(folder: Path, form: str, on: str, mode: str, emit: str, *, time: str = "ts") -> None:
     """A few random histories, whose results are those of the model after each batch and in the end."""
     bounds, kind, sql = BOUNDS[on], KINDS.get(form, form), sql_of(form, on, time)
     if time == "d":
-        assert bounds.earliest is not None and bounds.latest is not None
+        assert bounds.earliest is not None
+        assert bounds.latest is not None
         bounds = Bounds(24 * 3600 * bounds.earliest, 24 * 3600 * bounds.latest, (DAY, DAY))
     for number in seeds(1):
         seed = f"{form} {on} {mode} {emit} {time} {number}"
@@ -242,7 +244,7 @@ def compare(folder: Path, form: str, on: str, mode: str, emit: str, time: str = 
         dice = random.Random(seed)
         query = running(folder, mode, sql, f"mode: retract{emit}", time)
         model = Model(bounds, time)
-        rest = changes_of(dice, mode, steps, time)
+        rest = changes_of(dice, mode, 60, time)
         holds = not emit and bounds.earliest is not None and bounds.latest is not None
         while rest:
             size = dice.choice((1, 2, 3, 8))
@@ -294,7 +296,7 @@ def test_one_bound_lets_go_of_what_it_can(tmp_path: Path, form: str, on: str, mo
 @pytest.mark.parametrize("form", FORMS)
 def test_times_may_be_dates_or_local_and_null(tmp_path: Path, form: str, time: str) -> None:
     """A row without a time matches nothing, its pad does not wait; a DATE is its midnight."""
-    compare(tmp_path, form, BOTH, "retract", "", time)
+    compare(tmp_path, form, BOTH, "retract", "", time=time)
 
 
 def at(second: float, id_: int) -> Row:

@@ -72,7 +72,11 @@ def _values(node: PhysicalNode, layout: str, closing: Closing | None = None, **m
     """Whose rows are kept and how, for programs."""
     below = _origin(node)
     of = below.source.table if isinstance(below, PhysicalScan) else below.node
-    closes = {} if closing is None else {"closes": {"clock": closing.clock.name, "at": moment(closing.kept)}}
+    closes = (
+        {}
+        if closing is None or closing.kept is None
+        else {"closes": {"clock": closing.clock.name, "at": moment(closing.kept)}}
+    )
     return {"of": of, "layout": layout, **closes, **more}
 
 
@@ -83,7 +87,7 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
         whole = node.kind in ("not in", "in") and name == "right"
         ttl = chosen.ttl_ms
         kept = f"for ever: {node.kind.upper()} has to know all of them" if whole else _for_long(ttl, chosen.closing)
-        endless = ttl is None and chosen.closing is None and not whole
+        endless = ttl is None and not _is_let_go(chosen.closing) and not whole
         sub_key = {"sub_key": _sub_key(below)} if chosen.layout == "unique key" else {}
         values = _values(below, chosen.layout, chosen.closing, **sub_key)
         yield StepState(name, called(below), layout, reason, ttl, kept, _order(chosen), endless, values)
@@ -296,11 +300,17 @@ def _until(clock: Clock, time: ColumnTime) -> str:
     return f"each until {by(clock)} passes {moment(time)}"
 
 
+def _is_let_go(closing: Closing | None) -> bool:
+    """Whether a watermark lets go of rows, and does not only say which are late."""
+    return closing is not None and closing.kept is not None
+
+
 def _for_long(ttl_ms: int | None, closing: Closing | None = None) -> str:
     if closing is not None and closing.kept is None:
-        return "for ever: a match may come at any time"
+        return f"for ever: a match may come at any time; late once {by(closing.clock)} passes {moment(closing.late)}"
     if closing is not None and closing.kept is not None:
-        return _until(closing.clock, closing.kept)
+        late = f", late once it passes {moment(closing.late)}" if closing.late != closing.kept else ""
+        return _until(closing.clock, closing.kept) + late
     return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
 
 

@@ -105,6 +105,8 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
 def _passing(node: PhysicalTemporalFilter) -> str:
     """From when on and until when rows are let through."""
     begins = "" if node.begins is None else f" from when {by(node.clock)} passes {moment(node.begins)}"
+    if isinstance(node.input, PhysicalJoin) and node.input.kind != "anti" and node.begins is not None:
+        begins = f" with a match, and those without one{begins}" if node.begins.null == "always" else begins
     return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"
 
 

@@ -1,8 +1,8 @@
 """Rows without a match come once there can be none: the pads of interval joins, and what an anti join lets through.
 
-While a match may still come, such a row would have to be taken back. So it waits until the interval has passed, and what
-an outer interval join makes of inputs that only insert is never taken back, as in Flink. A temporal filter right above
-the join holds it; should its match come meanwhile, the two cancel there. Pairs do not wait.
+While a match may still come, such a row would have to be taken back. So it waits until the interval has passed, and
+what an outer interval join makes of inputs that only insert is never taken back, as in Flink. A temporal filter right
+above the join holds it; should its match come meanwhile, the two cancel there. Pairs do not wait.
 
     LEFT JOIN        a pad is what has no b.ts, as a pair has one. It waits for a.ts
     RIGHT JOIN       likewise
@@ -43,7 +43,7 @@ from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.tree import bottom_up
 
-_WAITS = "#waits"
+_WAITS = "#waits.{}"
 
 
 def hold_pads(query: Query) -> Query:
@@ -76,7 +76,8 @@ def _held(join: LogicalJoin, found: Interval) -> LogicalNode:
     """The join below a filter that lets a pad through when its row has settled."""
     left, right, below = found.bounds.left, found.bounds.right, columns(join)
     settled = found.left.settled, found.right.settled
-    assert settled[0] is not None and settled[1] is not None, "both bounds are there"
+    assert settled[0] is not None, "both bounds are there"
+    assert settled[1] is not None, "both bounds are there"
     input_: LogicalNode = join
     if join.kind == "anti":
         time = past(left, settled[0])
@@ -87,8 +88,10 @@ def _held(join: LogicalJoin, found: Interval) -> LogicalNode:
         if join.pads_right:
             later = settled[1] - settled[0] if join.pads_left else 0
             waits = waits.when(_is_null(left), _moment(right, below, later))
-        input_ = LogicalProject(join, {name: resolved(name) for name in below} | {_WAITS: waits})
-        time = past(_WAITS, settled[0] if join.pads_left else settled[1])
+        # Called what the user calls it, as explain shows it.
+        waiting = _WAITS.format((left if join.pads_left else right).rpartition(".")[2])
+        input_ = LogicalProject(join, {name: resolved(name) for name in below} | {waiting: waits})
+        time = past(waiting, settled[0] if join.pads_left else settled[1])
     final = all(produced(side.input) == "append" for side in join.sides)
     passing = LogicalTemporalFilter(
         LogicalInput(input_),

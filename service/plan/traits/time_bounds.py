@@ -1,12 +1,13 @@
 """Time bounds of a join: how far apart the times of a pair may lie, and what follows for its rows.
 
-    b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '10' MINUTE        earliest -5 min, latest 10 min
-    a.ts < b.ts + INTERVAL '1' HOUR                                               earliest -1 hour, exclusive
-    a.ts = b.ts                                                                   both 0
-    CAST(b.ts AS DATE) = a.day                                                    earliest 0, latest a day, exclusive
+    b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '10' MINUTE       earliest -5 min, latest 10 min
+    a.ts < b.ts + INTERVAL '1' HOUR                                              earliest -1 hour, exclusive
+    a.ts = b.ts                                                                  both 0
+    CAST(b.ts AS DATE) = a.day                                                   earliest 0, latest a day, exclusive
 
-A join whose conditions bound the time of one side by that of the other is an **interval join**. It is the ordinary join;
-only, its rows need not be kept for ever, and when a row has no match it is known at some time that it will have none.
+A join whose conditions bound the time of one side by that of the other is an **interval join**. It is the ordinary
+join; only, its rows need not be kept for ever, and of a row without a match it is known at some time that it will have
+none.
 
 Let W be the watermark of both sides' tables, a and b the times of a left and a right row, in microseconds, and let them
 match only if
@@ -14,9 +15,9 @@ match only if
     a + e <= b <= a + l
 
 A column may lie behind the watermark: no row of a side comes any more, but late, whose time is before W - s, with the
-slacks s_a and s_b (`traits.event_times`). So a row a has no on-time match to come once W > a + l + s_b. Until then it is
-taken in, however late it is itself, and of course as long as it is on time itself. That is, a change of it is **late**
-once
+slacks s_a and s_b (`traits.event_times`). So a row a has no on-time match to come once W > a + l + s_b. Until then it
+is taken in, however late it is itself, and of course as long as it is on time itself. That is, a change of it is
+**late** once
 
     W > a + L_a,    L_a = max(s_a, l + s_b)             and mirrored    W > b + L_b,    L_b = max(s_b, s_a - e)
 
