@@ -59,7 +59,8 @@ def temporal_filter(
     where = None if passing.order else partitioning(side.input)
     if isinstance(node, physical.PhysicalOperator) and where is not None:
         # An agenda does not ask for keys: a row is taken back in the shard in which it came. Order is of all shards.
-        node, by = replace(node, fused=True), node.traits.partition_key
+        node = replace(node, fused=True)
+        by = by if len(by) == len(node.traits.partition_key) else node.traits.partition_key
     schema = node.calc.output
     return physical.PhysicalTemporalFilter(
         node=nodes.name("temporal_filter", passing),
