@@ -156,7 +156,7 @@ class RowkindParser(MatchParser):
             return None
         alias = self._parse_id_var(any_token=True) if self._match(TokenType.ALIAS) else None
         if not self._match_text_seq("DELAY", "OF") or (delay := self._parse_interval()) is None:
-            self.raise_error("WATERMARK takes a time and a delay: WATERMARK ts DELAY OF INTERVAL 5 SECONDS")
+            self.raise_error("a watermark is a time and a delay: WATERMARK ts DELAY OF INTERVAL 5 SECONDS")
         return WatermarkClause(this=time, alias=alias, delay=delay)
 
     def _replace_lambda(self, node: exp.Expr | None, expressions: list[exp.Expr]) -> exp.Expr | None:

@@ -161,7 +161,7 @@ def test_time_and_delay_may_be_expressions(how: dict[str, object], expected: str
         ({"column": "n"}, "a watermark needs a TIMESTAMP, and n is INT"),
         (
             {"column": "id"},
-            r"a watermark needs a TIMESTAMP, and id is BIGINT NOT NULL: write TIMESTAMP_MILLIS\(id\), or TIMESTAMP_SEC",
+            r"a watermark needs a TIMESTAMP, and id is BIGINT: write TIMESTAMP_MILLIS\(id\), or TIMESTAMP_SEC",
         ),
         ({"column": "placed -"}, "write a column, or an expression over the columns of the table"),
         ({"column": "placed", "delay": "n"}, "a delay is a length of time such as 5s, an INTERVAL, or a CASE of"),
