@@ -18,10 +18,11 @@ that compare as the numbers do, for the sub-key. All rows of a partition with on
 retraction, which knows its time only, finds its row. With a TTL, a row that has expired is as if it had never been for
 rows that come; those that are there stay in the session in which they are, until a row before them changes.
 
-By a watermark W a session has ended when its last time and the gap are before W. No row is added to it any more: one
-that comes within the gap all the same begins a session of its own. A row is late, and does not come here, once its own
-time and the gap are before W; so no change reaches further back than two gaps before W, and older rows are let go of,
-also those of a session that goes on. (Flink's sessions, which are purged when they end, on inputs that retract.)
+By a watermark W a session has ended when its last time and the gap are before W, or longer before, where rows may be
+late. No row is added to it any more: one that comes within the gap all the same begins a session of its own. A row is
+late, and does not come here, once that has passed of its own time; so no change reaches further back than a gap before
+that, and older rows are let go of, also those of a session that goes on. (Flink's sessions, which are purged when they
+end, on inputs that retract.)
 """
 
 from __future__ import annotations
@@ -58,8 +59,10 @@ class SessionSpec:
     - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
       of signed rows (an operator).
     - `counts_unmatched`: retractions that find no row come back as unmatched.
-    - `until`: when rows may be let go of, by a watermark in ms: two gaps after their time; None where there is none.
-      `ticks` of the unit of `times` are a ms.
+    - `until`: when rows may be let go of, by a watermark in ms: a gap after their session has ended, if they are its
+      last; None where there is none.
+    - `open`: for how long after its last time a session takes rows, in the unit of `times`: the gap, or longer where
+      rows may be late; None where no watermark ends it. `ticks` of that unit are a ms.
     - `refreshes`: whether somebody further down has a TTL.
     """
 
@@ -70,6 +73,7 @@ class SessionSpec:
     by_seq: bool = False
     counts_unmatched: bool = True
     until: RowTime | None = None
+    open: int | None = None
     ticks: int = 1_000
     refreshes: bool = False
 
@@ -147,12 +151,12 @@ class Session:
         Where the last row of a session is further away than they go, it is later than that of any change.
         """
         spec = self.spec
-        if spec.until is None or now <= BEGINNING:
+        if spec.open is None or now <= BEGINNING:
             return np.zeros(len(rows), np.bool_)
         of = _sessions(stored, rows)
         last = np.full(of.count, _LEAST)
         np.maximum.at(last, of.ids[: len(stored)], stored.time)
-        return (last < now * spec.ticks - spec.gap)[of.ids[len(stored) :]]
+        return (last < now * spec.ticks - spec.open)[of.ids[len(stored) :]]
 
 
 @dataclass(frozen=True, slots=True)

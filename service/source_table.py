@@ -37,7 +37,8 @@ class Watermark:
 
     `of` is the time of a row that is meant: the same, or `time` has a delay of its own taken off. A partition of which
     nothing has come for `idle_ms` of batch time does not hold it back. `late` is what becomes of rows that come too
-    late for everything that they could change.
+    late for everything that they could change. State is kept for `allowed_ms` longer than the watermark says, and rows
+    that come as late as that are taken.
     """
 
     time: Expression
@@ -45,6 +46,7 @@ class Watermark:
     delay_us: int
     idle_ms: int
     late: Literal["drop", "dead_letter"] = "drop"
+    allowed_ms: int = 0
 
     @property
     def subject(self) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rowkind.operators.columns.changes import Changes, Int64s, Mask
 from rowkind.operators.partial_aggregate import packed_groups
-from rowkind.operators.rowtime import BEGINNING
+from rowkind.operators.rowtime import BEGINNING, END
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.column_times import TimeOf
 from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, PhysicalOperator, closings, inputs
@@ -23,17 +23,22 @@ class Lateness:
 
     def __call__(self, changes: Changes, watermark: int) -> Mask:
         """Those that are late when the watermark, in ms, has come so far."""
-        late = np.zeros(len(changes), np.bool_)
         if watermark == BEGINNING or not len(changes):
-            return late
+            return np.zeros(len(changes), np.bool_)
+        late: Mask = self.times(changes) <= watermark
+        return late
+
+    def times(self, changes: Changes) -> Int64s:
+        """For each change, to where the watermark must have come, in ms, for it to be late; `END` for never."""
         if isinstance(self.node, PhysicalAggregate):
-            return self._of_groups(self.node, changes) <= watermark
+            return self._of_groups(self.node, changes)
+        found = np.full(len(changes), END)
         for side, (closing, below) in enumerate(zip(closings(self.node), inputs(self.node), strict=False)):
             at = np.flatnonzero((changes.side == side) & ~self._without_time(changes))
             if closing is not None and len(at):
                 times = TimeOf(below.calc.output, closing.late)
-                late[at] = times(changes.payload.take(pa.array(at))) <= watermark
-        return late
+                found[at] = times(changes.payload.take(pa.array(at)))
+        return found
 
     def _without_time(self, changes: Changes) -> Mask:
         """Which changes have no time of their own: deletions of versions, which are so from the watermark on."""

@@ -32,6 +32,9 @@ MOST_PLACES = (1 << 15) // SIDES
 Wrap = Callable[[Changes], pa.BinaryArray]
 """The dead letter record of each of these unmatched retractions."""
 
+Tell = Callable[[Changes, int], pa.BinaryArray]
+"""The dead letter record of each of these changes, which come too late when the watermark, in ms, has come so far."""
+
 Explain = Callable[[LeftOut], pa.BinaryArray]
 """The dead letter record of each of these rows that come, not of those that go."""
 
@@ -67,7 +70,7 @@ class Member:
     clock: Clock | None = None
     waits: bool = False
     lateness: Lateness | None = None
-    tell: Wrap | None = None
+    tell: Tell | None = None
 
     def moment(self, time: Passing) -> int:
         """The time at which it processes a batch.

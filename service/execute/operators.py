@@ -121,15 +121,18 @@ def _normalize(node: physical.PhysicalNormalize, refreshes: bool) -> Operator:
 
 
 def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
+    row, closing = node.input.calc.output, node.state.closing
     return Session(
         SessionSpec(
             gap=node.gap,
-            times=Times(node.input.calc.output, node.time),
+            times=Times(row, node.time),
             started=Started(node.schema.select(node.schema.names[-1:])),
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
             counts_unmatched=not _is_upsert(node.input),
             until=_until(node.input, node.state),
+            # A row is late a microsecond after that.
+            open=closing.late.later_us - 1 if closing is not None and closing.late.column == node.time else None,
             refreshes=refreshes,
         )
     )

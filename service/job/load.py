@@ -148,6 +148,7 @@ _EXPECTED = {
     "sinks": ": the result topics, each with its sql",
     "mode": ": append, retract or upsert",
     "sql": ": the query whose result the topic keeps",
+    "column": ": the column with the time of a row, or an expression of SQL over the columns",
     "python": ": where the function is, as module:name",
     "arguments": ": the SQL types of its arguments",
     "returns": ": the SQL type of its result, or the columns of a table function",

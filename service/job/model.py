@@ -201,6 +201,13 @@ class Job(Section):
             raise ValueError("`unmatched: dead_letter` needs `dead_letters: {topic: …}`")
         if self.on_error != "fail" and self.dead_letters.topic is None:
             raise ValueError(f"`on_error: {self.on_error}` needs `dead_letters: {{topic: …}}`")
+        for name, table in self.tables.items():
+            if (
+                table.watermark is not None
+                and table.watermark.late == "dead_letter"
+                and self.dead_letters.topic is None
+            ):
+                raise ValueError(f"`late: dead_letter` in the watermark of {name} needs `dead_letters: {{topic: …}}`")
         if self.memory is not None and self.memory < (needed := least(self.parallelism)):
             raise ValueError(
                 f"`memory` is {self.memory >> 20}m, and a job with parallelism {self.parallelism} takes "

@@ -106,14 +106,17 @@ class WatermarkSettings(Section):
     """Until when rows of a table may still come: the highest time seen, less the `delay`.
 
     `column` is the column with the time of the row, or an expression of SQL over the columns. `delay` is a length of
-    time, or an expression too. Partitions of which nothing comes for as long as `idle` do not hold it back. What comes
-    too late for everything that it could change is counted, and is a dead letter where `late` says so.
+    time, or an expression too, an INTERVAL or a CASE of them. Partitions of which nothing comes for as long as `idle`
+    do not hold it back. What comes too late for everything that it could change is counted, and is a dead letter where
+    `late` says so. State is kept for `allowed_lateness` after the watermark has passed it, and rows that come as late
+    as that are still taken: they correct what has gone out, final rows as well.
     """
 
     column: str
     delay: int | str = 0
-    idle: Duration = 30_000
+    idle: int = 30_000
     late: Literal["drop", "dead_letter"] = "drop"
+    allowed_lateness: int = 0
 
     @model_validator(mode="before")
     @classmethod
@@ -123,13 +126,34 @@ class WatermarkSettings(Section):
     @field_validator("delay", mode="before")
     @classmethod
     def _delay(cls, value: Any) -> Any:
-        if isinstance(value, str) and re.fullmatch(r"\s*0\s*(ms|s|min|m|h|d|w)?\s*", value):
-            return 0
-        if isinstance(value, str) and re.match(r"\s*\d", value):
-            return duration.parse(value)
-        if isinstance(value, int) and value < 0:
-            raise ValueError("a negative delay would make rows late that are in order")
+        if isinstance(value, int | float) or re.match(r"\s*[-+]?\s*\d", str(value)):
+            return _length(value, "a negative delay would make rows late that are in order")
         return value
+
+    @field_validator("allowed_lateness", mode="before")
+    @classmethod
+    def _allowed(cls, value: Any) -> Any:
+        return _length(value, "rows that are not late yet cannot be refused: make the delay shorter")
+
+    @field_validator("idle", mode="before")
+    @classmethod
+    def _idle(cls, value: Any) -> Any:
+        never = "every partition would be idle at once, and hold nothing back: write how long it is waited for, as 30s"
+        if not (length := _length(value, never)):
+            raise ValueError(never)
+        return length
+
+
+def _length(value: Any, negative: str) -> int:
+    """A length of time in ms, which may be nothing, as a job file has it. Raises ValueError."""
+    text = str(value).strip()
+    if text.startswith("-"):
+        raise ValueError(negative)
+    if re.fullmatch(r"0+\s*(ms|s|min|m|h|d|w)?", text):
+        return 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return duration.parse(text)
 
 
 class Table(Section):

@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from rowkind.avro.schema import Record
 from rowkind.service import physical
 from rowkind.service.job.columns import as_written, declared
 from rowkind.service.job.model import Job
 from rowkind.service.plan.errors import PlanError, Refusal, span
 from rowkind.service.plan.passes.aggregate_panes import aggregate_panes
+from rowkind.service.plan.passes.allow_late import allow_late
 from rowkind.service.plan.passes.check_functions import check_functions
 from rowkind.service.plan.passes.check_sink import check_sink
 from rowkind.service.plan.passes.choose_extremes import choose_extremes
@@ -45,9 +47,10 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.job_functions import job_functions, with_functions
 from rowkind.service.plan.sql.parse import parse
+from rowkind.service.plan.sql.watermark_clause import table_watermarks
 from rowkind.service.plan.translate.translate import translate
-from rowkind.service.plan.watermarks import watermark
-from rowkind.service.source_table import SourceTable
+from rowkind.service.plan.watermarks import watermark, with_clauses
+from rowkind.service.source_table import SourceTable, Watermark
 
 _Done = TypeVar("_Done")
 
@@ -76,6 +79,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     choose_layouts,
     limit_time,
     close_inputs,
+    allow_late,
     prune_columns,
     tell_rows_apart,
     check_numbers,
@@ -128,8 +132,7 @@ def _told(job: Job, sink: str, do: Callable[[], _Done]) -> _Done:
     try:
         return do()
     except Refusal as refusal:
-        texts = {f"sinks.{sink}.sql": job.sinks[sink].sql} | {f"views.{name}": sql for name, sql in job.views.items()}
-        raise _error(job, sink, texts, refusal) from None
+        raise _error(job, sink, _texts(job), refusal) from None
     except RecursionError:
         raise PlanError(_place(job, f"sinks.{sink}.sql"), "the query is nested too deeply") from None
 
@@ -157,10 +160,6 @@ def source_table(job: Job, table: str) -> SourceTable:
     """A table of the job as the plan and the readers know it. Raises JobError, PlanError or a RegistryError."""
     of = job.tables[table]
     columns = declared(job, table)
-    try:
-        time = None if of.watermark is None else watermark(of.watermark, columns)
-    except Refusal as refusal:
-        raise PlanError(_place(job, f"tables.{table}.watermark"), refusal.text) from None
     return SourceTable(
         table=table,
         topic=of.topic,
@@ -175,8 +174,34 @@ def source_table(job: Job, table: str) -> SourceTable:
         format=of.format,
         debezium=of.mode == "debezium",
         written=as_written(job, table) if of.format == "plain_avro" else None,
-        watermark=time,
+        watermark=_watermark(job, table, columns),
     )
+
+
+def _watermark(job: Job, table: str, columns: Record) -> Watermark | None:
+    """The watermark of a table, as the job file or the SQL of any query declares it. Raises PlanError."""
+    said = job.tables[table].watermark
+    try:
+        known = None if said is None else watermark(table, said, columns)
+    except Refusal as refusal:
+        raise PlanError(_place(job, f"tables.{table}.watermark.{refusal.field}"), refusal.text) from None
+    texts = _texts(job)
+    try:
+        found = [
+            each
+            for origin, sql in texts.items()
+            if "watermark" in sql.lower()
+            for each in table_watermarks(parse(sql, origin, _place(job, origin)), job.tables, origin)
+        ]
+        return with_clauses(table, known, [each for each in found if each.table == table], columns)
+    except Refusal as refusal:
+        raise _error(job, "", texts, refusal) from None
+
+
+def _texts(job: Job) -> dict[str, str]:
+    """All SQL of a job, by the field that it stands in."""
+    sinks = {f"sinks.{name}.sql": sink.sql for name, sink in job.sinks.items()}
+    return sinks | {f"views.{name}": sql for name, sql in job.views.items()}
 
 
 def _place(job: Job, field: str) -> str:

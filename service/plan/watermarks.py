@@ -1,46 +1,115 @@
-"""The watermark of a table, as its declaration says it: a column or an expression of the row, less a delay."""
+"""The watermark of a table: a column or an expression of the row, less a delay.
+
+    watermark: {column: placed, delay: 5s}                          in the job file
+    FROM orders WATERMARK placed DELAY OF INTERVAL 5 SECONDS        in SQL, as Spark has it: `sql.dialect`
+
+It is one for the whole job, wherever it is said; and where it is said twice, the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from rowkind.avro.schema import Record
+from rowkind.service.expression import Expression
+from rowkind.service.job.duration import show
 from rowkind.service.job.table import WatermarkSettings
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.scalar.scalars import compile_scalar
+from rowkind.service.plan.scalar.time_windows import DAY
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.dialect import RowkindSql
-from rowkind.service.plan.sql.scope import near
-from rowkind.service.source_table import SourceTable, Watermark
+from rowkind.service.plan.sql.scope import Relation, Scope
+from rowkind.service.plan.sql.watermark_clause import TableWatermark
+from rowkind.service.source_table import Watermark
+
+_DELAY = "a delay is a length of time such as 5s, an INTERVAL, or a CASE of INTERVALs"
 
 
-def watermark(said: WatermarkSettings, declared: Record) -> Watermark:
-    """The watermark of a table with these columns. Raises Refusal."""
-    of = tree = _expression(said.column, declared)
-    delay_us = said.delay * 1000 if isinstance(said.delay, int) else 0
+def watermark(table: str, said: WatermarkSettings, declared: Record) -> Watermark:
+    """The watermark of a table with these columns, as the job file says it. Raises Refusal, with the field."""
+    time = _said(said.column, "column", table, declared)
+    of = less = _time(time, declared, "column")
     if isinstance(said.delay, str):
-        tree = _earlier(tree, _expression(said.delay, declared))
-    columns = {name: (name, declared.type(name)) for name in declared.names}
-    time = compile_scalar(tree, columns)
+        delay = _said(said.delay, "delay", table, declared)
+        less = _time(_earlier(time, delay), declared, "delay")
+    delay_us = said.delay * 1000 if isinstance(said.delay, int) else 0
+    return Watermark(less, of, delay_us, said.idle, said.late, said.allowed_lateness)
+
+
+def with_clauses(
+    table: str, known: Watermark | None, clauses: Sequence[TableWatermark], declared: Record
+) -> Watermark | None:
+    """The watermark of a table that the job file may know, and that is declared by these clauses, too.
+
+    Raises Refusal where two of them are not the same.
+    """
+    where = "in the job file"
+    for each in clauses:
+        found = _of_clause(each, declared, known)
+        if known is not None and _meaning(found) != _meaning(known):
+            raise Refusal(
+                f"{table} has another watermark already, {_shown(known)} {where}, and a table has one for the whole "
+                f"job: write the same, or leave one of them out",
+                each.clause,
+            )
+        if known is None:
+            known, where = found, f"in {each.origin}"
+    return known
+
+
+def _of_clause(said: TableWatermark, declared: Record, known: Watermark | None) -> Watermark:
+    delay = said.clause.args["delay"]
+    months, days, rest = amount(delay)
+    if months:
+        raise Refusal("a delay is in days or less: months are not all of one length", delay)
+    if (delay_us := days * DAY + rest) < 0:
+        raise Refusal(_negative(), delay)
+    of = _time(_resolved(said.clause.this, said.alias, declared), declared, at=said.clause.this)
+    # What SQL has no word for is the job file's, or what it is without one.
+    idle_ms = WatermarkSettings(column="").idle
+    how = Watermark(of, of, delay_us, idle_ms)
+    return how if known is None else replace(known, of=of, time=of, delay_us=delay_us)
+
+
+def _meaning(watermark: Watermark) -> tuple[str, str, int]:
+    return watermark.of.sql, watermark.time.sql, watermark.delay_us
+
+
+def _shown(watermark: Watermark) -> str:
+    if watermark.time != watermark.of:
+        return watermark.time.text
+    return f"{watermark.of.text} with a delay of {show(watermark.delay_us // 1000)}"
+
+
+def _time(tree: exp.Expr, declared: Record, field: str = "sql", at: exp.Expr | None = None) -> Expression:
+    """The time of a row, compiled. Raises Refusal for what is no time."""
+    try:
+        time = compile_scalar(tree, {name: (name, declared.type(name)) for name in declared.names})
+    except Refusal as refusal:
+        raise Refusal(refusal.text, at, field) from None
     if family(time.type) not in ("timestamp", "local"):
-        raise Refusal(f"a watermark needs a TIMESTAMP, and {time.text} is {time.type.sql}")
-    return Watermark(time, compile_scalar(of, columns), delay_us, said.idle, said.late)
+        raise Refusal(f"a watermark needs a TIMESTAMP, and {time.text} is {time.type.sql}{_instead(time)}", at, field)
+    return time
 
 
-def time_of(source: SourceTable, name: Callable[[str], str]) -> exp.Expr | None:
-    """The time that the watermark of a table is of, over its columns as they are called; None without a watermark."""
-    if source.watermark is None:
-        return None
-    tree = _expression(source.watermark.of.text, source.declared)
-    return tree.transform(lambda node: resolved(name(node.name)) if isinstance(node, exp.Column) else node)
+def _instead(time: Expression) -> str:
+    match time.type.kind:
+        case "long":
+            return f": write TIMESTAMP_MILLIS({time.text}), or TIMESTAMP_SECONDS or TIMESTAMP_MICROS of it"
+        case "string" | "date":
+            return f": write CAST({time.text} AS TIMESTAMP)"
+    return ""
 
 
 def _earlier(time: exp.Expr, delay: exp.Expr) -> exp.Expr:
-    """A time less a delay, which may depend on the row."""
+    """A time less a delay, which may depend on the row. Raises Refusal."""
     delay = delay.unnest()
     if isinstance(delay, exp.Case):
         less = delay.copy()
@@ -49,22 +118,34 @@ def _earlier(time: exp.Expr, delay: exp.Expr) -> exp.Expr:
         if less.args.get("default"):
             less.set("default", _earlier(time, less.args["default"]))
         return less
+    if not isinstance(delay, exp.Interval | exp.Add | exp.Sub):
+        raise Refusal(f"{_DELAY}, and this is {delay.sql('spark')}", field="delay")
+    try:
+        parts = amount(delay)
+    except (Refusal, AttributeError):
+        raise Refusal(f"{_DELAY}, and this is {delay.sql('spark')}", field="delay") from None
+    if min(parts) < 0:
+        raise Refusal(_negative(), field="delay")
     return exp.Sub(this=exp.paren(time.copy()), expression=delay.copy())
 
 
-def _expression(text: str, declared: Record) -> exp.Expr:
-    """The expression in a text, over columns of the table. Raises Refusal."""
+def _negative() -> str:
+    return "a negative delay would make rows late that are in order: write how late they may come"
+
+
+def _said(text: str, field: str, table: str, declared: Record) -> exp.Expr:
+    """The expression in a field of the job file. Raises Refusal."""
     try:
         tree = sqlglot.parse_one(text, read=RowkindSql)
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError):
-        raise Refusal(f"{text!r} is no expression over the columns of the table") from None
-    known = {name.casefold(): name for name in declared.names}
+        wanted = "write a column, or an expression over the columns of the table" if field == "column" else _DELAY
+        raise Refusal(f"{text!r} cannot be read: {wanted}", field=field) from None
+    try:
+        return _resolved(tree, table, declared)
+    except Refusal as refusal:
+        raise Refusal(refusal.text, field=field) from None
 
-    def column(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column):
-            return node
-        if node.name.casefold() not in known:
-            raise Refusal(f"there is no column {node.name!r}{near(node.name, declared.names)}")
-        return resolved(known[node.name.casefold()])
 
-    return tree.transform(column)
+def _resolved(tree: exp.Expr, table: str, declared: Record) -> exp.Expr:
+    """The expression over the columns of the table, whatever it is called. Raises Refusal."""
+    return Scope((Relation(table, {name: name for name in declared.names}),)).resolve(tree)

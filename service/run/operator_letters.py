@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,12 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import WEIGHTS, Changes, binary
 from rowkind.operators.partial_aggregate import PARTIAL, group_of_sums
+from rowkind.operators.rowtime import END
 from rowkind.service.calc import is_digest
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
+from rowkind.service.execute.lateness import Lateness
 from rowkind.service.kafka.dead_letter import DeadLetter
 from rowkind.service.physical import (
     PhysicalAggregate,
@@ -47,7 +50,7 @@ class UnmatchedLetters:
     def __call__(self, lost: Changes) -> pa.BinaryArray:
         """The dead letter of each of these retractions that reached the operator."""
 
-        def why(kind: RowKind) -> str:
+        def why(kind: RowKind, _at: int) -> str:
             return f"{kind.symbol} of a row that is not there (never inserted, already gone, or expired)"
 
         return _letters(self.node, lost, "UnmatchedRetraction", why)
@@ -59,17 +62,29 @@ class LateLetters:
 
     node: PhysicalOperator
 
-    def __call__(self, late: Changes) -> pa.BinaryArray:
-        """The dead letter of each of these changes."""
+    def __call__(self, late: Changes, watermark: int) -> pa.BinaryArray:
+        """The dead letter of each of these changes, when the watermark, in ms, has come so far."""
         of = clock(self.node)
         assert of is not None, "without a watermark nothing is late"
+        over = Lateness(self.node).times(late)
 
-        def why(kind: RowKind) -> str:
+        def why(kind: RowKind, at: int) -> str:
             return (
-                f"{kind.symbol} of a row that is late: the watermark of {of.name} has passed all that it could change"
+                f"{kind.symbol} of a row that is late: all that it could change was over at {_moment(int(over[at]))}, "
+                f"and the watermark of {of.name} had come to {_moment(watermark)}"
             )
 
         return _letters(self.node, late, "LateRow", why)
+
+
+def _moment(ms: int) -> str:
+    """A time of a row or a watermark, in UTC."""
+    if ms >= END:
+        return "the end of the input"
+    try:
+        return (datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{ms} ms since 1970"
 
 
 def tells_late(node: PhysicalOperator) -> bool:
@@ -128,14 +143,16 @@ def _rows(node: PhysicalOperator, side: int, payloads: pa.BinaryArray) -> tuple[
     return node.input, node.input.calc.output, payloads
 
 
-def _letters(node: PhysicalOperator, changes: Changes, error: str, why: Callable[[RowKind], str]) -> pa.BinaryArray:
+def _letters(
+    node: PhysicalOperator, changes: Changes, error: str, why: Callable[[RowKind, int], str]
+) -> pa.BinaryArray:
     """The dead letter of each of the changes that reached an operator."""
     letters: list[bytes | None] = [None] * len(changes)
     for side in np.unique(changes.side).tolist():
         members = np.flatnonzero(changes.side == side)
         source, record, payloads = _rows(node, side, changes.payload.take(pa.array(members)))
         for at, row in zip(members.tolist(), decode(record, payloads), strict=True):
-            letter = _letter(node.node, source, row, error, why(RowKind(int(changes.kind[at]))))
+            letter = _letter(node.node, source, row, error, why(RowKind(int(changes.kind[at])), at))
             if isinstance(source, PhysicalScan):
                 place = ArrivalNumber.of(int(changes.seq[at]))
                 letter = replace(letter, topic=source.source.topic, partition=place.partition, offset=place.offset)

@@ -175,7 +175,7 @@ class OperatorProcessor(StatefulProcessor):
             if late.any():
                 tally.add_late(int(late.sum()))
                 if member.tell is not None:
-                    yield shard, self._writer, dead_letters(member.tell(own.filter(late)))
+                    yield shard, self._writer, dead_letters(member.tell(own.filter(late), time_.before))
                 own = own.filter(~late)
             rows, lost, due = self._process(member, shard, own, member.moment(time_), tally)
             if member.waits and member.clock is not None:

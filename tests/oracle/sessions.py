@@ -62,7 +62,17 @@ def spec(
 ) -> SessionSpec:
     """Sessions of these rows, which a watermark in the unit of their times may close."""
     until = functools.partial(_until, gap) if closes else None
-    return SessionSpec(gap, times, started, ttl_ms, of.by_seq, until=until, ticks=1, refreshes=refreshes)
+    return SessionSpec(
+        gap,
+        times,
+        started,
+        ttl_ms,
+        of.by_seq,
+        until=until,
+        open=None if until is None else gap,
+        ticks=1,
+        refreshes=refreshes,
+    )
 
 
 def _until(gap: int, payloads: pa.BinaryArray) -> Int64s:

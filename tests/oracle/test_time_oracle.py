@@ -61,9 +61,14 @@ FULL = JOINED.replace(" JOIN", " FULL JOIN").replace(
 
 @dataclass
 class Model:
-    """What has been accepted of each table, a row for each of its windows, and how far time has come."""
+    """What has been accepted of each table, a row for each of its windows, and how far time has come.
+
+    `late` of them after their window had ended, as late as `lateness` allows.
+    """
 
     windows: str
+    lateness: timedelta = timedelta()
+    late: int = 0
     marks: dict[str, datetime] = field(default_factory=dict)
     accepted: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=lambda: {"a": Counter(), "b": Counter()})
 
@@ -76,7 +81,8 @@ class Model:
         before = self.watermark(tables)
         for table, sign, row in changes:
             for begin, end in self.of(row[3]):
-                if end > before:
+                if end + self.lateness > before:
+                    self.late += end <= before
                     self.accepted[table][*row, begin, end] += sign
         for table, _, row in changes:
             self.marks[table] = max(self.marks.get(table, row[3] - DELAY), row[3] - DELAY)
@@ -136,11 +142,11 @@ def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[str, in
     return found
 
 
-def running(folder: Path, mode: str, sql: str, sink: str) -> Clocked:
+def running(folder: Path, mode: str, sql: str, sink: str, more: str = "") -> Clocked:
     """The query, with watermarks on both tables."""
     columns = "{id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL}"
     tables = "\n".join(
-        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {{column: ts, delay: 4s}}}}"
+        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {{column: ts, delay: 4s{more}}}}}"
         for name in "ab"
     )
     sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
@@ -206,6 +212,7 @@ SESSIONS = {
 class SessionModel:
     """The sessions of table `a`: those that have ended, and the rows of those that go on."""
 
+    lateness: timedelta = timedelta()
     watermark: datetime = BEGINNING
     ended: list[list[tuple[Any, ...]]] = field(default_factory=list)
     rows: Counter[tuple[Any, ...]] = field(default_factory=Counter)
@@ -213,12 +220,12 @@ class SessionModel:
     def batch(self, changes: Sequence[tuple[str, int, tuple[Any, ...]]]) -> None:
         """Take in a batch; what it moves counts from its end on."""
         for session in self.open():
-            if session[-1][3] + GAP < self.watermark:
+            if session[-1][3] + GAP + self.lateness < self.watermark:
                 self.ended.append(session)
                 self.rows -= Counter(session)
         own = [(sign, row) for table, sign, row in changes if table == "a"]
         for sign, row in own:
-            if row[3] + GAP >= self.watermark:
+            if row[3] + GAP + self.lateness >= self.watermark:
                 self.rows[row] += sign
         self.watermark = max([self.watermark, *(row[3] - DELAY for _, row in own)])
 

@@ -32,9 +32,10 @@ from rowkind.service.plan.logical import (
     LogicalSession,
 )
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.traits.event_times import EventTime, event_times
+from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.traits.followed import EventTime
 from rowkind.service.plan.traits.sessions import session_of
-from rowkind.service.plan.traits.time_bounds import Span, TimeBounds, spans, time_bounds
+from rowkind.service.plan.traits.time_bounds import SettledSpan, TimeBounds, spans, time_bounds
 from rowkind.service.plan.tree import bottom_up, walk
 from rowkind.service.source_table import SourceTable
 from rowkind.service.time_match import TimeMatch
@@ -121,8 +122,8 @@ class Interval:
 
     clock: Clock
     bounds: TimeBounds
-    left: Span
-    right: Span
+    left: SettledSpan
+    right: SettledSpan
 
 
 def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
@@ -187,10 +188,9 @@ def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> Log
 
 
 def _in_session(node: LogicalSession, tables: Tables) -> LogicalInput:
-    partitioned = _closed(node.input, tables, node.partition)
     time = event_times(node.input.input).get(node.time)
-    if partitioned.closing is not None or time is None or (at := passed(tables, node.time, time)) is None:
-        return partitioned
+    if time is None or (at := passed(tables, node.time, time)) is None:
+        return _closed(node.input, tables, node.partition)
     clock, late = at
     late = replace(late, later_us=late.later_us + node.gap)
     return _let_go(node.input, Closing(clock, late, replace(late, later_us=late.later_us + node.gap)))

@@ -2,6 +2,9 @@
 
 A row of a window is held back until no change of it can come any more: until the watermark passes the end of the
 window. What follows the time of a table is enough for that, whatever the query has made of it.
+
+Where tables allow rows to be late (`passes.allow_late`), a row goes out at the same time, and what comes late
+afterwards corrects it. Such a result is none for an append sink.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalTemporalFilter,
 )
+from rowkind.service.plan.passes.allow_late import allowed_ms
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime, micros
 from rowkind.service.plan.traits.changelog_modes import produced
-from rowkind.service.plan.traits.event_times import TimeColumn, event_times
+from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.traits.followed import TimeColumn
 from rowkind.service.plan.traits.partitioning import partitioning
 from rowkind.service.plan.tree import walk
 
@@ -103,7 +108,10 @@ def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> Log
     found = [at for name, time in times.items() if (at := passed(tables, name, time)) is not None]
     if found:
         clock, begins = min(found, key=lambda each: each[1].later_us)
-        return _where_rows_are(node, _Holding(clock, begins, query.select))
+        corrected = bool(allowed_ms(tables, clock)) and produced(node) != "append"
+        if corrected and query.sink.mode == "append":
+            raise _corrected(tables, clock)
+        return _where_rows_are(node, _Holding(clock, begins, query.select, corrected=corrected))
     if isinstance(node, LogicalProject | LogicalFilter):
         below = _held(node.input, tables, query, ends=ends)
         return None if below is None else replace(node, input=below)
@@ -112,16 +120,20 @@ def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> Log
 
 @dataclass(frozen=True)
 class _Holding:
-    """Rows are held back until a clock has come to a time of theirs."""
+    """Rows are held back until a clock has come to a time of theirs, and may be `corrected` afterwards."""
 
     clock: Clock
     begins: ColumnTime
     at: exp.Expr
+    corrected: bool
 
     def over(self, node: LogicalNode) -> LogicalNode:
         """A node with the filter."""
         reason = "rows come once, when they are final"
-        return LogicalTemporalFilter(LogicalInput(node), self.clock, self.begins, None, True, reason, self.at, AT_ONCE)
+        if self.corrected:
+            reason = "rows come when the watermark has passed them, and what is late corrects them"
+        final = not self.corrected
+        return LogicalTemporalFilter(LogicalInput(node), self.clock, self.begins, None, final, reason, self.at, AT_ONCE)
 
 
 def _where_rows_are(node: LogicalNode, holding: _Holding) -> LogicalNode:
@@ -148,3 +160,13 @@ def _computed_of(output: exp.Expr, time: ColumnTime) -> ColumnTime | None:
         case WindowTime():
             return _computed_of(node.this, replace(time, later_us=time.later_us - micros(node.args["by"])))
     return None
+
+
+def _corrected(tables: Tables, clock: Clock) -> Refusal:
+    late = [name for name, _ in clock.tables if allowed_ms(tables, Clock(((name, 0),)))]
+    return Refusal(
+        f"an append sink takes inserts only, but rows of {' and '.join(late)} may be late by `allowed_lateness`, and "
+        f"correct what has gone out: leave `allowed_lateness` out of the watermark, so what is late is left out, or "
+        f"give the sink mode upsert or retract",
+        field="mode",
+    )

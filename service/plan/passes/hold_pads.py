@@ -36,6 +36,7 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalTemporalFilter,
 )
+from rowkind.service.plan.passes.allow_late import allowed_ms
 from rowkind.service.plan.passes.close_inputs import Interval, Tables, interval, past, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
@@ -63,7 +64,7 @@ def _visit(tables: Tables, changes: bool, node: LogicalNode) -> LogicalNode:
         right=_with_time(node.right, found.bounds.right, stays=node.pads_right),
     )
     pads = node.pads_left or node.pads_right or node.kind == "anti"
-    return _held(join, found) if pads and found.bounds.whole and not changes else join
+    return _held(join, found, tables) if pads and found.bounds.whole and not changes else join
 
 
 def _with_time(side: LogicalInput, time: str, *, stays: bool) -> LogicalInput:
@@ -72,8 +73,8 @@ def _with_time(side: LogicalInput, time: str, *, stays: bool) -> LogicalInput:
     return replace(side, input=LogicalFilter(side.input, (exp.Not(this=_is_null(time)),)))
 
 
-def _held(join: LogicalJoin, found: Interval) -> LogicalNode:
-    """The join below a filter that lets a pad through when its row has settled."""
+def _held(join: LogicalJoin, found: Interval, tables: Tables) -> LogicalNode:
+    """The join below a filter that lets a pad through when its row has settled, also by what may come late."""
     left, right, below = found.bounds.left, found.bounds.right, columns(join)
     settled = found.left.settled, found.right.settled
     assert settled[0] is not None, "both bounds are there"
@@ -96,7 +97,7 @@ def _held(join: LogicalJoin, found: Interval) -> LogicalNode:
     passing = LogicalTemporalFilter(
         LogicalInput(input_),
         found.clock,
-        ColumnTime(time.column, time.later_us, null="always"),
+        ColumnTime(time.column, time.later_us + allowed_ms(tables, found.clock) * 1000, null="always"),
         None,
         final=final,
         reason="a row without a match comes once there can be none",

@@ -8,7 +8,7 @@ their nodes. Unlike sqlglot's dialect, this one tells CAST, which fails on what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -70,6 +70,12 @@ class TableArgument(exp.Expression):
     arg_types = {"this": True, "expressions": False}  # noqa: RUF012 -- as sqlglot has it
 
 
+class WatermarkClause(exp.Expression):
+    """WATERMARK time [AS alias] DELAY OF delay, in FROM: the `watermark` of a `TableAlias`, before which it stands."""
+
+    arg_types = {"this": True, "alias": False, "delay": True}  # noqa: RUF012 -- as sqlglot has it
+
+
 class RowkindParser(MatchParser):
     """The parser of `RowkindSql`."""
 
@@ -122,6 +128,44 @@ class RowkindParser(MatchParser):
             columns = by.expressions if isinstance(by, exp.Tuple) else [by.unnest()] if by is not None else []
             return TableArgument(this=rows, expressions=columns)
         return rows
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        """The alias of a relation, and the watermark before it, of which sqlglot knows nothing."""
+        clause = self._parse_watermark()
+        found = super()._parse_table_alias(alias_tokens)
+        if clause is None:
+            return found
+        alias = found or exp.TableAlias()
+        alias.set("watermark", clause)
+        return alias
+
+    def _parse_table_parts(self, *arguments: Any, **named: Any) -> exp.Table | exp.Dot | None:
+        """A name in FROM. What Spark writes as STREAM t, or STREAM(t), is t: every table is a stream here."""
+        if self._curr.token_type != TokenType.VAR or self._curr.text.upper() != "STREAM":
+            return super()._parse_table_parts(*arguments, **named)
+        after = self._next.token_type if self._next else None
+        if after == TokenType.L_PAREN:
+            self._advance(2)
+            found = super()._parse_table_parts(*arguments, **named)
+            self._match_r_paren()
+            return found
+        if after in (TokenType.VAR, TokenType.IDENTIFIER) and self._next.text.upper() != "WATERMARK":
+            self._advance()
+        return super()._parse_table_parts(*arguments, **named)
+
+    def _parse_watermark(self) -> WatermarkClause | None:
+        """The clause, unless WATERMARK is the alias itself."""
+        begin = self._index
+        if self._curr.token_type != TokenType.VAR or not self._match_text_seq("WATERMARK"):
+            return None
+        time = self._parse_disjunction()
+        if time is None or isinstance(time, exp.Paren | exp.Tuple):
+            self._retreat(begin)
+            return None
+        alias = self._parse_id_var(any_token=True) if self._match(TokenType.ALIAS) else None
+        if not self._match_text_seq("DELAY", "OF") or (delay := self._parse_interval()) is None:
+            self.raise_error("a watermark is a time and a delay: WATERMARK ts DELAY OF INTERVAL 5 SECONDS")
+        return WatermarkClause(this=time, alias=alias, delay=delay)
 
     def _replace_lambda(self, node: exp.Expr | None, expressions: list[exp.Expr]) -> exp.Expr | None:
         """Names that are parameters of a function with -> are no columns, in whatever case they are written."""

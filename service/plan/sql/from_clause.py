@@ -37,6 +37,7 @@ from rowkind.service.plan.sql.parse import values_query
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery, near
 from rowkind.service.plan.sql.subqueries import of_empty, where
 from rowkind.service.plan.sql.time_windows import WindowFunction, window_function, with_windows
+from rowkind.service.plan.sql.watermark_clause import clause_of, not_of_a_table, with_time
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
@@ -236,6 +237,7 @@ def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
 
 
 def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
+    clause = clause_of(at)
     if isinstance(at, exp.Unnest):
         raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
     if (windows := window_function(at)) is not None:
@@ -254,13 +256,14 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logical
         raise Refusal(f"{at.sql('spark')}: tables are called as in the job file, without a database", at)
     _only(at, "this way to name a table")
     alias = at.alias or at.name
-    name = at.name.lower()
+    name, catalog = at.name.lower(), queries.catalog
     columns = _column_aliases(at)
+    views = {view.lower(): parse_view for view, parse_view in catalog.views.items()}
+    if clause is not None and (name in context.with_ or name in views):
+        raise not_of_a_table(clause)
     if name in context.with_:
         named = context.with_[name]
         return _derived(Named(named.query, columns or named.columns, named.with_), alias, at, context, queries)
-    catalog = queries.catalog
-    views = {view.lower(): parse_view for view, parse_view in catalog.views.items()}
     if name in views:
         node, relation = _derived(Named(views[name](), columns, {}), alias, at, context, queries)
         return replace(node, view=View(name, tuple(node.outputs))), relation
@@ -272,9 +275,10 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logical
     scan = LogicalScan(context.path + alias, source, source.declared.names, at)
     queries.note(scan.path)
     spelled = _renamed(source.declared.names, columns, at)
-    return scan, Relation(
+    relation = Relation(
         alias, {new: scan.name(column) for new, column in zip(spelled, source.declared.names, strict=True)}
     )
+    return (scan, relation) if clause is None else with_time(clause, scan, relation)
 
 
 def _in_windows(

@@ -3,12 +3,9 @@
 Where no row of a table comes any more whose time is before a watermark W, no change of a node's rows comes any more in
 which a column that follows that time is before W less its slack:
 
-    ts                    the time itself                        slack 0
-    window_start          a window's length before it            slack size; of those that cumulate, of the longest
-    window_end            behind it                              slack 0
-    window_time           just before the end                    slack of what is taken off it
-    DATE_TRUNC, CAST      the unit before it                     slack of the longest such unit
-    + INTERVAL            later                                  slack less that much
+    window_start          before the time by a window's length at most: slack size
+    window_end            behind it: slack 0
+    …                     (`traits.followed`)
 
 The rules: what a node hands on of a row follows what it followed below, as long as each change of a node is one of rows
 with these values below.
@@ -33,15 +30,12 @@ A row that is taken back is a change like any other: one whose time is before th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import TypeVar
 
 from sqlglot import exp
 
-from rowkind.avro.errors import SchemaError
-from rowkind.avro.schema import Type
 from rowkind.operators.match_calls import Navigation
-from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalExpand,
@@ -60,126 +54,78 @@ from rowkind.service.plan.logical import (
     LogicalWindow,
 )
 from rowkind.service.plan.memoized import memoized
-from rowkind.service.plan.scalar.intervals import amount
-from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.scalar.time_units import LONGEST
-from rowkind.service.plan.scalar.time_windows import (
-    DAY,
-    PANE,
-    PaneStart,
-    WindowEnd,
-    WindowEnds,
-    WindowStart,
-    WindowStarts,
-    WindowTime,
-    micros,
-)
+from rowkind.service.plan.scalar.time_windows import PANE, WindowEnds, WindowStarts, micros
 from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.traits.followed import (
+    Below,
+    EventTime,
+    RowColumn,
+    TimeColumn,
+    TimeKind,
+    both,
+    followed,
+    moved,
+)
 from rowkind.service.plan.traits.sessions import session_of
 from rowkind.service.plan.traits.time_bounds import spans, time_bounds
-from rowkind.service.plan.watermarks import time_of
 
-TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
-
-
-@dataclass(frozen=True, order=True)
-class TimeColumn:
-    """A column of a table that is a time, or the expression over its columns that its watermark is of."""
-
-    table: str
-    column: str
+_Known = TypeVar("_Known")
 
 
-@dataclass(frozen=True)
-class EventTime:
-    """What a column follows: no value of a change to come is before the watermark of all `origins` less the slack.
+def event_times(node: LogicalNode) -> dict[str, EventTime]:
+    """The columns of a node that follow times of tables."""
+    return _times(_known(node))
 
-    `slack` is in microseconds, and negative where values are later than the time. `size` is the length of a window in
-    microseconds, of the longest where they cumulate; None for what is no window.
-    """
 
-    origins: frozenset[TimeColumn]
-    kind: TimeKind
-    slack: int = 0
-    size: int | None = None
-
-    @property
-    def slack_ms(self) -> int:
-        """The slack in milliseconds, rounded up."""
-        return -(-self.slack // 1_000)
+def _times(known: Below) -> dict[str, EventTime]:
+    times = ((name, each.time if isinstance(each, RowColumn) else each) for name, each in known.items())
+    return {name: time for name, time in times if time is not None}
 
 
 @memoized
-def event_times(node: LogicalNode) -> dict[str, EventTime]:
-    """The columns of a node that follow times of tables."""
+def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
+    """What is known of a node's columns: those that follow times, and those of rows as tables have them."""
     match node:
         case LogicalScan():
             return _scanned(node)
         case LogicalFilter() | LogicalWindow():
-            below = event_times(node.input)
+            below = _known(node.input)
             return below if isinstance(node, LogicalFilter) else _of_names(below, node.partition)
         case LogicalProject():
             return _projected(node)
         case LogicalExpand():
-            return event_times(node.input) | _expanded(node)
+            return {**_known(node.input), **_expanded(node)}
         case LogicalNormalize():
             # Rows that expire go long after their time.
-            return {} if node.takes_back else event_times(node.input.input)
+            return {} if node.takes_back else _known(node.input.input)
         case LogicalTemporalFilter():
             # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
             held = node.final or (node.ends is None and node.clock.tables)
-            return event_times(node.input.input) if held else {}
+            return _known(node.input.input) if held else {}
         case LogicalAggregate():
-            return _of_names(event_times(node.input.input), node.group) | _last_times(node)
+            return {**_of_names(_known(node.input.input), node.group), **_last_times(node)}
         case LogicalRank():
-            return _of_names(event_times(node.input.input), node.partition)
+            return _of_names(_known(node.input.input), node.partition)
         case LogicalSession():
-            return _of_names(event_times(node.input.input), (*node.partition, node.time))
+            return _of_names(_known(node.input.input), (*node.partition, node.time))
         case LogicalMatch():
-            return _matched(node)
+            return {**_matched(node)}
         case LogicalJoin():
-            return _joined(node)
+            return {**_joined(node)}
         case LogicalLookup():
-            return _looked_up(node)
+            return {**_looked_up(node)}
         case LogicalUnion():
-            return _united([event_times(each) for each in node.inputs])
+            return {**_united([event_times(each) for each in node.inputs])}
 
 
-def _projected(node: LogicalProject) -> dict[str, EventTime]:
-    below, either, of = event_times(node.input), _either(node.input), _of_watermark(node.input)
-    if of is not None:
-        below = below | {_TIME: EventTime(frozenset([of.origin]), "time")}
-    found = {}
+def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:
+    below, either = _known(node.input), _either(node.input)
+    found: dict[str, EventTime | RowColumn] = {}
     for name, output in node.outputs.items():
-        meant = output if of is None else output.transform(of.named)
-        if (time := _followed(meant, below) or _coalesced(meant, either)) is not None:
-            found[name] = time
+        column = below.get(output.name) if isinstance(output.unnest(), exp.Column) else None
+        if (known := column or followed(output, below) or _coalesced(output, either)) is not None:
+            found[name] = known
     return found
-
-
-@dataclass(frozen=True)
-class _Computed:
-    """The time that a watermark is of, where it is no column but computed of some."""
-
-    origin: TimeColumn
-    time: exp.Expr
-
-    def named(self, node: exp.Expr) -> exp.Expr:
-        """A column for it, for use by `transform`."""
-        return resolved(_TIME) if node == self.time else node
-
-
-_TIME = "#time"
-
-
-def _of_watermark(node: LogicalNode) -> _Computed | None:
-    """What rows straight from a table have for their time, if that is computed."""
-    while isinstance(node, LogicalFilter):
-        node = node.input
-    if not isinstance(node, LogicalScan) or node.source.watermark is None or node.source.watermark.of.column:
-        return None
-    time = time_of(node.source, node.name)
-    return None if time is None else _Computed(TimeColumn(node.source.table, node.source.watermark.subject), time)
 
 
 def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
@@ -190,8 +136,8 @@ def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
     return {session.last: replace(time, kind="session", slack=time.slack + session.gap)}
 
 
-def _of_names(times: Mapping[str, EventTime], names: Iterable[str]) -> dict[str, EventTime]:
-    return {name: times[name] for name in names if name in times}
+def _of_names(known: Mapping[str, _Known], names: Iterable[str]) -> dict[str, _Known]:
+    return {name: known[name] for name in names if name in known}
 
 
 def _matched(match: LogicalMatch) -> dict[str, EventTime]:
@@ -204,95 +150,28 @@ def _matched(match: LogicalMatch) -> dict[str, EventTime]:
     return dict.fromkeys([*own, *(name for name in match.carried if name == match.time)], found)
 
 
-def _scanned(scan: LogicalScan) -> dict[str, EventTime]:
-    declared, table = scan.source.declared, scan.source.table
-    times = (each for each in declared.fields if family(each.type) in ("timestamp", "local", "date"))
-    return {
-        scan.name(each.name): EventTime(frozenset([TimeColumn(table, each.name)]), "time")
-        for each in times
-    }  # fmt: skip
-
-
-def _followed(expression: exp.Expr, below: Mapping[str, EventTime]) -> EventTime | None:
-    """What an expression follows, None where nothing is known."""
-    node = expression.unnest()
-    match node:
-        case exp.Column():
-            return below.get(node.name)
-        case PaneStart():
-            # Changes of a pane are those of the windows that it is in: the last of them ends so much later.
-            return _moved(node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"]))
-        case WindowStart() | WindowEnd():
-            size = micros(node.args["size"])
-            if (time := _followed(node.this, below)) is not None and time.kind == "session":
-                return replace(time, slack=time.slack - size)
-            kind: TimeKind = "window_start" if isinstance(node, WindowStart) else "window_end"
-            return _moved(node.this, below, kind, size if kind == "window_start" else -size, size)
-        case exp.Coalesce():
-            # That of a session is never NULL (`sql.session_ends`).
-            found = _followed(node.this, below)
-            return found if found is not None and found.kind == "session" else None
-        case WindowTime():
-            end = _followed(node.this, below)
-            return _moved(node.this, below, "window_time", micros(node.args["by"]), end.size if end else None)
-        case exp.Add() | exp.Sub():
-            return _by_interval(node, below)
-        case exp.Cast():
-            return _cast(node, below)
-        case exp.Anonymous():
-            return _called(node, below)
-    return None
-
-
-def _moved(
-    time: exp.Expr, below: Mapping[str, EventTime], kind: TimeKind, back: int, size: int | None = None
-) -> EventTime | None:
-    """What follows a time by a length of time at most before it."""
-    found = _followed(time, below)
-    return found and replace(found, kind=kind, slack=found.slack + back, size=size)
-
-
-def _by_interval(node: exp.Add | exp.Sub, below: Mapping[str, EventTime]) -> EventTime | None:
-    time, length = node.left.unnest(), node.right.unnest()
-    if isinstance(node, exp.Add) and isinstance(time, exp.Interval):
-        time, length = length, time
-    if not isinstance(length, exp.Interval):
-        return None
-    try:
-        months, days, rest = amount(length)
-    except Refusal:
-        return None
-    back = (days * DAY + rest) * (1 if isinstance(node, exp.Sub) else -1)
-    return None if months else _moved(time, below, "other", back)
-
-
-def _cast(node: exp.Cast, below: Mapping[str, EventTime]) -> EventTime | None:
-    found = _followed(node.this, below)
-    try:
-        to = family(Type.of(node.to.sql("spark")))
-    except SchemaError:
-        return None
-    if found is None or to in ("timestamp", "local"):
-        return found
-    return replace(found, kind="other", slack=found.slack + DAY, size=None) if to == "date" else None
-
-
-def _called(node: exp.Anonymous, below: Mapping[str, EventTime]) -> EventTime | None:
-    match word(node), node.expressions:
-        case "DATE_TRUNC", [exp.Literal() as unit, time] if unit.is_string and unit.name.upper() in LONGEST:
-            return _moved(time, below, "other", LONGEST[unit.name.upper()])
-        case (("TO_DATE" | "DATE"), [time]):
-            return _moved(time, below, "other", DAY)
-    return None
+def _scanned(scan: LogicalScan) -> dict[str, EventTime | RowColumn]:
+    declared, source = scan.source.declared, scan.source
+    found: dict[str, EventTime | RowColumn] = {
+        scan.name(each.name): EventTime(frozenset([TimeColumn(source.table, each.name)]), "time")
+        for each in declared.fields
+        if family(each.type) in ("timestamp", "local", "date")
+    }
+    if source.watermark is not None and source.watermark.of.column is None:
+        times = _times(found)
+        for column in source.watermark.of.columns:
+            name = scan.name(column)
+            found[name] = RowColumn(scan, column, times.get(name))
+    return found
 
 
 def _expanded(node: LogicalExpand) -> dict[str, EventTime]:
-    array, below = node.array, event_times(node.input)
+    array, below = node.array, _known(node.input)
     if not isinstance(array, WindowStarts | WindowEnds) or node.outer:
         return {}
     size = micros(array.args["size"])
     kind: TimeKind = "window_start" if isinstance(array, WindowStarts) else "window_end"
-    found = _moved(array.this, below, kind, size if kind == "window_start" else 0, size)
+    found = moved(array.this, below, kind, size if kind == "window_start" else 0, size)
     if found is not None and array.this.name.endswith(PANE):
         # A time is in the windows that its pane is in, of which its slack tells already.
         found = replace(found, slack=found.slack - size)
@@ -300,23 +179,24 @@ def _expanded(node: LogicalExpand) -> dict[str, EventTime]:
 
 
 def _joined(join: LogicalJoin) -> dict[str, EventTime]:
-    left, right = event_times(join.left.input), event_times(join.right.input)
+    left, right = _known(join.left.input), _known(join.right.input)
     found: dict[str, EventTime] = {}
     for key in join.keys or _equal_sides(join):
         a, b = key if isinstance(key, tuple) else (key.left, key.right)
-        times = _followed(a, left), _followed(b, right)
+        times = followed(a, left), followed(b, right)
         if times[0] is None or times[1] is None:
             continue
-        both = _both(times[0], times[1])
+        together = both(times[0], times[1])
         kept = ((a, not join.pads_right), (b, not join.pads_left and not join.keeps_left))
         for column in (side.unnest() for side, stays in kept if stays):
             if isinstance(column, exp.Column):
-                found[column.name] = both
-    return found or _bound(join, left, right)
+                found[column.name] = together
+    return found or _bound(join)
 
 
-def _bound(join: LogicalJoin, left: Mapping[str, EventTime], right: Mapping[str, EventTime]) -> dict[str, EventTime]:
+def _bound(join: LogicalJoin) -> dict[str, EventTime]:
     """The times of an interval join: a pair comes with the later of its rows, and a pad when it has settled."""
+    left, right = event_times(join.left.input), event_times(join.right.input)
     found: dict[str, EventTime] = {}
     for bounds in time_bounds(join, left.keys(), right.keys()):
         a, b = left[bounds.left], right[bounds.right]
@@ -334,13 +214,13 @@ def _either(node: LogicalNode) -> dict[frozenset[str], EventTime]:
         node = node.input
     if not isinstance(node, LogicalJoin) or node.kind != "full":
         return {}
-    left, right = event_times(node.left.input), event_times(node.right.input)
+    left, right = _known(node.left.input), _known(node.right.input)
     found: dict[frozenset[str], EventTime] = {}
     for key in node.keys or _equal_sides(node):
         a, b = (side.unnest() for side in (key if isinstance(key, tuple) else (key.left, key.right)))
-        times = _followed(a, left), _followed(b, right)
+        times = followed(a, left), followed(b, right)
         if isinstance(a, exp.Column) and isinstance(b, exp.Column) and times[0] is not None and times[1] is not None:
-            found[frozenset([a.name, b.name])] = _both(times[0], times[1])
+            found[frozenset([a.name, b.name])] = both(times[0], times[1])
     return found
 
 
@@ -362,30 +242,23 @@ def _looked_up(node: LogicalLookup) -> dict[str, EventTime]:
     own, theirs = left.get(node.match.left), right.get(node.match.right)
     if not node.match.comparison.startswith(">") or own is None or theirs is None:
         return {}
-    return {node.match.left: _both(own, theirs)}
+    return {node.match.left: both(own, theirs)}
 
 
 def _equal_sides(join: LogicalJoin) -> list[tuple[exp.Expr, exp.Expr]]:
     """The equalities of a join before its keys have been taken out of its condition, left before right."""
-    left = event_times(join.left.input)
+    left = _known(join.left.input)
     found = []
     for each in join.condition:
         bare = each.unnest()
         if isinstance(bare, exp.EQ | exp.NullSafeEQ):
             a, b = bare.left, bare.right
-            found.append((a, b) if _followed(a, left) is not None else (b, a))
+            found.append((a, b) if followed(a, left) is not None else (b, a))
     return found
-
-
-def _both(one: EventTime, other: EventTime) -> EventTime:
-    """What follows times of both: changes come from either."""
-    kind: TimeKind = one.kind if one.kind == other.kind else "other"
-    size = one.size if one.kind == other.kind and one.size == other.size else None
-    return EventTime(one.origins | other.origins, kind, max(one.slack, other.slack), size)
 
 
 def _united(inputs: list[dict[str, EventTime]]) -> dict[str, EventTime]:
     found = dict(inputs[0]) if inputs else {}
     for each in inputs[1:]:
-        found = {name: _both(found[name], each[name]) for name in found if name in each}
+        found = {name: both(found[name], each[name]) for name in found if name in each}
     return found

@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalNode, LogicalRank, LogicalScan
 from rowkind.service.plan.scalar.types import family
-from rowkind.service.plan.traits.event_times import TimeColumn, event_times
+from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.traits.followed import TimeColumn
 from rowkind.service.plan.traits.time_bounds import time_bounds
 from rowkind.service.plan.tree import walk
 from rowkind.service.source_table import SourceTable

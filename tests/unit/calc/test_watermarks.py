@@ -142,7 +142,7 @@ def rows(*placed: str | None, partitions: tuple[int, ...], slow: bool | None = N
 
 def said(**how: object) -> Watermark:
     """The watermark that a declaration stands for."""
-    return watermark(WatermarkSettings.model_validate(how), DECLARED)
+    return watermark("orders", WatermarkSettings.model_validate(how), DECLARED)
 
 
 def test_the_mark_of_a_partition_is_its_highest_time_less_the_delay() -> None:
@@ -175,9 +175,16 @@ def test_time_and_delay_may_be_expressions(how: dict[str, object], expected: str
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"column": "plced"}, "there is no column 'plced'; did you mean placed"),
+        ({"column": "plced"}, "orders has no column plced; did you mean placed"),
         ({"column": "n"}, "a watermark needs a TIMESTAMP, and n is INT"),
-        ({"column": "placed -"}, "no expression over the columns of the table"),
+        (
+            {"column": "id"},
+            r"a watermark needs a TIMESTAMP, and id is BIGINT: write TIMESTAMP_MILLIS\(id\), or TIMESTAMP_SEC",
+        ),
+        ({"column": "placed -"}, "write a column, or an expression over the columns of the table"),
+        ({"column": "placed", "delay": "n"}, "a delay is a length of time such as 5s, an INTERVAL, or a CASE of"),
+        ({"column": "placed", "delay": "CASE WHEN slow THEN n END"}, "a CASE of INTERVALs, and this is"),
+        ({"column": "placed", "delay": "INTERVAL '-1' SECOND"}, "a negative delay would make rows late that are in"),
     ],
 )
 def test_what_is_no_time_is_refused(how: dict[str, object], message: str) -> None:

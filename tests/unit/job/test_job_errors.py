@@ -218,6 +218,55 @@ TYPES = (
             "sinks:\n  other: {topic: result, mode: retract, sql: SELECT 1}\n",
             "1: the sinks 'other' and 'result' both write to topic 'result'",
         ),
+        (
+            "primary_key: [order_id]",
+            "watermark: {delay: 5s}",
+            (
+                "9: tables.orders.watermark: column is missing: the column with the time of a row, or an expression of "
+                "SQL over the columns"
+            ),
+        ),
+        (
+            "primary_key: [order_id]",
+            "watermark: {column: placed, delay: -5s}",
+            "9: tables.orders.watermark.delay: a negative delay would make rows late that are in order",
+        ),
+        (
+            "primary_key: [order_id]",
+            "watermark: {column: placed, delay: 5 apples}",
+            "9: tables.orders.watermark.delay: '5 apples' is not a length of time such as 30d, 12h, 15m, 90s or 1500ms",
+        ),
+        (
+            "primary_key: [order_id]",
+            "watermark: {column: placed, idle: 0s}",
+            (
+                "9: tables.orders.watermark.idle: every partition would be idle at once, and hold nothing back: write "
+                "how long it is waited for, as 30s"
+            ),
+        ),
+        (
+            "primary_key: [order_id]",
+            "watermark: {column: placed, late: keep}",
+            "9: tables.orders.watermark.late: 'keep': expected drop or dead_letter",
+        ),
+        (
+            "primary_key: [order_id]",
+            "watermark: {column: placed, late: dead_letter}",
+            "1: `late: dead_letter` in the watermark of orders needs `dead_letters: {topic: …}`",
+        ),
+        (
+            "primary_key: [order_id]",
+            "watermark: {column: placed, allowed_lateness: -1h}",
+            (
+                "9: tables.orders.watermark.allowed_lateness: rows that are not late yet cannot be refused: make the "
+                "delay shorter"
+            ),
+        ),
+        (
+            "mode: retract\n    sql:",
+            "mode: retract\n    emit: once\n    sql:",
+            "13: sinks.result.emit: 'once': expected changes or final",
+        ),
     ],
 )
 def test_a_problem_is_named_with_line_field_and_what_was_expected(

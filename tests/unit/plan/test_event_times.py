@@ -22,6 +22,9 @@ tables:
   bids: {mode: append, columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, ts: TIMESTAMP, local: TIMESTAMP_NTZ}}
   quotes: {mode: append, columns: {k: STRING, ts: TIMESTAMP NOT NULL}, watermark: {column: ts}}
   asks: {mode: upsert, primary_key: [id], columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, at: TIMESTAMP NOT NULL}}
+  beats:
+    {mode: append, columns: {id: BIGINT, ms: BIGINT, zone: STRING, ts: TIMESTAMP}, watermark: "TIMESTAMP_MILLIS(ms)"}
+  clocks: {mode: append, columns: {d: DATE, h: INT, ts: TIMESTAMP}, watermark: "COALESCE(ts, CAST(d AS TIMESTAMP))"}
 """
 MINUTE = 60_000
 TUMBLE = "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTE))"
@@ -30,6 +33,7 @@ HOP = "TABLE(HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTE, INTERVAL '20' 
 CUMULATE = "TABLE(CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTE, INTERVAL '20' MINUTE))"
 SESSION = "TABLE(SESSION(TABLE bids PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
 EDGES = "a.window_start = b.window_start AND a.window_end = b.window_end AND a.k = b.k"
+MILLIS = "beats.TIMESTAMP_MILLIS(ms) time 0"
 NUMBER = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY ts)"
 
 CASES = [
@@ -153,6 +157,50 @@ CASES = [
         "a: quotes.ts time 60",
     ),
     ("SELECT b FROM quotes MATCH_RECOGNIZE (ORDER BY ts MEASURES A.ts AS b PATTERN (A))", ""),
+    (
+        "SELECT timestamp_millis( ms ) AS a, (TIMESTAMP_MILLIS(t.MS)) AS b, ms AS c FROM beats t",
+        f"a: {MILLIS}, b: {MILLIS}",
+    ),
+    ("SELECT TIMESTAMP_MILLIS(ms + 1) AS a, TIMESTAMP_MICROS(ms) AS b, TIMESTAMP_MILLIS(id) AS c FROM beats", ""),
+    ("SELECT ts AS a, TIMESTAMP_MILLIS(ms) AS b FROM beats", f"a: beats.ts time 0, b: {MILLIS}"),
+    (
+        "WITH w AS (SELECT x.ms AS n FROM (SELECT * FROM beats WHERE id > 1) x) SELECT TIMESTAMP_MILLIS(n) AS a FROM w",
+        f"a: {MILLIS}",
+    ),
+    (
+        "SELECT TIMESTAMP_MILLIS(n) AS a FROM (SELECT ms AS n, zone, COUNT(*) FROM beats GROUP BY ms, zone)",
+        f"a: {MILLIS}",
+    ),
+    ("SELECT TIMESTAMP_MILLIS(n) AS a FROM (SELECT id, MAX(ms) AS n FROM beats GROUP BY id)", ""),
+    ("SELECT TIMESTAMP_MILLIS(a.ms) AS a FROM beats a JOIN beats b ON a.id = b.id", ""),
+    (
+        "SELECT window.end AS a FROM beats GROUP BY window(TIMESTAMP_MILLIS(ms), '10 minutes')",
+        "a: beats.TIMESTAMP_MILLIS(ms) window_end 0",
+    ),
+    (
+        "SELECT coalesce(ts, CAST(d AS timestamp)) AS a, ts AS b FROM clocks",
+        "a: clocks.COALESCE(ts, CAST(d AS TIMESTAMP)) time 0, b: clocks.ts time 0",
+    ),
+    ("SELECT COALESCE(a.ts, CAST(b.d AS TIMESTAMP)) AS a FROM clocks a CROSS JOIN clocks b", ""),
+    (
+        (
+            "SELECT FROM_UTC_TIMESTAMP(ts, 'America/New_York') AS a, TO_UTC_TIMESTAMP(ts, 'America/New_York') AS b "
+            "FROM bids"
+        ),
+        "a: bids.ts other 300, b: bids.ts other -240",
+    ),
+    (
+        (
+            "SELECT CONVERT_TIMEZONE('America/New_York', local) AS a, CONVERT_TIMEZONE('UTC', '+05:30', local) AS b, "
+            "CONVERT_TIMEZONE('America/New_York', '-08:00', local) AS c FROM bids"
+        ),
+        "a: bids.local other 300, b: bids.local other -330, c: bids.local other 240",
+    ),
+    (
+        "SELECT CONVERT_TIMEZONE('UTC', 'Europe/Berlin', CAST(ts AS TIMESTAMP_NTZ)) AS a FROM bids",
+        "a: bids.ts other -54+32000ms",
+    ),
+    ("SELECT FROM_UTC_TIMESTAMP(ts, 'Nowhere') AS a, FROM_UTC_TIMESTAMP(ts, k) AS b FROM bids", ""),
 ]
 
 

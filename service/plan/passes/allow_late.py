@@ -1,0 +1,61 @@
+"""Allowed lateness: state is kept so much longer, and rows that come as late as that are still taken.
+
+    watermark: {column: placed, delay: 5s, allowed_lateness: 1h}
+
+Everything that a watermark closes (`passes.close_inputs`) is closed later by the lateness that the tables of its clock
+allow, the longest of them: when rows are late as well as until when they are kept. What a watermark lets out is not
+(`passes.hold_back`): a final row goes out as early as ever, and what comes late afterwards corrects it. But a row
+without a match waits the longer (`passes.hold_pads`), so that it need not be taken back. Row patterns are not closed
+later: they take their rows in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+from rowkind.service.clocks import Clock, Closing, ColumnTime
+from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalMatch, LogicalNode
+from rowkind.service.plan.passes.close_inputs import Tables, timed_tables
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.tree import bottom_up
+
+
+def allow_late(query: Query) -> Query:
+    """Operators that let go of their rows as much later as their tables allow."""
+    tables = timed_tables(query.root)
+    if not any(allowed_ms(tables, Clock(((name, 0),))) for name in tables):
+        return query
+    return replace(query, root=bottom_up(query.root, partial(_visit, tables)))
+
+
+def allowed_ms(tables: Tables, clock: Clock) -> int:
+    """How late rows may be for what goes by this clock, in ms."""
+    marks = (tables[name].watermark for name, _ in clock.tables if name in tables)
+    return max((mark.allowed_ms for mark in marks if mark is not None), default=0)
+
+
+def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
+    if isinstance(node, LogicalAggregate) and node.ending is not None:
+        ending = node.ending
+        node = replace(node, ending=replace(ending, at=_later(ending.at, allowed_ms(tables, ending.clock))))
+    if isinstance(node, LogicalMatch):
+        return node
+    sides = {each.name: getattr(node, each.name) for each in fields(node)}
+    closed: dict[str, Any] = {
+        name: replace(side, closing=_closed_later(tables, side.closing))
+        for name, side in sides.items()
+        if isinstance(side, LogicalInput) and side.closing is not None
+    }
+    return replace(node, **closed) if closed else node
+
+
+def _closed_later(tables: Tables, closing: Closing) -> Closing:
+    by = allowed_ms(tables, closing.clock)
+    kept = None if closing.kept is None else _later(closing.kept, by)
+    return Closing(closing.clock, _later(closing.late, by), kept)
+
+
+def _later(time: ColumnTime, ms: int) -> ColumnTime:
+    return replace(time, later_us=time.later_us + ms * 1000)

@@ -1,0 +1,205 @@
+"""What an expression follows: a time of the rows of tables, and how far behind it.
+
+    ts                                        the time itself                        slack 0
+    an expression of which a table's
+      watermark is                            a time itself                          slack 0
+    window_start                              a window's length before it            slack size; of those that cumulate,
+                                                                                     of the longest
+    window_end                                behind it                              slack 0
+    window_time                               just before the end                    slack of what is taken off it
+    DATE_TRUNC, CAST                          the unit before it                     slack of the longest such unit
+    + INTERVAL                                later                                  slack less that much
+    FROM_UTC_TIMESTAMP, CONVERT_TIMEZONE      what clocks of a zone show             slack less the zone's least offset
+
+An expression is that of a watermark if it means the same, however it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sqlglot import exp
+
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.logical import LogicalScan
+from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.scalar.scalars import compile_scalar
+from rowkind.service.plan.scalar.time_units import LONGEST
+from rowkind.service.plan.scalar.time_windows import DAY, PaneStart, WindowEnd, WindowStart, WindowTime, micros
+from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.scalar.zones import offsets
+
+TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
+
+
+@dataclass(frozen=True, order=True)
+class TimeColumn:
+    """A column of a table that is a time, or the text of an expression over its columns."""
+
+    table: str
+    column: str
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """What a column follows: no value of a change to come is before the watermark of all `origins` less the slack.
+
+    `slack` is in microseconds, and negative where values are later than the time. `size` is the length of a window in
+    microseconds, of the longest where they cumulate; None for what is no window.
+    """
+
+    origins: frozenset[TimeColumn]
+    kind: TimeKind
+    slack: int = 0
+    size: int | None = None
+
+    @property
+    def slack_ms(self) -> int:
+        """The slack in milliseconds, rounded up."""
+        return -(-self.slack // 1_000)
+
+
+@dataclass(frozen=True)
+class RowColumn:
+    """A column as it stands in a row of a table whose watermark is of an expression; `time` is what it follows itself.
+
+    Columns of one `scan` are of one row.
+    """
+
+    scan: LogicalScan
+    column: str
+    time: EventTime | None
+
+
+Below = Mapping[str, EventTime | RowColumn]
+"""What is known of columns."""
+
+
+def followed(expression: exp.Expr, below: Below) -> EventTime | None:
+    """What an expression follows, None where nothing is known."""
+    node = expression.unnest()
+    if (declared := _declared(node, below)) is not None:
+        return declared
+    match node:
+        case exp.Column():
+            found = below.get(node.name)
+            return found.time if isinstance(found, RowColumn) else found
+        case PaneStart():
+            # Changes of a pane are those of the windows that it is in: the last of them ends so much later.
+            return moved(node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"]))
+        case WindowStart() | WindowEnd():
+            size = micros(node.args["size"])
+            if (time := followed(node.this, below)) is not None and time.kind == "session":
+                return replace(time, slack=time.slack - size)
+            kind: TimeKind = "window_start" if isinstance(node, WindowStart) else "window_end"
+            return moved(node.this, below, kind, size if kind == "window_start" else -size, size)
+        case exp.Coalesce():
+            # That of a session is never NULL (`sql.session_ends`).
+            found = followed(node.this, below)
+            return found if found is not None and found.kind == "session" else None
+        case WindowTime():
+            end = followed(node.this, below)
+            return moved(node.this, below, "window_time", micros(node.args["by"]), end.size if end else None)
+        case exp.Add() | exp.Sub():
+            return _by_interval(node, below)
+        case exp.Cast():
+            return _cast(node, below)
+        case exp.Anonymous():
+            return _called(node, below)
+    return None
+
+
+def _declared(node: exp.Expr, below: Below) -> EventTime | None:
+    """The time of a row that a watermark has been declared of, if an expression is that."""
+    columns = {each.name: below.get(each.name) for each in node.find_all(exp.Column)}
+    parts = {name: each for name, each in columns.items() if isinstance(each, RowColumn)}
+    if not parts or len(parts) < len(columns) or isinstance(node, exp.Column):
+        return None
+    scan = next(iter(parts.values())).scan
+    declared, watermark = scan.source.declared, scan.source.watermark
+    assert watermark is not None, "only of such tables are columns told by"
+    of_row = all(each.scan.path == scan.path for each in parts.values())
+    if not of_row or {each.column for each in parts.values()} != set(watermark.of.columns):
+        return None
+    try:
+        meant = compile_scalar(node, {name: (each.column, declared.type(each.column)) for name, each in parts.items()})
+    except Refusal:
+        return None
+    if meant.sql != watermark.of.sql:
+        return None
+    return EventTime(frozenset([TimeColumn(scan.source.table, watermark.subject)]), "time")
+
+
+def moved(time: exp.Expr, below: Below, kind: TimeKind, back: int, size: int | None = None) -> EventTime | None:
+    """What follows a time by a length of time at most before it."""
+    found = followed(time, below)
+    return found and replace(found, kind=kind, slack=found.slack + back, size=size)
+
+
+def _by_interval(node: exp.Add | exp.Sub, below: Below) -> EventTime | None:
+    time, length = node.left.unnest(), node.right.unnest()
+    if isinstance(node, exp.Add) and isinstance(time, exp.Interval):
+        time, length = length, time
+    if not isinstance(length, exp.Interval):
+        return None
+    try:
+        months, days, rest = amount(length)
+    except Refusal:
+        return None
+    back = (days * DAY + rest) * (1 if isinstance(node, exp.Sub) else -1)
+    return None if months else moved(time, below, "other", back)
+
+
+def _cast(node: exp.Cast, below: Below) -> EventTime | None:
+    found = followed(node.this, below)
+    try:
+        to = family(Type.of(node.to.sql("spark")))
+    except SchemaError:
+        return None
+    if found is None or to in ("timestamp", "local"):
+        return found
+    return replace(found, kind="other", slack=found.slack + DAY, size=None) if to == "date" else None
+
+
+def _called(node: exp.Anonymous, below: Below) -> EventTime | None:
+    match word(node), node.expressions:
+        case "DATE_TRUNC", [exp.Literal() as unit, time] if unit.is_string and unit.name.upper() in LONGEST:
+            return moved(time, below, "other", LONGEST[unit.name.upper()])
+        case (("TO_DATE" | "DATE"), [time]):
+            return moved(time, below, "other", DAY)
+        case "FROM_UTC_TIMESTAMP", [time, zone]:
+            return _in_zone(time, below, None, zone)
+        case "TO_UTC_TIMESTAMP", [time, zone]:
+            return _in_zone(time, below, zone, None)
+        case "CONVERT_TIMEZONE", [zone, time]:
+            return _in_zone(time, below, None, zone)
+        case "CONVERT_TIMEZONE", [source, target, time]:
+            return _in_zone(time, below, source, target)
+    return None
+
+
+def _in_zone(time: exp.Expr, below: Below, source: exp.Expr | None, target: exp.Expr | None) -> EventTime | None:
+    """What clocks in one zone show when those in another show a time; None is UTC.
+
+    A zone's clocks are put back in autumn, so that what they show is in the order of time only up to that hour; but it
+    is never less than UTC and the least offset that they ever had.
+    """
+    known = [(0, 0) if zone is None else offsets(zone.name) for zone in (source, target) if _is_constant(zone)]
+    if len(known) < 2 or known[0] is None or known[1] is None:
+        return None
+    return moved(time, below, "other", known[0][1] - known[1][0])
+
+
+def _is_constant(zone: exp.Expr | None) -> bool:
+    return zone is None or (isinstance(zone, exp.Literal) and bool(zone.is_string))
+
+
+def both(one: EventTime, other: EventTime) -> EventTime:
+    """What follows times of both: changes come from either."""
+    kind: TimeKind = one.kind if one.kind == other.kind else "other"
+    size = one.size if one.kind == other.kind and one.size == other.size else None
+    return EventTime(one.origins | other.origins, kind, max(one.slack, other.slack), size)

@@ -1,0 +1,111 @@
+"""Rows that may be late by so much more than the watermark says: they are taken, and correct what has gone out.
+
+The model is that of `test_time_oracle`, in which a window is closed by the allowed lateness after the watermark has
+passed its end. With `emit: final` its row is there from the watermark on all the same, and is then kept up to date.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.plan.errors import PlanError
+from tests.oracle.test_time_oracle import (
+    FORMS,
+    GROUPED,
+    LEFT,
+    SESSIONS,
+    START,
+    TOP,
+    VALUES,
+    Model,
+    SessionModel,
+    as_json,
+    as_rows,
+    changes_of,
+    kept,
+    restart,
+    running,
+)
+from tests.seeds import seeds
+
+LATENESS = timedelta(seconds=20)
+ALLOWED = ", allowed_lateness: 20s"
+CASES = [(GROUPED, "panes"), (VALUES, "hop"), (TOP, "tumble"), (LEFT, "tumble")]
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize(("sql", "windows"), CASES)
+def test_late_rows_correct_windows_as_long_as_they_are_allowed(
+    tmp_path: Path, sql: str, windows: str, mode: str, emit: str
+) -> None:
+    """After every batch, however the changes are cut, with restarts; and what is final is so at the watermark."""
+    form = FORMS[windows]
+    tables = ["a", "b"] if "{b}" in sql else ["a"]
+    late = 0
+    for number in seeds():
+        seed = f"lateness {sql} {windows} {mode} {emit} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(
+            tmp_path, mode, sql.format(a=form.format("a"), b=form.format("b")), f"mode: retract, emit: {emit}", ALLOWED
+        )
+        model, oracle = Model(windows, LATENESS), sql.format(a="a", b="b")
+        rest = changes_of(dice, mode, 50)
+        while rest:
+            size = dice.choice((1, 2, 5, 11))
+            batch, rest = rest[:size], rest[size:]
+            lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
+            query.batch(0, *lines)
+            restart(query)
+            model.batch(batch, tables)
+            until = model.watermark(tables) if emit == "final" else None
+            assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
+        query.end()
+        assert as_rows(query) == model.query(oracle), seed
+        late += model.late
+    assert late or len(tables) > 1, "some rows were late, and were taken"
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("mode", ["append", "retract"])
+def test_sessions_take_late_rows_as_long_as_they_are_allowed(tmp_path: Path, mode: str, emit: str) -> None:
+    """A session that has ended goes on with a row that may be late, and all that is kept of it goes in the end."""
+    for number in seeds(2):
+        seed = f"lateness of sessions {mode} {emit} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(tmp_path, mode, SESSIONS["spark"], f"mode: retract, emit: {emit}", ALLOWED)
+        model = SessionModel(LATENESS)
+        rest = changes_of(dice, mode, 50)
+        while rest:
+            size = dice.choice((1, 2, 5, 11))
+            batch, rest = rest[:size], rest[size:]
+            query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
+            restart(query)
+            model.batch(batch)
+            assert as_rows(query) == model.result(final=emit == "final"), f"{seed}: {batch}"
+        for days in (1, 2, 3):
+            batch = [("a", 1, (1000 + days, k, days, START + timedelta(days=days))) for k in (1, 2, 3)]
+            query.batch(0, *((table, "+I", as_json(row)) for table, _, row in batch))
+            model.batch(batch)
+        assert max(kept(query).values()) <= 2 * 3 * 3, (seed, kept(query))
+        query.end()
+        assert as_rows(query) == model.result(final=False), seed
+
+
+def test_what_is_corrected_is_no_append_stream(tmp_path: Path) -> None:
+    """An append sink says why, and the two ways out; without the lateness it takes the same query."""
+    sql = GROUPED.format(a=FORMS["tumble"].format("a"))
+    running(tmp_path, "append", sql, "mode: append")
+    with pytest.raises(PlanError) as caught:
+        running(tmp_path, "append", sql, "mode: append", ALLOWED)
+    assert (
+        "sinks.result.mode: an append sink takes inserts only, but rows of a may be late by `allowed_lateness`, and "
+        "correct what has gone out: leave `allowed_lateness` out of the watermark, so what is late is left out, or "
+        "give the sink mode upsert or retract"
+    ) in str(caught.value)
