@@ -34,7 +34,7 @@ from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, Uint64s, concat_binary, constant
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, constant
 from rowkind.operators.columns.grouping import equal_bytes, group, is_in, members
 from rowkind.operators.columns.hashing import hash64, mix
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
@@ -146,7 +146,9 @@ class Over:
         spans = _Spans.around(np.concatenate([gone.place, come.place]), sum(self.spec.reach("rows")) + _SPARE)
         while len(spans.low):
             stored, begins, ends = spans.read(results, self.spec)
-            line = _Line.of(keys, stored, self.spec.kinds, *(part.filter(spans.hold(part.place)) for part in (gone, come)))
+            line = _Line.of(
+                keys, stored, self.spec.kinds, *(part.filter(spans.hold(part.place)) for part in (gone, come))
+            )
             before, after, unsure = self._computed(line, spans, begins, ends)
             again = np.zeros(len(spans.low), np.bool_)
             again[unsure] = True

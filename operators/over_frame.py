@@ -27,6 +27,11 @@ class Frame:
     end: int | None
 
     @property
+    def measured(self) -> bool:
+        """Whether an edge is at a distance from the row."""
+        return bool(self.start) or bool(self.end)
+
+    @property
     def behind(self) -> int:
         """How far behind a row there are rows that see it, where the frame is not from the partition's beginning."""
         return max(0, -(self.start or 0))

@@ -13,6 +13,7 @@ from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.join import Join, JoinSpec, Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
+from rowkind.operators.over import Over, OverSpec
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from rowkind.operators.session import Session, SessionSpec
@@ -22,6 +23,7 @@ from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
 from rowkind.service.execute.column_times import TimeOf
 from rowkind.service.execute.lookups import as_of, by_arrival
+from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, over_call
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.execute.rows_in_sessions import Started, Times
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
@@ -39,6 +41,8 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
             return _rank(node, refreshes)
         case physical.PhysicalSession():
             return _session(node, refreshes)
+        case physical.PhysicalOver():
+            return _over(node, refreshes)
         case physical.PhysicalLookup():
             sides = _side(node.left, node.left_input), _side(node.right, node.right_input)
             if node.match is None:
@@ -114,6 +118,24 @@ def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
             gap=node.gap,
             times=Times(node.input.calc.output, node.time),
             started=Started(node.schema.select(node.schema.names[-1:])),
+            ttl_ms=node.state.ttl_ms,
+            by_seq=node.state.by_seq,
+            counts_unmatched=not _is_upsert(node.input),
+            until=_until(node.input, node.state),
+            refreshes=refreshes,
+        )
+    )
+
+
+def _over(node: physical.PhysicalOver, refreshes: bool) -> Operator:
+    row = node.input.calc.output
+    read = dict.fromkeys(name for call in node.calls for name in call.reads)
+    return Over(
+        OverSpec(
+            calls=tuple(over_call(call, row) for call in node.calls),
+            arguments=ColumnsOf(row, tuple(read)),
+            packed=PackedResults(node.schema.select(call.name for call in node.calls)),
+            values=None if node.measure is None else Measured(row, node.measure),
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
             counts_unmatched=not _is_upsert(node.input),

@@ -18,6 +18,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -60,6 +61,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return below | dict.fromkeys(node.numbers, INT)
         case LogicalSession():
             return _in_sessions(node)
+        case LogicalOver():
+            return kept(node.input) | {name: call.type for name, call in node.calls.items()}
         case LogicalNormalize() | LogicalTemporalFilter():
             return kept(node.input)
         case LogicalUnion(inputs=()):

@@ -13,6 +13,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -30,7 +31,14 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
             return ()
         case LogicalJoin() | LogicalLookup():
             return node.left.input, node.right.input
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case (
+            LogicalAggregate()
+            | LogicalRank()
+            | LogicalSession()
+            | LogicalOver()
+            | LogicalNormalize()
+            | LogicalTemporalFilter()
+        ):
             return (node.input.input,)
         case LogicalUnion():
             return node.inputs
@@ -46,7 +54,14 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
         case LogicalJoin() | LogicalLookup():
             left = replace(node.left, input=change(node.left.input))
             return replace(node, left=left, right=replace(node.right, input=change(node.right.input)))
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case (
+            LogicalAggregate()
+            | LogicalRank()
+            | LogicalSession()
+            | LogicalOver()
+            | LogicalNormalize()
+            | LogicalTemporalFilter()
+        ):
             return replace(node, input=replace(node.input, input=change(node.input.input)))
         case LogicalUnion():
             return replace(node, inputs=tuple(map(change, node.inputs)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
 from rowkind.service.aggregation import AggregateCall, Aggregation
@@ -15,6 +16,7 @@ from rowkind.service.physical import (
     PhysicalLookup,
     PhysicalNode,
     PhysicalNormalize,
+    PhysicalOver,
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
@@ -39,6 +41,8 @@ def kept(node: PhysicalNode) -> tuple[StepState, ...]:
             return (_rank(node),)
         case PhysicalSession():
             return (_session(node),)
+        case PhysicalOver():
+            return _over(node)
         case PhysicalLookup():
             return tuple(_lookup(node))
         case PhysicalNormalize():
@@ -226,6 +230,14 @@ def _session(node: PhysicalSession) -> StepState:
     return _rows(node, node.state, layout, reason, _values(node.input, "every row"))
 
 
+def _over(node: PhysicalOver) -> tuple[StepState, StepState]:
+    layout = "every row, in order" + (" in its partition" if node.partition else "")
+    values = _values(node.input, "every row")
+    rows = _rows(node, node.state, layout, "a row may be taken back", values)
+    reason = "what is around a change is read, and what was sent is taken back"
+    return rows, replace(rows, name="results", layout="the same with its results", reason=reason)
+
+
 def _normalize(node: PhysicalNormalize) -> StepState:
     if node.state.layout == "one row per key":
         layout = f"the last row of each ({', '.join(part.text for part in node.input.calc.key.parts)})"
@@ -236,7 +248,7 @@ def _normalize(node: PhysicalNormalize) -> StepState:
 
 
 def _rows(
-    node: PhysicalRank | PhysicalSession | PhysicalNormalize,
+    node: PhysicalRank | PhysicalSession | PhysicalOver | PhysicalNormalize,
     state: PhysicalInput,
     layout: str,
     reason: str,

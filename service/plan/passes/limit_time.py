@@ -16,6 +16,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -51,7 +52,7 @@ def _visit(query: Query, node: LogicalNode) -> LogicalNode:
             return replace(node, left=left, right=right)
         case LogicalAggregate(is_global=True):
             return node
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize():
+        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize():
             return replace(node, input=_limited(node.input, query))
     return node
 

@@ -15,6 +15,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -63,6 +64,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return replace(
                 node, input=_side(node.input, {*wanted, node.time, *_closing(node.input)}, [{*node.partition}])
             )
+        case LogicalOver():
+            return _over(node, wanted)
         case LogicalTemporalFilter():
             return replace(node, input=_side(node.input, wanted.union(node.reads), [set(temporal_key(node))]))
         case LogicalNormalize():
@@ -106,6 +109,17 @@ def _aggregate(node: LogicalAggregate, wanted: set[str]) -> LogicalAggregate:
     for call in calls.values():
         needed.update(call.reads)
     return replace(node, calls=calls, input=_side(node.input, needed, []))
+
+
+def _over(node: LogicalOver, wanted: set[str]) -> LogicalNode:
+    calls = {name: call for name, call in node.calls.items() if name in wanted}
+    if not calls:
+        return _prune(node.input.input, wanted)
+    kept = replace(node, calls=calls)
+    needed = wanted.union(*(call.reads for call in calls.values()), _closing(node.input))
+    needed |= set() if kept.measure is None else {kept.measure}
+    ordered = {each.column for each in node.order if each.column is not None}
+    return replace(kept, input=_side(node.input, needed, [{*node.partition, *ordered}]))
 
 
 def _closing(side: LogicalInput) -> set[str]:

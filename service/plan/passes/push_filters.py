@@ -33,6 +33,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -83,7 +84,7 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
         case LogicalAggregate():
             sink, stay = _parted(conditions, set(node.group))
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
-        case LogicalSession():
+        case LogicalSession() | LogicalOver():
             sink, stay = _parted(conditions, set(node.partition))
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
         case LogicalUnion():

@@ -33,6 +33,7 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalLookup,
     LogicalNode,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -285,6 +286,10 @@ def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
             return {**uses, **dict.fromkeys(set(times).union(*map(reads, node.condition)), math.inf)}
         case LogicalUnion():
             return uses
+        case LogicalOver():
+            read = {name for call in node.calls.values() for name in call.reads}
+            ordered = {each.column for each in node.order if each.column is not None}
+            return {**uses, **dict.fromkeys(read.union(node.partition, ordered), math.inf)}
         case LogicalAggregate():
             calls = node.calls.values()
             arguments = {name for call in calls for name in (*call.arguments, call.filter) if name is not None}

@@ -23,6 +23,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalSession,
 )
@@ -45,7 +46,11 @@ def spread_hot_keys(query: Query) -> Query:
 
 
 def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    return () if isinstance(node, LogicalAggregate | LogicalSession | LogicalLookup | LogicalNormalize) else sides(node)
+    return (
+        ()
+        if isinstance(node, LogicalAggregate | LogicalSession | LogicalOver | LogicalLookup | LogicalNormalize)
+        else sides(node)
+    )
 
 
 def _visit(node: LogicalNode, hints: Mapping[str, SkewHint]) -> LogicalNode:

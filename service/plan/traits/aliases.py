@@ -12,6 +12,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -25,7 +26,14 @@ def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
     match node:
         case LogicalJoin() | LogicalLookup():
             return node.sides
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case (
+            LogicalAggregate()
+            | LogicalRank()
+            | LogicalSession()
+            | LogicalOver()
+            | LogicalNormalize()
+            | LogicalTemporalFilter()
+        ):
             return (node.input,)
     return ()
 

@@ -15,6 +15,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -46,7 +47,7 @@ def produced(node: LogicalNode) -> ChangelogMode:
             return "append" if only_added and produced(node.input.input) == "append" else "retract"
         case LogicalRank():
             return "append" if _keeps_first(node) and produced(node.input.input) == "append" else "retract"
-        case LogicalSession() | LogicalNormalize():
+        case LogicalSession() | LogicalOver() | LogicalNormalize():
             return "retract"
         case LogicalTemporalFilter():
             stays = node.final or (node.ends is None and produced(node.input.input) == "append")

@@ -46,6 +46,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -136,7 +137,7 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             return event_times(node.input.input) if node.final else {}
         case LogicalAggregate():
             return _of_names(event_times(node.input.input), node.group) | _last_times(node)
-        case LogicalRank():
+        case LogicalRank() | LogicalOver():
             return _of_names(event_times(node.input.input), node.partition)
         case LogicalSession():
             return _of_names(event_times(node.input.input), (*node.partition, node.time))

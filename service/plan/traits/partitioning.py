@@ -24,6 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -75,7 +76,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
         case LogicalAggregate():
             return _bare(node.input, node.group)
-        case LogicalRank() | LogicalSession():
+        case LogicalRank() | LogicalSession() | LogicalOver():
             return _bare(node.input, node.partition)
         case LogicalNormalize():
             return _bare(node.input, normalize_key(node))

@@ -36,6 +36,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -77,7 +78,7 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
         case LogicalRank():
             return _ranked(node)
-        case LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
             return unique_keys(node.input.input)
         case LogicalUnion():
             return frozenset()

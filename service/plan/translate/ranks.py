@@ -42,7 +42,7 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
         reason=rank.reason,
         identity=rank.identity,
         partition=shown(map(resolved, rank.partition)),
-        order=tuple(map(_ordered, rank.order)),
+        order=tuple(map(ordered, rank.order)),
         schema=schema,
         calc=nodes.calc(top, edge, schema, named(schema), record),
         condition=rank_condition(rank, node.calc.output, nodes.on_error),
@@ -62,7 +62,8 @@ def _holds_contests(rank: LogicalRank) -> bool:
     )
 
 
-def _ordered(order: OrderColumn) -> str:
+def ordered(order: OrderColumn) -> str:
+    """A column of an order as the user wrote it."""
     column = "arrival" if order.column is None else show(resolved(order.column))
     nulls = (
         ""
