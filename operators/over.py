@@ -41,7 +41,7 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.over_frame import Stretches, moved
-from rowkind.operators.over_function import Arguments, OverCall, Seeds
+from rowkind.operators.over_function import Arguments, Given, OverCall, Seeds
 from rowkind.operators.rank_rows import byte_ranks
 from rowkind.operators.rowtime import RowTime
 from rowkind.operators.touched_keys import TouchedKeys
@@ -183,7 +183,7 @@ class Over:
             begin, stop, wants = rows.frame(call.frame)
             unsure.append(own[now][asked & wants])
             mine, carried = carried[: len(computed.kinds)], carried[len(computed.kinds) :]
-            output, carries = computed.over(rows, begin, stop, arguments, Seeds(first, mine))
+            output, carries = computed.over(Given(rows, begin, stop, arguments, Seeds(first, mine)))
             outputs.append(output)
             columns += carries
         payload = pack([line.payload.take(pa.array(now)), spec.packed(outputs), *columns])

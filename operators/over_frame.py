@@ -1,8 +1,8 @@
 """Frames: which rows of its partition a row sees, as ranges of places in rows that are in order.
 
-A frame is measured in rows, or by how far apart the values are that the rows are ordered by. Its edges are signed: below
-zero so far before the row, above zero behind it, zero at the row (by values: at the first or last of its peers, the
-rows with the same order key), and None for the edge of the partition.
+A frame is measured in rows, or by how far apart the values are that the rows are ordered by. Its edges are signed:
+below zero so far before the row, above zero behind it, zero at the row (by values: at the first or last of its peers,
+the rows with the same order key), and None for the edge of the partition.
 """
 
 from __future__ import annotations

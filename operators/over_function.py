@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow as pa
 from rowkind.operators.accumulators import AccumulatorCall, Counts, Extremes, Sums
 from rowkind.operators.aggregate_function import GREATEST
 from rowkind.operators.columns import value_bytes
-from rowkind.operators.columns.changes import Indices, Int64s
+from rowkind.operators.columns.changes import Indices, Int64s, Mask
 from rowkind.operators.columns.exact_doubles import ExactDoubles
 from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
@@ -45,6 +45,32 @@ class Seeds:
 
     rows: Indices
     columns: Sequence[Column]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The rows, where the frame of each begins and stops, the arguments of calls, and what stands for rows before."""
+
+    rows: Stretches
+    first: Indices
+    stop: Indices
+    arguments: Arguments
+    seeds: Seeds
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def so_far(self) -> tuple[Indices, Indices]:
+        """From the beginning of the stretch up to each row."""
+        return self.rows.begin, np.arange(1, len(self) + 1)
+
+    def counted(self, call: AccumulatorCall) -> tuple[pa.Array | None, Mask]:
+        """The values of an aggregate, and which rows count."""
+        counted = np.ones(len(self), np.bool_)
+        if call.filter is not None:
+            counted = to_mask(self.arguments[call.filter].fill_null(fill_value=False))
+        return (None if call.argument is None else self.arguments[call.argument]), counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +124,8 @@ class Computed(Protocol):
     def kinds(self) -> str:
         """A letter per column."""
 
-    def over(
-        self, rows: Stretches, first: Indices, stop: Indices, arguments: Arguments, seeds: Seeds
-    ) -> tuple[pa.Array, list[Column]]:
-        """The result of each row, whose frame is from `first` to before `stop`, and what it carries."""
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
+        """The result of each row, and what it carries."""
 
 
 def _totals(values: Int64s) -> Int64s:
@@ -109,22 +133,9 @@ def _totals(values: Int64s) -> Int64s:
     return np.concatenate([np.zeros((1, *values.shape[1:]), np.int64), np.cumsum(values, axis=0)])
 
 
-def _so_far(rows: Stretches) -> tuple[Indices, Indices]:
-    """From the beginning of the stretch up to the row."""
-    return rows.begin, np.arange(1, len(rows) + 1)
-
-
 def _aggregate(call: OverCall) -> AccumulatorCall:
     assert call.aggregate is not None, "an aggregate is called"
     return call.aggregate
-
-
-def _given(call: AccumulatorCall, arguments: Arguments, rows: Stretches) -> tuple[pa.Array | None, Any]:
-    """The values, and which rows count."""
-    counted = np.ones(len(rows), np.bool_)
-    if call.filter is not None:
-        counted = to_mask(arguments[call.filter].fill_null(fill_value=False))
-    return (None if call.argument is None else arguments[call.argument]), counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +146,15 @@ class _Counted:
     def kinds(self) -> str:
         return Counts(_aggregate(self.call)).kinds if self.call.running else ""
 
-    def over(
-        self, rows: Stretches, first: Indices, stop: Indices, arguments: Arguments, seeds: Seeds
-    ) -> tuple[pa.Array, list[Column]]:
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
         counts = Counts(_aggregate(self.call))
         parts, carried = [], []
-        for number, part in enumerate(counts.lift(*_given(counts.call, arguments, rows))):
+        for number, part in enumerate(counts.lift(*given.counted(counts.call))):
             if self.call.running:
-                part[seeds.rows] = seeds.columns[number]
+                part[given.seeds.rows] = given.seeds.columns[number]
             totals = _totals(part)
-            parts.append(totals[stop] - totals[first])
-            begin, now = _so_far(rows)
+            parts.append(totals[given.stop] - totals[given.first])
+            begin, now = given.so_far
             carried.append(totals[now] - totals[begin])
         return counts.finish(parts), carried if self.call.running else []
 
@@ -164,13 +173,11 @@ class _Summed:
     def _doubles(self) -> bool:
         return bool(pa.types.is_floating(_aggregate(self.call).argument_type))
 
-    def over(
-        self, rows: Stretches, first: Indices, stop: Indices, arguments: Arguments, seeds: Seeds
-    ) -> tuple[pa.Array, list[Column]]:
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
         call = _aggregate(self.call)
-        values, counted = _given(call, arguments, rows)
+        values, counted = given.counted(call)
         assert values is not None, "sums have an argument"
-        odd = np.zeros((len(rows), 3), np.int64)
+        odd = np.zeros((len(given), 3), np.int64)
         if self._doubles:
             there = counted & to_mask(values.is_valid())
             plain = np.where(there, values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), 0.0)
@@ -179,21 +186,21 @@ class _Summed:
         else:
             count, numbers = Sums(call).lift(values, counted)
         if self.call.running:
-            count[seeds.rows] = seeds.columns[0]
-            numbers = numbers.replaced(seeds.rows, ExactNumbers.of_bytes(seeds.columns[1]))
+            count[given.seeds.rows] = given.seeds.columns[0]
+            numbers = numbers.replaced(given.seeds.rows, ExactNumbers.of_bytes(given.seeds.columns[1]))
             if self._doubles:
-                odd[seeds.rows] = np.stack(seeds.columns[2:], axis=1)
+                odd[given.seeds.rows] = np.stack(given.seeds.columns[2:], axis=1)
         totals = [_totals(each) for each in (count, numbers.digits, odd)]
 
         def between(begin: Indices, end: Indices) -> tuple[Int64s, ExactNumbers, Int64s]:
             counts, digits, specials = (each[end] - each[begin] for each in totals)
             return counts, ExactNumbers(numbers.low, digits), specials
 
-        counts, sums, specials = between(first, stop)
+        counts, sums, specials = between(given.first, given.stop)
         result = Sums(call).finish((counts, ExactDoubles.of_digits(sums, specials) if self._doubles else sums))
         if not self.call.running:
             return result, []
-        counts, sums, specials = between(*_so_far(rows))
+        counts, sums, specials = between(*given.so_far)
         return result, [counts, sums.to_bytes(), *(specials.T.copy() if self._doubles else ())]
 
 
@@ -205,18 +212,16 @@ class _Extreme:
     def kinds(self) -> str:
         return "b" if self.call.running else ""
 
-    def over(
-        self, rows: Stretches, first: Indices, stop: Indices, arguments: Arguments, seeds: Seeds
-    ) -> tuple[pa.Array, list[Column]]:
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
         extremes = Extremes(_aggregate(self.call))
-        values = extremes.lift(*_given(extremes.call, arguments, rows))
+        values = extremes.lift(*given.counted(extremes.call))
         if self.call.running:
-            values = _replaced(values, seeds.rows, extremes.of_columns(seeds.columns))
+            values = _replaced(values, given.seeds.rows, extremes.of_columns(given.seeds.columns))
         there = np.flatnonzero(to_mask(values.is_valid()))
         ranks = value_bytes.ranks(values.take(pa.array(there)))
         _, dense = np.unique(~ranks if extremes.call.function in GREATEST else ranks, return_inverse=True)
         nothing = len(there)
-        rank = np.full(len(rows), nothing)
+        rank = np.full(len(given), nothing)
         rank[there] = dense
         example = np.zeros(nothing + 1, np.int64)
         example[dense] = there
@@ -225,11 +230,11 @@ class _Extreme:
             return values.take(pa.array(example[best], mask=best == nothing))
 
         if not self.call.running:
-            return extremes.finish(value(_least(rank, first, stop, nothing))), []
+            return extremes.finish(value(_least(rank, given.first, given.stop, nothing))), []
         # The ranks of each stretch lie below all of those before, so that one running minimum serves all of them.
-        depth = rows.begin * (nothing + 1)
+        depth = given.rows.begin * (nothing + 1)
         least = np.minimum.accumulate(rank - depth) + depth
-        best = np.where(stop > first, np.append(least, nothing)[stop - 1], nothing)
+        best = np.where(given.stop > given.first, np.append(least, nothing)[given.stop - 1], nothing)
         return extremes.finish(value(best)), extremes.to_columns(value(least))
 
 
@@ -256,26 +261,24 @@ class _Nth:
     def kinds(self) -> str:
         return "nb" if self.call.running else ""
 
-    def over(
-        self, rows: Stretches, first: Indices, stop: Indices, arguments: Arguments, seeds: Seeds
-    ) -> tuple[pa.Array, list[Column]]:
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
         assert self.call.argument is not None, "it is given a value"
-        values = value_bytes.canonical(arguments[self.call.argument])
+        values = value_bytes.canonical(given.arguments[self.call.argument])
         nth = self.call.nth
         if not self.call.running:
-            return _at(values, first + nth - 1, first + nth <= stop), []
-        before = np.zeros(len(rows), np.int64)
-        before[seeds.rows] = seeds.columns[0] - 1
-        before = before[rows.begin]
-        # A first row that stands for those before has the value with it if there have been enough.
-        stored = _of_bytes(seeds.columns[1], values.type)
-        had = seeds.columns[0] >= nth
-        values = _replaced(values, seeds.rows[had], stored.filter(pa.array(had)))
-        place = rows.begin + np.maximum(nth - 1 - before, 0)
-        result = _at(values, place, place < stop)
-        now = np.arange(1, len(rows) + 1)
+            return _at(values, given.first + nth - 1, given.first + nth <= given.stop), []
+        before = np.zeros(len(given), np.int64)
+        before[given.seeds.rows] = given.seeds.columns[0] - 1
+        before = before[given.rows.begin]
+        # A given.first row that stands for those before has the value with it if there have been enough.
+        stored = _of_bytes(given.seeds.columns[1], values.type)
+        had = given.seeds.columns[0] >= nth
+        values = _replaced(values, given.seeds.rows[had], stored.filter(pa.array(had)))
+        place = given.rows.begin + np.maximum(nth - 1 - before, 0)
+        result = _at(values, place, place < given.stop)
+        now = np.arange(1, len(given) + 1)
         carried = _at(values, place, place < now)
-        return result, [before + now - rows.begin, _to_bytes(carried)]
+        return result, [before + now - given.rows.begin, _to_bytes(carried)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +286,9 @@ class _Last:
     call: OverCall
     kinds: str = ""
 
-    def over(
-        self, rows: Stretches, first: Indices, stop: Indices, arguments: Arguments, seeds: Seeds
-    ) -> tuple[pa.Array, list[Column]]:
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
         assert self.call.argument is not None, "it is given a value"
-        return _at(arguments[self.call.argument], stop - 1, stop > first), []
+        return _at(given.arguments[self.call.argument], given.stop - 1, given.stop > given.first), []
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,15 +296,13 @@ class _Neighbouring:
     call: OverCall
     kinds: str = ""
 
-    def over(
-        self, rows: Stretches, first: Indices, stop: Indices, arguments: Arguments, seeds: Seeds
-    ) -> tuple[pa.Array, list[Column]]:
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
         assert self.call.argument is not None, "it is given a value"
-        values, there = arguments[self.call.argument], stop > first
+        values, there = given.arguments[self.call.argument], given.stop > given.first
         if self.call.default is None:
-            return _at(values, first, there), []
-        both = pa.concat_arrays([values, arguments[self.call.default].cast(values.type)])
-        return both.take(pa.array(np.where(there, first, len(rows) + np.arange(len(rows))))), []
+            return _at(values, given.first, there), []
+        both = pa.concat_arrays([values, given.arguments[self.call.default].cast(values.type)])
+        return both.take(pa.array(np.where(there, given.first, len(given) + np.arange(len(given))))), []
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,18 +310,22 @@ class _Numbered:
     call: OverCall
     kinds: str = "n"
 
-    def over(
-        self, rows: Stretches, first: Indices, stop: Indices, arguments: Arguments, seeds: Seeds
-    ) -> tuple[pa.Array, list[Column]]:
-        at = np.arange(len(rows))
-        steps = (rows.peer == at).astype(np.int64) if self.call.function == "dense_rank" else np.ones(len(at), np.int64)
-        steps[seeds.rows] = seeds.columns[0]
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
+        at = np.arange(len(given))
+        steps = (
+            (given.rows.peer == at).astype(np.int64)
+            if self.call.function == "dense_rank"
+            else np.ones(len(at), np.int64)
+        )
+        steps[given.seeds.rows] = given.seeds.columns[0]
         totals = _totals(steps)
-        number = totals[1:] - totals[rows.begin]
-        return pa.array((number[rows.peer] if self.call.function == "rank" else number).astype(np.int32)), [number]
+        number = totals[1:] - totals[given.rows.begin]
+        return pa.array((number[given.rows.peer] if self.call.function == "rank" else number).astype(np.int32)), [
+            number
+        ]
 
 
-def _at(values: pa.Array, places: Indices, there: Any) -> pa.Array:
+def _at(values: pa.Array, places: Indices, there: Mask) -> pa.Array:
     """The values at places; NULL where nothing is there."""
     return values.take(pa.array(np.where(there, places, 0), mask=~there))
 
