@@ -15,7 +15,7 @@ all rows up to it. Then all rows behind a change are read, of which there are no
 
 State: `rows`, layout *ordered*: every row of the input, by partition and order key, in which retractions find theirs.
 `results`, in the same order: the same rows, with their results and what they carry. With a TTL, a row that has expired
-is as if it had never been for what comes, and what has been made of it stays. Then no row carries anything on.
+is as if it had never been for what comes next to it, and what has been made of it stays in what rows carry.
 
 (Batched and incremental, the operator of Leis and others, "Efficient Processing of Window Functions in Analytical SQL
 Queries", VLDB 2015.)
@@ -87,7 +87,8 @@ class OverSpec:
     @property
     def carries_on(self) -> bool:
         """Whether the rows before those concerned need not be read."""
-        return not self.whole and not (self.running and (self.ttl_ms is not None or self.until is not None))
+        expires = self.ttl_ms is not None or self.until is not None
+        return not self.whole and not (expires and any(call.running and call.looks_back for call in self.calls))
 
     @property
     def kinds(self) -> str:
@@ -173,17 +174,20 @@ class Over:
             line.key[now], line.order[now], every.begins[now], every.ends[now], None if values is None else values[now]
         )
         asked = concerned[now]
-        first = np.flatnonzero((rows.begin == np.arange(len(now))) & ~rows.begins & line.was[now])
-        carried = unpack(spec.kinds, line.stored.take(pa.array(now[first])))[2:]
+        of_first = rows, np.flatnonzero((rows.begin == np.arange(len(now))) & ~rows.begins & line.was[now])
+        of_last = rows.from_last_before(asked)
+        read = [unpack(spec.kinds, line.stored.take(pa.array(now[seeds])))[2:] for _, seeds in (of_first, of_last)]
         arguments = spec.arguments(line.payload.take(pa.array(now)))
         outputs: list[pa.Array] = []
         columns: list[Column] = []
         for call in spec.calls:
             computed = call.computed()
-            begin, stop, wants = rows.frame(call.frame)
+            goes_on = call.running and not call.looks_back
+            stretches, seeds = of_last if goes_on else of_first
+            begin, stop, wants = stretches.frame(call.frame)
             unsure.append(own[now][asked & wants])
-            mine, carried = carried[: len(computed.kinds)], carried[len(computed.kinds) :]
-            output, carries = computed.over(Given(rows, begin, stop, arguments, Seeds(first, mine)))
+            mine = read[goes_on][len(columns) : len(columns) + len(computed.kinds)]
+            output, carries = computed.over(Given(stretches, begin, stop, arguments, Seeds(seeds, mine)))
             outputs.append(output)
             columns += carries
         payload = pack([line.payload.take(pa.array(now)), spec.packed(outputs), *columns])

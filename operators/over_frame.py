@@ -7,7 +7,7 @@ the rows with the same order key), and None for the edge of the partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -70,6 +70,16 @@ class Stretches:
         begin, stop = _groups(new, len(key))
         peer, peer_stop = _groups(new | (order[1:] != order[:-1]), len(key))
         return cls(begin, stop, peer, peer_stop, begins, ends, value)
+
+    def from_last_before(self, asked: Mask) -> tuple[Stretches, Indices]:
+        """The stretches from the last row before the first that is `asked` on, where there is one; and these rows."""
+        at = np.arange(len(self))
+        first = np.full(len(self) + 1, len(self))
+        np.minimum.at(first, self.begin[asked], at[asked])
+        last = first[self.begin] - 1
+        on = (last >= self.begin) & (last < self.stop - 1) & (at >= last)
+        begin = np.where(on, last, self.begin)
+        return replace(self, begin=begin, begins=self.begins & ~on), np.flatnonzero(on & (at == last))
 
     def frame(self, frame: Frame) -> tuple[Indices, Indices, Mask]:
         """Where the frame of each row begins and stops, the same where it is empty, and where that is not certain.

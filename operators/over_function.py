@@ -94,6 +94,11 @@ class OverCall:
         return self.frame.start is None and self.function != "last_value"
 
     @property
+    def looks_back(self) -> bool:
+        """Whether its frame ends before the row, so that what the row before carries is too much."""
+        return self.frame.end is not None and self.frame.end < 0
+
+    @property
     def whole(self) -> bool:
         """Whether it depends on all rows up to the end of the partition."""
         return self.frame.end is None

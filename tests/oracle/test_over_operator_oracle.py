@@ -16,6 +16,7 @@ import pytest
 
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.changelog import RowKind
 from rowkind.operators.over import Over
 from rowkind.operators.over_frame import Frame
 from rowkind.operators.over_function import OverCall
@@ -116,3 +117,14 @@ def _apply(of: OverInput, rows: list[Arrived], batch: Sequence[Change]) -> int:
         if equal:
             rows.remove(equal[0])
     return unmatched
+
+
+@pytest.mark.parametrize("frame", [ALL, PEERS])
+def test_what_expires_stays_in_what_rows_carry(frame: Frame) -> None:
+    """A row that comes goes on from the last row that is alive, however many before it are gone."""
+    of = OverInput("multiset", by_seq=True)
+    operator = Over(spec([call("sum", frame), call("row_number", ALL)], of, ttl_ms=5))
+    stores, view = {name: MemoryStore() for name in operator.arrangements}, Counter[Row]()
+    for seq, now in enumerate((0, 3, 6, 7, 20)):
+        fold(view, operator.process(of.columns([Change(0, RowKind.INSERT, (0, 1, seq + 1), seq)]), stores, now).rows)
+    assert {row[2]: row[3:] for row in +view} == {1: (1, 1), 2: (3, 2), 3: (6, 3), 4: (10, 4), 5: (5, 1)}

@@ -10,9 +10,9 @@
     several over the same rows in the same order                          one rank with several numbers
     several over the same rows in different orders                        a join of ranks (join_ranks)
 
-Where the number itself is asked for without an upper bound, each change may renumber a whole partition. That is an Over,
-in which the rows behind a change are numbered anew, unless a partition has few rows, by a unique key or a rank below,
-or the hint UNBOUNDED_RANK says that all are to be read. Several of them by different orders need the hint.
+Where the number itself is asked for without an upper bound, each change may renumber a whole partition. That is an
+Over, in which the rows behind a change are numbered anew, unless a partition has few rows, by a unique key or a rank
+below, or the hint UNBOUNDED_RANK says that all are to be read. Several of them by different orders need the hint.
 """
 
 from __future__ import annotations
