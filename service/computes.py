@@ -23,6 +23,7 @@ from rowkind.service.physical import (
     PhysicalNode,
     PhysicalNormalize,
     PhysicalOperator,
+    PhysicalOver,
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
@@ -70,6 +71,15 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
         case PhysicalSession():
             names = _numbered(node.input.calc.output)
             return f"session of {names[node.time]} {node.gap} {_input(node.state, ttl, names)}"
+        case PhysicalOver():
+            names = _numbered(node.input.calc.output)
+            calls = [
+                f"{call.function} {[names[each] for each in call.arguments]} {call.type.sql} {call.frame} "
+                f"{call.nth} if {None if call.filter is None else names[call.filter]}"
+                for call in node.calls
+            ]
+            measure = None if node.measure is None else names[node.measure.column]
+            return f"over {calls} by {measure} {_input(node.state, ttl, names)}"
         case PhysicalLookup():
             mine, theirs = (_numbered(side.calc.output) for side in (node.left, node.right))
             sides = [_input(node.left_input, ttl, mine), _input(node.right_input, ttl, theirs)]

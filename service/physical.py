@@ -20,6 +20,7 @@ from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.expression import Expression
 from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.matching import Matching
+from rowkind.service.over_call import WindowCall
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
 from rowkind.service.time_match import TimeMatch
@@ -188,6 +189,36 @@ class PhysicalSession:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """The column by whose values rows are ordered, where distances between them count, and how it sorts."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class PhysicalOver:
+    """Rows with the results of window functions, the last columns of `schema`.
+
+    The key of the changes that come in is the partition, their sub-key the order. `partition` and `order` are what the
+    user wrote.
+    """
+
+    node: str
+    input: PhysicalNode
+    state: PhysicalInput
+    calls: tuple[WindowCall, ...]
+    measure: Measure | None
+    partition: tuple[str, ...]
+    order: tuple[str, ...]
+    schema: Record
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
 class PhysicalNormalize:
     """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`.
 
@@ -293,6 +324,7 @@ PhysicalOperator = (
     | PhysicalAggregate
     | PhysicalRank
     | PhysicalSession
+    | PhysicalOver
     | PhysicalLookup
     | PhysicalNormalize
     | PhysicalTemporalFilter
@@ -361,7 +393,7 @@ def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
             return node.left_input.closing, node.right_input.closing
         case PhysicalAggregate():
             return (node.aggregation.closing,)
-        case PhysicalRank() | PhysicalSession() | PhysicalNormalize():
+        case PhysicalRank() | PhysicalSession() | PhysicalOver() | PhysicalNormalize():
             return (node.state.closing,)
         case PhysicalTemporalFilter() | PhysicalMatch():
             return (node.closing,)

@@ -76,6 +76,13 @@ class ExactDoubles:
         *special, digits = unpack("nnnb", rest.take(pa.array(long)))
         return cls(high, low, long, ExactNumbers.of_bytes(digits), np.stack(special, axis=1))
 
+    @classmethod
+    def of_digits(cls, digits: ExactNumbers, special: Int64s) -> ExactDoubles:
+        """Sums of what is finite, in digits, and of so many NaN, infinities and minus infinities each."""
+        high, low = _two_doubles(digits, special)
+        long = np.flatnonzero(np.isnan(low))
+        return cls(high, low, long, digits.take(long), special[long])
+
     def to_columns(self) -> list[Column]:
         """The two doubles, and what else there is in long rows."""
         if len(self.long) == 0:

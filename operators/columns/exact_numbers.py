@@ -125,6 +125,18 @@ class ExactNumbers:
         """The numbers at these rows."""
         return ExactNumbers(self.low, self.digits[rows])
 
+    def replaced(self, rows: Indices, others: ExactNumbers) -> ExactNumbers:
+        """The numbers with others at some rows."""
+        if not len(rows):
+            return self
+        low = min(self.low, others.low)
+        high = max(each.low + each.digits.shape[1] for each in (self, others))
+        digits = np.zeros((len(self), high - low), np.int64)
+        digits[:, self.low - low : self.low - low + self.digits.shape[1]] = self.digits
+        digits[rows] = 0
+        digits[rows, others.low - low : others.low - low + others.digits.shape[1]] = others.digits
+        return ExactNumbers(low, digits)
+
     def minus(self, other: ExactNumbers) -> ExactNumbers:
         """The differences, row by row."""
         rows, ones = np.arange(len(self)), np.ones(len(self), np.int64)

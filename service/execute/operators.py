@@ -15,6 +15,7 @@ from rowkind.operators.join import Join, JoinSpec, Side
 from rowkind.operators.match_recognize import MatchRecognize
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
+from rowkind.operators.over import Over, OverSpec
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from rowkind.operators.session import Session, SessionSpec
@@ -25,6 +26,7 @@ from rowkind.service.execute.calc import condition
 from rowkind.service.execute.column_times import TimeOf, until
 from rowkind.service.execute.lookups import as_of, by_arrival
 from rowkind.service.execute.matched_rows import match_spec
+from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, over_call
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.execute.rows_in_sessions import Started, Times
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
@@ -42,6 +44,8 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
             return _rank(node, refreshes)
         case physical.PhysicalSession():
             return _session(node, refreshes)
+        case physical.PhysicalOver():
+            return _over(node, refreshes)
         case physical.PhysicalLookup():
             sides = _side(node.left, node.left_input), _side(node.right, node.right_input)
             if node.match is None:
@@ -133,6 +137,24 @@ def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
             until=_until(node.input, node.state),
             # A row is late a microsecond after that.
             open=closing.late.later_us - 1 if closing is not None and closing.late.column == node.time else None,
+            refreshes=refreshes,
+        )
+    )
+
+
+def _over(node: physical.PhysicalOver, refreshes: bool) -> Operator:
+    row = node.input.calc.output
+    read = dict.fromkeys(name for call in node.calls for name in call.reads)
+    return Over(
+        OverSpec(
+            calls=tuple(over_call(call, row) for call in node.calls),
+            arguments=ColumnsOf(row, tuple(read)),
+            packed=PackedResults(node.schema.select(call.name for call in node.calls)),
+            values=None if node.measure is None else Measured(row, node.measure),
+            ttl_ms=node.state.ttl_ms,
+            by_seq=node.state.by_seq,
+            counts_unmatched=not _is_upsert(node.input),
+            until=_until(node.input, node.state),
             refreshes=refreshes,
         )
     )

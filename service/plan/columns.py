@@ -19,6 +19,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -64,6 +65,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
         case LogicalMatch():
             below = kept(node.input)
             return {name: below[name] for name in node.carried} | {each.name: each.type for each in node.calls}
+        case LogicalOver():
+            return kept(node.input) | {name: call.type for name, call in node.calls.items()}
         case LogicalNormalize() | LogicalTemporalFilter():
             return kept(node.input)
         case LogicalUnion(inputs=()):

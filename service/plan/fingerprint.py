@@ -24,6 +24,7 @@ from rowkind.service.physical import (
     PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
+    PhysicalOver,
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
@@ -114,6 +115,9 @@ def _own(
             }
         case PhysicalSession():
             return {"time": node.time, "gap": str(node.gap), "state": _input(node.state)}
+        case PhysicalOver():
+            calls = "; ".join(f"{call.name}: {call.text}" for call in node.calls)
+            return {"calls": calls, "order": _columns(node.order), "state": _input(node.state)}
         case PhysicalLookup():
             match = node.match
             by = "arrival" if match is None else f"{match.left} {match.comparison} {match.right}"

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
+from rowkind.operators.over_frame import Frame
+from rowkind.operators.over_function import OverFunction
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
 from rowkind.service.join_kinds import PhysicalJoinKind
@@ -265,6 +267,44 @@ class LogicalSession:
 
 
 @dataclass(frozen=True)
+class LogicalOverCall:
+    """One window function over columns of its input, as `service.over_call` has it. `at` is the window in the SQL."""
+
+    function: OverFunction
+    arguments: tuple[str, ...]
+    type: Type
+    frame: Frame
+    at: exp.Expr
+    filter: str | None = None
+    nth: int = 1
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it is computed from."""
+        return (*self.arguments, *([self.filter] if self.filter is not None else []))
+
+
+@dataclass(frozen=True)
+class LogicalOver:
+    """The input's rows, each with the results of `calls` over rows around it, by the names of their columns.
+
+    The rows of a partition are in this order. `at` is the first window in the SQL.
+    """
+
+    input: LogicalInput
+    partition: tuple[str, ...]
+    order: tuple[OrderColumn, ...]
+    calls: Mapping[str, LogicalOverCall]
+    at: exp.Expr
+
+    @property
+    def measure(self) -> str | None:
+        """The column by whose values distances are measured; None where there are none."""
+        measured = any(each.frame.kind == "range" and each.frame.measured for each in self.calls.values())
+        return self.order[0].column if measured else None
+
+
+@dataclass(frozen=True)
 class LogicalLookup:
     """Each left row with one right row at most, of those that agree in all keys; `pads` says that it is there without.
 
@@ -382,6 +422,7 @@ LogicalNode = (
     | LogicalWindow
     | LogicalRank
     | LogicalSession
+    | LogicalOver
     | LogicalLookup
     | LogicalNormalize
     | LogicalTemporalFilter

@@ -14,6 +14,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -35,6 +36,7 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
             LogicalAggregate()
             | LogicalRank()
             | LogicalSession()
+            | LogicalOver()
             | LogicalNormalize()
             | LogicalTemporalFilter()
             | LogicalMatch()
@@ -58,6 +60,7 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
             LogicalAggregate()
             | LogicalRank()
             | LogicalSession()
+            | LogicalOver()
             | LogicalNormalize()
             | LogicalTemporalFilter()
             | LogicalMatch()

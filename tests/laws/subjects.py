@@ -14,6 +14,9 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from rowkind.operators.operator import Operator
+from rowkind.operators.over import Over
+from rowkind.operators.over_frame import Frame
+from rowkind.operators.over_function import OverCall
 from rowkind.operators.rank import Rank, RankSpec, Strategy
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.operators.session import Session
@@ -22,6 +25,9 @@ from tests.changelogs import Change, pack
 from tests.oracle.asof import COMPARISONS, Comparison, complete
 from tests.oracle.asof import spec as asof
 from tests.oracle.inputs import Batches, Input, Materialised, random_batches, retractions
+from tests.oracle.overs import OverInput
+from tests.oracle.overs import call as over
+from tests.oracle.overs import spec as overs
 from tests.oracle.ranked import (
     CONDITIONS,
     Admits,
@@ -220,6 +226,33 @@ SESSIONS: tuple[Subject, ...] = tuple(_session(gap, by_seq=by_seq) for gap in (2
 
 
 @dataclass(frozen=True)
+class OverSubject(Subject):
+    """OVER with an order."""
+
+    def columns(self, batch: Sequence[Change]) -> Changes:
+        """A batch as the operator takes it."""
+        (of,) = self.inputs
+        assert isinstance(of, OverInput)
+        return of.columns(batch)
+
+
+def _over(name: str, *calls: OverCall, by_seq: bool) -> Subject:
+    of = OverInput("multiset", by_seq=by_seq)
+    return OverSubject(f"{name} {_ORDER[by_seq]}", Over(overs(calls, of)), (of,))
+
+
+OVERS: tuple[Subject, ...] = tuple(
+    _over(name, *calls, by_seq=by_seq)
+    for by_seq in (True, False)
+    for name, calls in {
+        "a running sum and minimum": (over("sum", Frame("rows", None, 0)), over("min", Frame("range", None, 0))),
+        "frames of rows and values": (over("avg", Frame("rows", -2, 1)), over("count", Frame("range", -3, 2))),
+        "neighbours and numbers": (over("lag", Frame("rows", -1, -1)), over("rank", Frame("rows", None, 0))),
+    }.items()
+)
+
+
+@dataclass(frozen=True)
 class AsofSubject(Subject):
     """An as-of join. Of rows with one time the latest to arrive counts, so that its inputs have an order."""
 
@@ -238,4 +271,4 @@ ASOF_JOINS: tuple[Subject, ...] = tuple(
     _asof(comparison, padded=padded) for comparison in COMPARISONS for padded in (True, False)
 )
 
-SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *UNBOUNDED_RANKS, *DEDUPLICATIONS, *SESSIONS, *ASOF_JOINS)
+SUBJECTS: tuple[Subject, ...] = (*JOINS, *RANKS, *UNBOUNDED_RANKS, *DEDUPLICATIONS, *SESSIONS, *OVERS, *ASOF_JOINS)

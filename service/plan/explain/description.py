@@ -21,6 +21,7 @@ StepKind = Literal[
     "rank",
     "deduplicate",
     "session",
+    "over",
     "asof_join",
     "lookup",
     "normalize",

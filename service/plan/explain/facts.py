@@ -20,6 +20,7 @@ from rowkind.service.physical import (
     PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
+    PhysicalOver,
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
@@ -174,6 +175,8 @@ def _kind(node: PhysicalNode) -> StepKind:
             return "deduplicate" if node.ranking.takes_one else "rank"
         case PhysicalSession():
             return "session"
+        case PhysicalOver():
+            return "over"
         case PhysicalLookup():
             return "lookup" if node.match is None else "asof_join"
         case PhysicalNormalize():
@@ -246,8 +249,20 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield from match_facts(node)
         case PhysicalNormalize(takes_back=False):
             yield Fact("needed", _needed(node), {"reason": node.reason})
+        case PhysicalOver():
+            yield Fact("a change", _seen(node))
         case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalNormalize() | PhysicalUnion():
             return
+
+
+def _seen(node: PhysicalOver) -> str:
+    """Which rows are sent again with a change, in a sentence."""
+    frames = [call.frame for call in node.calls]
+    if any(each.end is None for each in frames):
+        return "concerns all rows of its partition, or all before it"
+    if any(each.start is None for each in frames):
+        return "concerns the rows behind it; a row that comes last reads the one before it only"
+    return "concerns the rows in whose frames it is"
 
 
 def _of_rank(node: PhysicalRank) -> Iterator[Fact]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
 from rowkind.operators.match_calls import MatchNumber
@@ -17,6 +18,7 @@ from rowkind.service.physical import (
     PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
+    PhysicalOver,
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
@@ -44,6 +46,8 @@ def kept(node: PhysicalNode) -> tuple[StepState, ...]:
             return (_rank(node),)
         case PhysicalSession():
             return (_session(node),)
+        case PhysicalOver():
+            return _over(node)
         case PhysicalLookup():
             return tuple(_lookup(node))
         case PhysicalNormalize():
@@ -239,6 +243,14 @@ def _session(node: PhysicalSession) -> StepState:
     return _rows(node, node.state, layout, reason, _values(node.input, "every row"))
 
 
+def _over(node: PhysicalOver) -> tuple[StepState, StepState]:
+    layout = "every row, in order" + (" in its partition" if node.partition else "")
+    values = _values(node.input, "every row")
+    rows = _rows(node, node.state, layout, "a row may be taken back", values)
+    reason = "what is around a change is read, and what was sent is taken back"
+    return rows, replace(rows, name="results", layout="the same with its results", reason=reason)
+
+
 def _normalize(node: PhysicalNormalize) -> StepState:
     if node.only_comes:
         layout, reason = "all rows, in the order in which they came", None
@@ -258,7 +270,7 @@ def _normalize(node: PhysicalNormalize) -> StepState:
 
 
 def _rows(
-    node: PhysicalRank | PhysicalSession | PhysicalNormalize,
+    node: PhysicalRank | PhysicalSession | PhysicalOver | PhysicalNormalize,
     state: PhysicalInput,
     layout: str,
     reason: str,

@@ -14,6 +14,7 @@ from rowkind.service.physical import (
     PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
+    PhysicalOver,
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
@@ -45,6 +46,8 @@ def title(node: PhysicalNode) -> str:
         case PhysicalSession():
             partition = f" PARTITION BY {', '.join(node.partition)}" if node.partition else ""
             return f"SESSION of {node.order} with a gap of {_gap(node)}{partition}"
+        case PhysicalOver():
+            return ", ".join(f"{call.text} AS {_own(call.name)}" for call in node.calls)
         case PhysicalLookup():
             what = f"{'LEFT ' * node.pads}{'LOOKUP' if node.match is None else 'ASOF JOIN'}"
             return f"{what} ON {' AND '.join([*_pairs(node), *_times(node)]) or 'TRUE'}"
@@ -86,6 +89,12 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
             }
         case PhysicalSession():
             return {"time": node.order, "gap": _gap(node), "partition_by": list(node.partition)}
+        case PhysicalOver():
+            return {
+                "partition_by": list(node.partition),
+                "order_by": list(node.order),
+                "calls": [{"name": call.name, "sql": call.text} for call in node.calls],
+            }
         case PhysicalLookup():
             versions = node.match is not None and node.match.versions
             return {
@@ -171,6 +180,11 @@ def _number_values(node: PhysicalRank) -> dict[str, Any]:
     own = next((name for name, function in node.numbers.items() if function == node.ranking.function), None)
     numbers = [{"name": name, "function": function} for name, function in node.numbers.items()]
     return {"number": own} | ({"numbers": numbers} if len(numbers) != (own is not None) else {})
+
+
+def _own(name: str) -> str:
+    """A column as the user wrote it."""
+    return show(resolved(name))
 
 
 def _gap(node: PhysicalSession) -> str:

@@ -14,6 +14,7 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalLookup,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -85,6 +86,12 @@ def _check_append(query: Query) -> None:
                 "an append sink takes inserts only, but a row leaves the result when its time is over: give the sink "
                 "mode retract or upsert",
                 passing.at,
+            )
+        case LogicalOver() as over:
+            raise Refusal(
+                "an append sink takes inserts only, but a row that comes between others changes what OVER gives them: "
+                "give the sink mode retract or upsert",
+                over.at,
             )
         case LogicalSession() as session:
             raise Refusal(

@@ -27,6 +27,7 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalLookup,
     LogicalNode,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -78,7 +79,7 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
             return closed if closed.input.closing is not None else _ended(closed, tables)
         case LogicalSession():
             return replace(node, input=_in_session(node, tables))
-        case LogicalRank():
+        case LogicalRank() | LogicalOver():
             return replace(node, input=_closed(node.input, tables, node.partition))
         case LogicalJoin() if not node.counts_right:
             return _closed_join(node, tables) or _closed_interval_join(node, tables) or node

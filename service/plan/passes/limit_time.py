@@ -18,6 +18,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -57,7 +58,7 @@ def _visit(query: Query, told: bool, node: LogicalNode) -> LogicalNode:
             return replace(node, left=left, right=right)
         case LogicalAggregate(is_global=True) | LogicalNormalize(takes_back=True):
             return node
-        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalNormalize():
+        case LogicalAggregate() | LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize():
             return replace(node, input=_limited(node.input, query, told))
     return node
 

@@ -24,6 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalSession,
@@ -59,6 +60,8 @@ def _visit(node: LogicalNode) -> LogicalNode:
             return _lookup(node)
         case LogicalSession():
             return replace(node, input=_side(node.input, "sessions find rows by their content", counted=False))
+        case LogicalOver():
+            return replace(node, input=_side(node.input, "OVER finds rows by their content", counted=False))
         case LogicalTemporalFilter():
             return replace(node, input=_side(node.input, "time moves rows that are there", counted=True))
         case LogicalExpand() if _incomplete(node.input) or _unchecked(node.input):

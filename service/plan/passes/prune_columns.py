@@ -17,6 +17,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -65,6 +66,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return replace(
                 node, input=_side(node.input, {*wanted, node.time, *_closing(node.input)}, [{*node.partition}])
             )
+        case LogicalOver():
+            return _over(node, wanted)
         case LogicalTemporalFilter():
             return replace(node, input=_side(node.input, wanted.union(node.reads), [set(temporal_key(node))]))
         case LogicalMatch():
@@ -121,6 +124,17 @@ def _match(node: LogicalMatch, wanted: set[str]) -> LogicalMatch:
     needed.update(*(reads(part) for each in node.conditions if each is not None for part in each.conjuncts))
     side = _side(node.input, needed, [{*node.partition, *node.ordered}])
     return replace(node, carried=carried, calls=calls, input=side)
+
+
+def _over(node: LogicalOver, wanted: set[str]) -> LogicalNode:
+    calls = {name: call for name, call in node.calls.items() if name in wanted}
+    if not calls:
+        return _prune(node.input.input, wanted)
+    kept = replace(node, calls=calls)
+    needed = wanted.union(*(call.reads for call in calls.values()), _closing(node.input))
+    needed |= set() if kept.measure is None else {kept.measure}
+    ordered = {each.column for each in node.order if each.column is not None}
+    return replace(kept, input=_side(node.input, needed, [{*node.partition, *ordered}]))
 
 
 def _closing(side: LogicalInput) -> set[str]:

@@ -36,6 +36,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -86,7 +87,7 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
         case LogicalAggregate():
             sink, stay = _parted(conditions, set(node.group))
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
-        case LogicalSession() | LogicalMatch():
+        case LogicalSession() | LogicalOver() | LogicalMatch():
             sink, stay = _parted(conditions, set(node.partition))
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
         case LogicalUnion():

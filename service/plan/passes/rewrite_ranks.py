@@ -10,8 +10,9 @@
     several over the same rows in the same order                          one rank with several numbers
     several over the same rows in different orders                        a join of ranks (join_ranks)
 
-Where the number itself is asked for without an upper bound, each change may renumber a whole partition. That is refused
-unless a partition has few rows, by a unique key or a rank below, or the hint UNBOUNDED_RANK says that it is meant.
+Where the number itself is asked for without an upper bound, each change may renumber a whole partition. That is an
+Over, in which the rows behind a change are numbered anew, unless a partition has few rows, by a unique key or a rank
+below, or the hint UNBOUNDED_RANK says that all are to be read. Several of them by different orders need the hint.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from rowkind.operators.over_frame import Frame
 from rowkind.operators.ranking import Ranking, Ties
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import columns
@@ -33,6 +35,8 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalLookup,
     LogicalNode,
+    LogicalOver,
+    LogicalOverCall,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -103,7 +107,7 @@ class _Rewriting:
             else:
                 found.append(window)
         if len(groups) == 1:
-            return _filtered(*self._rank(groups[0], conditions, uses))
+            return _filtered(*self._rank(groups[0], conditions, uses, alone=True))
         return self._joined(groups, conditions, uses)
 
     def _without(
@@ -141,7 +145,11 @@ class _Rewriting:
             windows = [each for group in groups for each in group]
             read |= {each.number: math.inf for each in windows if each.function == "row_number"}
         ranks, above = zip(*(self._rank(*each, read) for each in zip(groups, of_group, strict=True)), strict=True)
-        return _filtered(join_ranks(ranks), (*rest, *(each for conditions in above for each in conditions)))
+        assert all(isinstance(each, LogicalRank) for each in ranks), "an Over is alone"
+        return _filtered(
+            join_ranks([each for each in ranks if isinstance(each, LogicalRank)]),
+            (*rest, *(each for conditions in above for each in conditions)),
+        )
 
     def _goes_with(self, window: LogicalWindow, group: Sequence[LogicalWindow], uses: Uses) -> bool:
         """Whether one state can give this window's numbers and those of the group."""
@@ -151,9 +159,12 @@ class _Rewriting:
         return same and not (self.may_expire and len(read) > 1)
 
     def _rank(
-        self, windows: Sequence[LogicalWindow], conditions: tuple[exp.Expr, ...], uses: Uses
-    ) -> tuple[LogicalRank, tuple[exp.Expr, ...]]:
-        """The windows, which have one order, as one rank; and those of the conditions that stay above it."""
+        self, windows: Sequence[LogicalWindow], conditions: tuple[exp.Expr, ...], uses: Uses, *, alone: bool = False
+    ) -> tuple[LogicalRank | LogicalOver, tuple[exp.Expr, ...]]:
+        """The windows, which have one order, as one rank; and those of the conditions that stay above it.
+
+        They are an Over where all numbers are asked for, and they are `alone` over these rows.
+        """
         ranges = {each.number: _ranges(each, conditions) for each in windows}
         main = min(windows, key=lambda each: ranges[each.number][-1][1])
         (first, _), (_, last) = ranges[main.number][0], ranges[main.number][-1]
@@ -173,6 +184,9 @@ class _Rewriting:
             if most < math.inf:
                 settled = int(most)
             elif not by_row and not any(each.unbounded for each in windows):
+                arrives_last = not (order and order[-1].column is None and order[-1].descending)
+                if alone and arrives_last and not has_few_rows(below, set(main.partition)):
+                    return _over(windows, order, below), conditions
                 _check_size(main, below, [each for each in conditions if reads(each) & about])
         ranking = Ranking(main.function, first, None if last == math.inf else int(last))
         ranking = replace(ranking, ties=_ties(ranking, order, below))
@@ -191,6 +205,13 @@ class _Rewriting:
             settled=settled,
         )
         return rank, above
+
+
+def _over(windows: Sequence[LogicalWindow], order: tuple[OrderColumn, ...], below: LogicalNode) -> LogicalOver:
+    """All numbers of rows, which are counted on from the row before."""
+    first, frame = windows[0], Frame("rows", None, 0)
+    calls = {each.number: LogicalOverCall(each.function, (), types.INT, frame, each.at) for each in windows}
+    return LogicalOver(LogicalInput(below), first.partition, order, calls, first.at)
 
 
 def _filtered(node: LogicalNode, conditions: tuple[exp.Expr, ...]) -> LogicalNode:
@@ -286,6 +307,10 @@ def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
             return {**uses, **dict.fromkeys(set(times).union(*map(reads, node.condition)), math.inf)}
         case LogicalUnion():
             return uses
+        case LogicalOver():
+            read = {name for call in node.calls.values() for name in call.reads}
+            ordered = {each.column for each in node.order if each.column is not None}
+            return {**uses, **dict.fromkeys(read.union(node.partition, ordered), math.inf)}
         case LogicalAggregate():
             calls = node.calls.values()
             arguments = {name for call in calls for name in (*call.arguments, call.filter) if name is not None}

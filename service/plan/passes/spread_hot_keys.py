@@ -24,6 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalSession,
 )
@@ -47,7 +48,7 @@ def spread_hot_keys(query: Query) -> Query:
 
 def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
     # The rows of one key belong together there.
-    alone = LogicalAggregate | LogicalSession | LogicalLookup | LogicalNormalize | LogicalMatch
+    alone = LogicalAggregate | LogicalSession | LogicalOver | LogicalLookup | LogicalNormalize | LogicalMatch
     return () if isinstance(node, alone) else sides(node)
 
 

@@ -24,6 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -45,7 +46,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
     match node:
         case LogicalJoin() | LogicalLookup():
             return replace(node, left=_side(node.left), right=_side(node.right))
-        case LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
             return replace(node, input=_side(node.input))
     return node
 

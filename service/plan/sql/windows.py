@@ -1,6 +1,7 @@
 """Window functions: ranks, each a Window, and aggregates over a partition, joined back to its rows.
 
     ROW_NUMBER, RANK, DENSE_RANK() OVER (PARTITION BY … ORDER BY …)     one more column, the number
+    SUM(x) OVER (PARTITION BY k ORDER BY t)                             one more column of an Over (`sql.over`)
     SUM(x) OVER (PARTITION BY k)                                        JOIN (SELECT k, SUM(x) … GROUP BY k) ON k <=> k
 
 What partitions and orders are computed from is a Project below. Conditions on the number stay above, where
@@ -25,6 +26,7 @@ from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.aggregates import is_known
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.grouping import Grouping, stem
+from rowkind.service.plan.sql.over import Over, check_over, is_over, stacked
 from rowkind.service.plan.sql.scope import outside_queries
 
 _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
@@ -32,13 +34,11 @@ _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.Rank: "rank",
     exp.DenseRank: "dense_rank",
 }
-_ONLY = "ROW_NUMBER, RANK, DENSE_RANK and aggregates over a whole partition are the window functions that there are"
-_RUNNING = "{0}(…) OVER (… {1} …) is not supported, only over the whole partition: "
-_WHOLE = "leave out {0}, or number the rows by ROW_NUMBER in a derived table and join it with itself"
-_NEIGHBOUR = "for the row before or after, number the rows by ROW_NUMBER in a derived table and join it with itself"
+_ONLY = (
+    "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTH_VALUE and aggregates are the window "
+    "functions that there are"
+)
 _OTHER = "compute it where the result is read"
-_FIRST = "for the first or last row of a group, keep ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1"
-_EDGES = (exp.FirstValue, exp.LastValue, exp.First, exp.Last)
 _BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
@@ -101,11 +101,13 @@ def check_windows(node: exp.Expr) -> None:
         name = word(function) if isinstance(function, exp.Func) else "this"
         if any(inner is not window for inner in window.find_all(exp.Window)):
             raise Refusal("a window function cannot stand inside of another: use a derived table", window)
+        if is_over(window):
+            check_over(window)
+            continue
         if is_known(function):
-            _check_whole(window, function, name)
             continue
         if type(function) not in _FUNCTIONS:
-            advice = f": {_advice(function)}" if isinstance(function, exp.Func) else ""
+            advice = f": {_OTHER}" if isinstance(function, exp.Func) else ""
             raise Refusal(f"{name}(…) OVER (…) is not supported, {_ONLY}{advice}", window)
         if function is not window.this or function.expressions:
             raise Refusal(f"{name}() takes nothing in its parentheses and nothing but OVER behind it", window)
@@ -115,18 +117,6 @@ def check_windows(node: exp.Expr) -> None:
             raise Refusal(
                 f"{name}() OVER (…) needs ORDER BY; the order in which rows arrive is ORDER BY PROCTIME()", window
             )
-
-
-def _check_whole(window: exp.Window, function: exp.Expr, name: str) -> None:
-    """Refuse an aggregate over anything but the whole partition."""
-    if order := window.args.get("order"):
-        advice = _FIRST if isinstance(function, _EDGES) else _WHOLE.format("ORDER BY")
-        raise Refusal(_RUNNING.format(name, "ORDER BY") + advice, order)
-    spec = window.args.get("spec")
-    edges = ("start", "start_side", "end", "end_side")
-    if spec and [spec.args.get(each) for each in edges] != ["UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING"]:
-        kind = str(spec.args.get("kind") or "ROWS")
-        raise Refusal(_RUNNING.format(name, kind) + _WHOLE.format(kind), window)
 
 
 def is_arrival(node: exp.Expr) -> bool:
@@ -141,12 +131,6 @@ def no_windows(node: exp.Expr, clause: str) -> None:
             raise Refusal(
                 f"a window function cannot stand in {clause}: compute it in a derived table and filter around it", each
             )
-
-
-def _advice(function: exp.Func) -> str:
-    if isinstance(function, exp.Lag | exp.Lead):
-        return _NEIGHBOUR
-    return _FIRST if isinstance(function, exp.NthValue) else _OTHER
 
 
 def number_rows(
@@ -166,12 +150,21 @@ def number_rows(
         return node, {}
     terms = Terms(node, names)
     partitions = {window: terms.columns(window.args.get("partition_by") or [], "PARTITION BY") for window in found}
+    overs = {window: own for window, own in found.items() if is_over(window)}
+    asked = {
+        own or names.fresh(stem(window.this)): Over.of(
+            window, partitions[window], terms.orders(window.args["order"]), terms
+        )
+        for window, own in ((window, names.claim(own) if own else "") for window, own in overs.items())
+    }
     ranks = [(window, terms.orders(window.args["order"])) for window in found if type(window.this) in _FUNCTIONS]
-    node = terms.node
-    numbers: dict[exp.Expr, exp.Column] = {}
+    node = stacked(terms.node, asked)
+    numbers: dict[exp.Expr, exp.Column] = {
+        over.window: resolved(name, like=over.window) for name, over in asked.items()
+    }
     whole: dict[tuple[str, ...], dict[exp.Window, str]] = {}
     for window, own in found.items():
-        if type(window.this) not in _FUNCTIONS:
+        if type(window.this) not in _FUNCTIONS and window not in overs:
             whole.setdefault(partitions[window], {})[window] = own
     if whole:
         node = base = planned_once(node)
@@ -255,6 +248,19 @@ class Terms:
         """The columns that hold expressions. Raises Refusal."""
         return tuple(dict.fromkeys(self._column(node, clause) for node in nodes))
 
+    def value(self, node: exp.Expr) -> str:
+        """The column that holds an expression, whether it has an order or not. Raises Refusal."""
+        node = node.unnest()
+        if isinstance(node, exp.Column):
+            return node.name
+        if node not in self._computed:
+            self._computed[node] = self._names.fresh(stem(node))
+        return self._computed[node]
+
+    def type(self, node: exp.Expr) -> Type:
+        """The type of an expression. Raises Refusal."""
+        return compile_scalar(node, by_name(self._types)).type
+
     def orders(self, order: exp.Order) -> tuple[OrderColumn, ...]:
         """What ORDER BY says. Raises Refusal."""
         found: dict[str | None, OrderColumn] = {}
@@ -277,14 +283,7 @@ class Terms:
 
     def _column(self, node: exp.Expr, clause: str) -> str:
         node = node.unnest()
-        type_ = self._type(node)
+        type_ = self.type(node)
         if not type_.orderable:
             raise Refusal(f"a {type_.sql} cannot stand in {clause}: take a field of it, or a key", node)
-        if isinstance(node, exp.Column):
-            return node.name
-        if node not in self._computed:
-            self._computed[node] = self._names.fresh(stem(node))
-        return self._computed[node]
-
-    def _type(self, node: exp.Expr) -> Type:
-        return compile_scalar(node, by_name(self._types)).type
+        return self.value(node)

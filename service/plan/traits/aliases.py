@@ -13,6 +13,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -30,6 +31,7 @@ def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
             LogicalAggregate()
             | LogicalRank()
             | LogicalSession()
+            | LogicalOver()
             | LogicalNormalize()
             | LogicalTemporalFilter()
             | LogicalMatch()

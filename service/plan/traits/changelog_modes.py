@@ -16,6 +16,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -47,7 +48,7 @@ def produced(node: LogicalNode) -> ChangelogMode:
             return "append" if only_added and produced(node.input.input) == "append" else "retract"
         case LogicalRank():
             return "append" if _keeps_first(node) and produced(node.input.input) == "append" else "retract"
-        case LogicalSession() | LogicalNormalize():
+        case LogicalSession() | LogicalOver() | LogicalNormalize():
             return "retract"
         case LogicalMatch():
             return "append"

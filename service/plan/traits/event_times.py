@@ -45,6 +45,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -104,7 +105,7 @@ def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
             return _known(node.input.input) if held else {}
         case LogicalAggregate():
             return {**_of_names(_known(node.input.input), node.group), **_last_times(node)}
-        case LogicalRank():
+        case LogicalRank() | LogicalOver():
             return _of_names(_known(node.input.input), node.partition)
         case LogicalSession():
             return _of_names(_known(node.input.input), (*node.partition, node.time))

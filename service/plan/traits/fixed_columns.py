@@ -41,6 +41,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -84,7 +85,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
         case LogicalAggregate():
             group = frozenset(node.group)
             return fixed_columns(node.input.input, key & group) & group
-        case LogicalRank() | LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
             return fixed_columns(node.input.input, key)
         case LogicalUnion() | LogicalMatch():
             return frozenset()

@@ -25,6 +25,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -76,7 +77,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
         case LogicalAggregate():
             return _bare(node.input, node.group)
-        case LogicalRank() | LogicalSession() | LogicalMatch():
+        case LogicalRank() | LogicalSession() | LogicalOver() | LogicalMatch():
             return _bare(node.input, node.partition)
         case LogicalNormalize():
             return _bare(node.input, normalize_key(node))

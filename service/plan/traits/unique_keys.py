@@ -38,6 +38,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -79,7 +80,7 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
         case LogicalRank():
             return _ranked(node)
-        case LogicalSession() | LogicalNormalize() | LogicalTemporalFilter():
+        case LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
             return unique_keys(node.input.input)
         case LogicalMatch():
             numbers = [each.name for each in node.calls if isinstance(each.call, MatchNumber)]

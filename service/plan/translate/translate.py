@@ -26,6 +26,7 @@ from rowkind.service.plan.logical import (
     LogicalMatch,
     LogicalNode,
     LogicalNormalize,
+    LogicalOver,
     LogicalProject,
     LogicalRank,
     LogicalScan,
@@ -41,7 +42,7 @@ from rowkind.service.plan.traits.changelog_modes import bare_scan, base
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.partitioning import already_partitioned, partitioning, together
 from rowkind.service.plan.traits.unique_keys import unique_keys
-from rowkind.service.plan.translate import aggregates, joins, lookups, matches, normalizing, ranks, timed
+from rowkind.service.plan.translate import aggregates, joins, lookups, matches, normalizing, over, ranks, timed
 from rowkind.service.plan.translate.nodes import traits
 
 
@@ -125,6 +126,8 @@ class _Translator:
                 return ranks.rank(self, rank, top, edge, record)
             case LogicalSession() as session:
                 return timed.session(self, session, top, edge, record)
+            case LogicalOver() as over_:
+                return over.over(self, over_, top, edge, record)
             case LogicalLookup() as lookup:
                 return lookups.lookup(self, lookup, top, edge, record)
             case LogicalNormalize() as normalize:

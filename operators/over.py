@@ -1,0 +1,348 @@
+"""OVER with an order: each row with what window functions make of the rows around it.
+
+Maintains every row of the input with its results. The rows of a partition are in the order of their order key, ties in
+that of arrival; a change concerns the rows whose frames it is in, and no others are sent again.
+
+    SUM(v) OVER (ORDER BY t)            rows  3 . 5       results  3 . 8
+    4 comes between the two             rows  3 4 5                3 7 12       one row comes, one changes
+
+The walk. Of each partition the batch touches one stretch, from its first change to its last. What is there of it is
+read from the state, with as many rows before and behind as frames reach; how far away these are nobody knows, so that
+each reading goes four times as far as the one before, for all partitions at once. Rows whose frames are known, and in
+which the batch may have changed something, are computed anew by columns (`over_function`). What they were is read and
+never computed. A frame from the beginning of the partition needs no rows before: each row carries what has been made of
+all rows up to it. Then all rows behind a change are read, of which there are none where rows come at the end.
+
+State: `rows`, layout *ordered*: every row of the input, by partition and order key, in which retractions find theirs.
+`results`, in the same order: the same rows, with their results and what they carry. With a TTL, a row that has expired
+is as if it had never been for what comes next to it, and what has been made of it stays in what rows carry.
+
+(Batched and incremental, the operator of Leis and others, "Efficient Processing of Window Functions in Analytical SQL
+Queries", VLDB 2015.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.resolving import resolve
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, constant
+from rowkind.operators.columns.grouping import equal_bytes, group, is_in, members
+from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.columns.packed_columns import Column, pack, unpack
+from rowkind.operators.netting import net_rows
+from rowkind.operators.operator import Output
+from rowkind.operators.over_frame import Stretches, moved
+from rowkind.operators.over_function import Arguments, Given, OverCall, Seeds
+from rowkind.operators.rank_rows import byte_ranks
+from rowkind.operators.rowtime import RowTime
+from rowkind.operators.touched_keys import TouchedKeys
+
+_SPARE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class OverSpec:
+    """What the plan provides: keys and sub-keys as for a rank, and retractions with the full row that they take back.
+
+    - `arguments` gives those of the calls for payloads, and `packed` makes bytes of their results; a row that is
+      emitted is the payload and these.
+    - `values`: what payloads are ordered by as numbers that ascend, where a frame goes by distances; `LEAST` or
+      `LARGEST` where the value is NULL.
+    - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
+      of signed rows (an operator).
+    - `counts_unmatched`: retractions that find no row come back as unmatched.
+    - `until`: when rows may be let go of, by a watermark; None where they have no time of their own.
+    - `refreshes`: whether somebody further down has a TTL.
+    """
+
+    calls: tuple[OverCall, ...]
+    arguments: Callable[[pa.BinaryArray], Arguments]
+    packed: Callable[[Sequence[pa.Array]], pa.BinaryArray]
+    values: Callable[[pa.BinaryArray], Int64s] | None = None
+    ttl_ms: int | None = None
+    by_seq: bool = False
+    counts_unmatched: bool = True
+    until: RowTime | None = None
+    refreshes: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether all rows behind a change may change."""
+        return any(call.running for call in self.calls)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows before a change may change."""
+        return any(call.whole for call in self.calls)
+
+    @property
+    def carries_on(self) -> bool:
+        """Whether the rows before those concerned need not be read."""
+        expires = self.ttl_ms is not None or self.until is not None
+        return not self.whole and not (expires and any(call.running and call.looks_back for call in self.calls))
+
+    @property
+    def kinds(self) -> str:
+        """The columns of what is stored of a row: what it is, its results, and what it carries."""
+        return "bb" + "".join(call.computed().kinds for call in self.calls)
+
+    def reach(self, kind: str) -> tuple[int, int]:
+        """How far behind and before a row there are rows that see it, in frames of this kind."""
+        frames = [call.frame for call in self.calls if call.frame.kind == kind]
+        return max((each.behind for each in frames), default=0), max((each.before for each in frames), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The operator; it has no state of its own."""
+
+    spec: OverSpec
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """The rows, with and without their results, with their TTL in ms."""
+        return {"rows": self.spec.ttl_ms, "results": self.spec.ttl_ms}
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard at time `now` (ms since the epoch)."""
+        spec = self.spec
+        rows, results = (
+            Arrangement(stores[name], name, "ordered", spec.ttl_ms, now, until=spec.until) for name in self.arrangements
+        )
+        resolved = resolve(rows, changes, by_seq=spec.by_seq)
+        taken = resolved.refreshed.weight < 0
+        gone = Entries.concat([resolved.removed, -resolved.refreshed.filter(taken)]).units
+        come = Entries.concat([resolved.added, resolved.rewritten]).units
+        before, after = self._steps(results, TouchedKeys.of(changes), gone, come)
+        for arrangement, less, more in ((rows, gone, come), (results, before, after)):
+            arrangement.append(-less)
+            arrangement.append(more)
+        finished = rows.finish(), results.finish()
+        entries = Entries.concat([before, after])
+        payload, result = unpack(spec.kinds, entries.payload)[:2]
+        return Output(
+            net_rows(
+                pc.binary_join_element_wise(payload, result, b""),
+                entries.seq,
+                np.repeat([-1, 1], [len(before), len(after)]),
+                np.empty(0, np.int64) if spec.refreshes else None,
+            ),
+            changes.take(resolved.unmatched) if spec.counts_unmatched else Changes.empty(),
+            finished[0].state + finished[1].state,
+            finished[0].merged_rows + finished[1].merged_rows,
+        )
+
+    def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> tuple[Entries, Entries]:
+        """Rows with their results as they are no longer, and as they are now."""
+        found: list[tuple[Entries, Entries]] = []
+        spans = _Spans.around(np.concatenate([gone.place, come.place]), sum(self.spec.reach("rows")) + _SPARE)
+        while len(spans.low):
+            stored, begins, ends = spans.read(results, self.spec)
+            line = _Line.of(
+                keys, stored, self.spec.kinds, *(part.filter(spans.hold(part.place)) for part in (gone, come))
+            )
+            before, after, unsure = self._computed(line, spans, begins, ends)
+            again = np.zeros(len(spans.low), np.bool_)
+            again[unsure] = True
+            found.append(tuple(part.filter(~again[spans.of(part.place)]) for part in (before, after)))  # type: ignore[arg-type]
+            spans = spans.longer(again)
+        return Entries.concat([each[0] for each in found]), Entries.concat([each[1] for each in found])
+
+    def _computed(self, line: _Line, spans: _Spans, begins: Mask, ends: Mask) -> tuple[Entries, Entries, Indices]:
+        """The rows as they were and as they are, and of which spans more must be read to be certain."""
+        spec = self.spec
+        own = spans.of(line.entries.place)
+        # What refers to the rows before the batch and after it, in one order.
+        values = None if spec.values is None else spec.values(line.payload)
+        every = Stretches.of(line.key, line.order, begins[own], ends[own], values)
+        concerned = self._concerned(every, line.changed)
+        edges = (every.begin == np.arange(len(own))) & ~every.begins
+        edges |= (every.stop - 1 == np.arange(len(own))) & ~every.ends
+        unsure = [own[concerned & edges]]
+        # The rows after it.
+        now = np.flatnonzero(line.now)
+        rows = Stretches.of(
+            line.key[now], line.order[now], every.begins[now], every.ends[now], None if values is None else values[now]
+        )
+        asked = concerned[now]
+        of_first = rows, np.flatnonzero((rows.begin == np.arange(len(now))) & ~rows.begins & line.was[now])
+        of_last = rows.from_last_before(asked)
+        read = [unpack(spec.kinds, line.stored.take(pa.array(now[seeds])))[2:] for _, seeds in (of_first, of_last)]
+        arguments = spec.arguments(line.payload.take(pa.array(now)))
+        outputs: list[pa.Array] = []
+        columns: list[Column] = []
+        for call in spec.calls:
+            computed = call.computed()
+            goes_on = call.running and not call.looks_back
+            stretches, seeds = of_last if goes_on else of_first
+            begin, stop, wants = stretches.frame(call.frame)
+            unsure.append(own[now][asked & wants])
+            mine = read[goes_on][len(columns) : len(columns) + len(computed.kinds)]
+            output, carries = computed.over(Given(stretches, begin, stop, arguments, Seeds(seeds, mine)))
+            outputs.append(output)
+            columns += carries
+        payload = pack([line.payload.take(pa.array(now)), spec.packed(outputs), *columns])
+        was = line.was[now]
+        same = np.zeros(len(now), np.bool_)
+        stays = np.flatnonzero(was)
+        same[stays] = equal_bytes(payload.take(pa.array(stays)), line.stored.take(pa.array(now[stays])))
+        anew = asked & ~same
+        old = np.flatnonzero(line.was & ~line.now)
+        old = np.concatenate([old, now[anew & was]])
+        new = np.flatnonzero(anew)
+        before = replace(line.entries.take(old), payload=line.stored.take(pa.array(old)))
+        after = replace(line.entries.take(now[new]), payload=payload.take(pa.array(new)))
+        return before, after, np.concatenate(unsure)
+
+    def _concerned(self, rows: Stretches, changed: Mask) -> Mask:
+        """The rows in whose frames there may be something else than before."""
+        at, spec = np.arange(len(rows)), self.spec
+        if not len(rows):
+            return changed
+        starts = np.flatnonzero(rows.begin == at)
+        group_of = np.cumsum(rows.begin == at) - 1
+        first = np.minimum.reduceat(np.where(changed, at, len(at)), starts)[group_of]
+        last = np.maximum.reduceat(np.where(changed, at, -1), starts)[group_of]
+        behind, before = spec.reach("rows")
+        found = (at >= first - before) & (at <= last + behind)
+        if rows.value is not None:
+            behind, before = spec.reach("range")
+            low, high = moved(rows.value[first], -before), moved(rows.value[last], behind)
+            found |= (rows.value >= low) & (rows.value <= high)
+        if spec.running:
+            found |= at >= first
+        if spec.whole:
+            found |= at <= last
+        # Peers see each other.
+        starts = np.flatnonzero(rows.peer == at)
+        peers: Mask = np.logical_or.reduceat(found, starts)[np.cumsum(rows.peer == at) - 1]
+        return peers
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """The places of the changes of each partition, in order; partitions may share one.
+
+    `enough` is how many rows are to be read before and behind.
+    """
+
+    low: Uint64s
+    high: Uint64s
+    enough: Int64s
+
+    @classmethod
+    def around(cls, places: Uint64s, enough: int) -> _Spans:
+        """From the first to the last of these places in each partition."""
+        places = np.sort(places)
+        key = places & UPPER_ORDERED
+        new = key[1:] != key[:-1]
+        low, high = places[np.append(True, new)[: len(key)]], places[np.append(new, True)[: len(key)]]
+        return cls(low, high, np.full(len(low), enough))
+
+    @property
+    def first(self) -> Uint64s:
+        """Where the partitions begin."""
+        return self.low & UPPER_ORDERED
+
+    def of(self, places: Uint64s) -> Indices:
+        """The span of the partition of each of these places."""
+        found: Indices = np.searchsorted(self.first, places & UPPER_ORDERED)
+        return found
+
+    def hold(self, places: Uint64s) -> Mask:
+        """Which of these places are of partitions of spans."""
+        return is_in(places & UPPER_ORDERED, self.first)
+
+    def longer(self, which: Mask) -> _Spans:
+        """Some of them, of which more is to be read."""
+        return _Spans(self.low[which], self.high[which], 4 * self.enough[which])
+
+    def read(self, results: Arrangement, spec: OverSpec) -> tuple[Entries, Mask, Mask]:
+        """The rows that are there in the spans and around them, and whether the partitions begin and end there."""
+        first, last = self.first, self.low | ~UPPER_ORDERED
+        low, high = first, last
+        if spec.carries_on:
+            low = self.low.copy()
+            some = np.flatnonzero(low > first)
+            low[some] = results.nearest(first[some], low[some] - np.uint64(1), self.enough[some], backward=True)[1]
+        if not spec.running and not spec.whole:
+            high = self.high.copy()
+            some = np.flatnonzero(high < last)
+            high[some] = results.nearest(high[some] + np.uint64(1), last[some], self.enough[some])[1]
+        return results.between(low, high).units, low == first, high == last
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Rows of partitions in order: those that stay, those that go, and those that come.
+
+    - `key` and `order` are their partitions and order keys by number.
+    - `was` and `now`: whether the row is there before the batch and after it.
+    - `stored`: the row with its results and what it carries, empty where it comes.
+    """
+
+    entries: Entries
+    key: Indices
+    order: Int64s
+    was: Mask
+    now: Mask
+    stored: pa.BinaryArray
+
+    @property
+    def changed(self) -> Mask:
+        """The rows that come or go."""
+        changed: Mask = self.was != self.now
+        return changed
+
+    @classmethod
+    def of(cls, keys: TouchedKeys, stored: Entries, kinds: str, gone: Entries, come: Entries) -> _Line:
+        """The rows that are stored with their results, of which some go; only partitions with changes."""
+        touched = np.zeros(len(keys.hash) + 1, np.bool_)
+        for part in (gone, come):
+            touched[keys.find(part)] = True
+        stored = stored.filter(touched[keys.find(stored)])
+        packed = stored.payload
+        stored = replace(stored, payload=unpack(kinds, packed)[0])
+        entries = Entries.concat([stored, come])
+        was, now = np.repeat([True, False], [len(stored), len(come)]), np.ones(len(entries), np.bool_)
+        now[: len(stored)] = ~_taken(stored, gone)
+        key, order = keys.find(entries), byte_ranks(entries.sub_key)
+        at = _in_order(entries, key, order)
+        packed = concat_binary([packed, constant(b"", len(come))])
+        return cls(entries.take(at), key[at], order[at], was[at], now[at], packed.take(pa.array(at)))
+
+    @property
+    def payload(self) -> pa.BinaryArray:
+        """The input's rows."""
+        return self.entries.payload
+
+
+def _taken(rows: Entries, gone: Entries) -> Mask:
+    """Which of the rows go; of equal ones as many as there are."""
+    if not len(gone):
+        return np.zeros(len(rows), np.bool_)
+    both = Entries.concat([rows, gone])
+    codes = mix(mix(mix(hash64(both.payload), both.hash), both.seq.view(np.uint64)), both.written_at.view(np.uint64))
+    groups = group(codes, [both.key, both.sub_key, both.payload, both.seq, both.written_at])
+    own, wanted = groups.ids[: len(rows)], np.bincount(groups.ids[len(rows) :], minlength=groups.count)
+    queue = np.argsort(own, kind="stable")
+    taken = np.zeros(len(rows), np.bool_)
+    taken[queue] = members(np.bincount(own, minlength=groups.count))[1] < wanted[own[queue]]
+    assert int(taken.sum()) == len(gone), "a row has gone that has no result"
+    return taken
+
+
+def _in_order(entries: Entries, key: Indices, order: Int64s) -> Indices:
+    """The order of rows by partition, order key, arrival, and what is in them."""
+    at = np.lexsort((entries.seq, order, key))
+    same = np.logical_and.reduce([column[at][1:] == column[at][:-1] for column in (entries.seq, order, key)])
+    return np.lexsort((byte_ranks(entries.payload), entries.seq, order, key)) if same.any() else at

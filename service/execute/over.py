@@ -1,0 +1,75 @@
+"""What OVER needs to know of packed rows: the arguments of its calls, what rows are ordered by, and packed results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro import codec
+from rowkind.avro.schema import Record
+from rowkind.operators.accumulators import AccumulatorCall
+from rowkind.operators.columns.changes import Int64s
+from rowkind.operators.columns.grouping import to_mask
+from rowkind.operators.over_frame import LARGEST, LEAST
+from rowkind.operators.over_function import OverCall
+from rowkind.service.over_call import WindowCall
+from rowkind.service.physical import Measure
+
+
+@dataclass(frozen=True)
+class ColumnsOf:
+    """Columns of packed rows of `record`, by their names."""
+
+    record: Record
+    names: tuple[str, ...]
+
+    def __call__(self, payloads: pa.BinaryArray) -> Mapping[str, pa.Array]:
+        """The columns."""
+        rows = codec.read(self.record, payloads)
+        return {name: rows.column(name) for name in self.names}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What packed rows of `record` are ordered by, as numbers that ascend: times in microseconds."""
+
+    record: Record
+    by: Measure
+
+    def __call__(self, payloads: pa.BinaryArray) -> Int64s:
+        """The number of each row, the least or the largest where it is NULL."""
+        values = codec.read(self.record, payloads).column(self.by.column)
+        if pa.types.is_date(values.type):
+            values = values.cast(pa.timestamp("us"))
+        elif pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("us", values.type.tz))
+        numbers: Int64s = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        numbers = -numbers if self.by.descending else numbers
+        return np.where(to_mask(values.is_valid()), numbers, LEAST if self.by.nulls_first else LARGEST)
+
+
+@dataclass(frozen=True)
+class PackedResults:
+    """Results of calls as packed rows of `record`."""
+
+    record: Record
+
+    def __call__(self, columns: Sequence[pa.Array]) -> pa.BinaryArray:
+        """The row of each."""
+        return codec.encode(self.record, dict(zip(self.record.names, columns, strict=True)))
+
+
+def over_call(call: WindowCall, record: Record) -> OverCall:
+    """A call over rows of `record`, as the operator knows it."""
+    argument = call.arguments[0] if call.arguments else None
+    match call.function:
+        case "count" | "sum" | "avg" | "bool_and" | "bool_or" | "min" | "max":
+            type_ = None if argument is None else record.type(argument).arrow
+            aggregate = AccumulatorCall(call.function, call.type.arrow, argument, type_, call.filter)
+            return OverCall(call.function, call.frame, aggregate)
+        case _:
+            default = call.arguments[1] if len(call.arguments) > 1 else None
+            return OverCall(call.function, call.frame, None, argument, call.nth, default)

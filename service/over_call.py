@@ -1,0 +1,32 @@
+"""What a window function with an order computes, over columns of its input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowkind.avro.schema import Type
+from rowkind.operators.over_frame import Frame
+from rowkind.operators.over_function import OverFunction
+
+
+@dataclass(frozen=True)
+class WindowCall:
+    """One call: its result's name and type, the columns of the input that it reads, and what the user wrote.
+
+    `arguments` are empty for COUNT(*) and numbers, and a second one is the default of LAG and LEAD. A row counts where
+    the column `filter` is true. `nth` is the number of the row in the frame that NTH_VALUE takes.
+    """
+
+    name: str
+    function: OverFunction
+    type: Type
+    frame: Frame
+    arguments: tuple[str, ...]
+    filter: str | None
+    nth: int
+    text: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it is computed from."""
+        return (*self.arguments, *([self.filter] if self.filter is not None else []))

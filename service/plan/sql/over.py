@@ -1,0 +1,260 @@
+"""Window functions over a part of their partition: OVER with an order, and with a frame.
+
+    SUM(v) OVER (PARTITION BY k ORDER BY t)                        from the first row to the last of the row's peers
+    AVG(v) OVER (… ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)       a frame of rows
+    MAX(v) OVER (… RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)      a frame of values
+    LAG(v, 2, 0), LEAD(v), FIRST_VALUE(v), LAST_VALUE(v), NTH_VALUE(v, 2) OVER (… ORDER BY t)
+
+All over the same rows in the same order are one Over; others stand one on the other. Where the order ends in arrival
+there are no peers, and what is a range up to the row is the rows up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.operators.over_frame import Frame
+from rowkind.operators.over_function import OverFunction
+from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalOverCall
+from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.scalar.scalars import show
+from rowkind.service.plan.scalar.types import BOOLEAN, family
+from rowkind.service.plan.sql.aggregates import aggregate_call, aggregate_type, is_known
+
+_PICKS: Mapping[type[exp.Expr], OverFunction] = {
+    exp.Lag: "lag",
+    exp.Lead: "lead",
+    exp.FirstValue: "first_value",
+    exp.First: "first_value",
+    exp.LastValue: "last_value",
+    exp.Last: "last_value",
+    exp.NthValue: "nth_value",
+}
+_ADDED: Mapping[str, OverFunction] = {
+    "count": "count", "sum": "sum", "avg": "avg", "bool_and": "bool_and", "bool_or": "bool_or", "min": "min",
+    "max": "max",
+}  # fmt: skip
+_WHOLE_SPEC = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
+_DAY = 86_400_000_000
+_LARGEST = 1 << 62
+_NULLS = "IGNORE NULLS is not supported in OVER: filter the rows in a derived table"
+
+
+class Columns(Protocol):
+    """Expressions as columns of the rows below."""
+
+    def value(self, node: exp.Expr) -> str:
+        """The column that holds an expression. Raises Refusal."""
+
+    def type(self, node: exp.Expr) -> Type:
+        """The type of an expression. Raises Refusal."""
+
+
+def is_over(window: exp.Window) -> bool:
+    """Whether it sees a part of its partition, or rows of it by their places."""
+    function = _bare(window.this)
+    if isinstance(function, exp.Lag | exp.Lead | exp.NthValue):
+        return True
+    if not (is_known(function) or type(function) in _PICKS):
+        return False
+    return bool(window.args.get("order")) or not _is_whole(window.args.get("spec"))
+
+
+def check_over(window: exp.Window) -> None:
+    """Refuse what is not supported, and what makes no sense. Raises Refusal."""
+    function, spec, name = _bare(window.this), window.args.get("spec"), _called(window)
+    if window.find(exp.IgnoreNulls):
+        raise Refusal(_NULLS, window)
+    if function.find(exp.Distinct):
+        raise Refusal(
+            f"{name}(DISTINCT …) OVER (… ORDER BY …) is not supported: keep the first row of each value by ROW_NUMBER "
+            f"in a derived table",
+            window,
+        )
+    order = window.args.get("order")
+    if not order:
+        raise Refusal(f"{name}(…) OVER (…) needs ORDER BY here: it says which rows are before and behind", window)
+    if spec is None:
+        return
+    if isinstance(function, exp.Lag | exp.Lead):
+        raise Refusal(f"{name} takes no ROWS or RANGE: leave it out", spec)
+    if spec.args.get("exclude"):
+        raise Refusal("EXCLUDE is not supported: leave it out", spec)
+    if str(spec.args.get("kind")).upper() not in ("ROWS", "RANGE"):
+        raise Refusal("GROUPS is not supported: write ROWS or RANGE", spec)
+
+
+def _called(node: exp.Expr) -> str:
+    function = _bare(node.this if isinstance(node, exp.Window) else node)
+    return word(function) if isinstance(function, exp.Func) else "this"
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        node = node.this
+    return node
+
+
+def _is_whole(spec: exp.WindowSpec | None) -> bool:
+    edges = ("start", "start_side", "end", "end_side")
+    return spec is None or tuple(spec.args.get(each) for each in edges) == _WHOLE_SPEC
+
+
+@dataclass(frozen=True)
+class Over:
+    """A window function with the columns of its partition and order, and what its column is called."""
+
+    window: exp.Window
+    partition: tuple[str, ...]
+    order: tuple[OrderColumn, ...]
+    call: LogicalOverCall
+
+    @classmethod
+    def of(cls, window: exp.Window, partition: tuple[str, ...], order: tuple[OrderColumn, ...], rows: Columns) -> Over:
+        """What a window asks for, over columns of the rows. Raises Refusal."""
+        arrival = [number for number, each in enumerate(order) if each.column is None]
+        if arrival:
+            order = order[: arrival[0] + 1]
+            if order[-1].descending:
+                raise Refusal("rows arrive in one direction only here: write ORDER BY PROCTIME()", window.args["order"])
+        function = _bare(window.this)
+        if type(function) in _PICKS:
+            call = _picked(window, function, rows, arrives=bool(arrival))
+        else:
+            call = _aggregated(window, rows, arrives=bool(arrival))
+        if call.frame.kind == "range" and call.frame.measured and len(order) != 1:
+            raise Refusal("a RANGE by distance needs ORDER BY with one column", window.args["order"])
+        return cls(window, partition, order, call)
+
+
+def stacked(node: LogicalNode, overs: Mapping[str, Over]) -> LogicalNode:
+    """The rows with the value of each window in a column of this name."""
+    alike: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], dict[str, LogicalOverCall]] = {}
+    at: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], exp.Expr] = {}
+    for name, over in overs.items():
+        alike.setdefault((over.partition, over.order), {})[name] = over.call
+        at.setdefault((over.partition, over.order), over.window)
+    for (partition, order), calls in alike.items():
+        node = LogicalOver(LogicalInput(node), partition, order, calls, at[partition, order])
+    return node
+
+
+def _aggregated(window: exp.Window, rows: Columns, *, arrives: bool) -> LogicalOverCall:
+    asked = aggregate_call(window.this)
+    function = _ADDED.get(str(asked.function))
+    if function is None or asked.distinct:
+        raise Refusal(
+            f"{_called(window)}(…) OVER (… ORDER BY …) is not supported, only over the whole partition: leave "
+            f"out ORDER BY, or use COUNT, SUM, AVG, MIN or MAX",
+            window,
+        )
+    types = tuple(map(rows.type, asked.arguments))
+    filter_ = None
+    if asked.filter is not None:
+        if family(rows.type(asked.filter)) != family(BOOLEAN):
+            raise Refusal("FILTER takes a condition", asked.filter)
+        filter_ = rows.value(asked.filter)
+    return LogicalOverCall(
+        function,
+        tuple(map(rows.value, asked.arguments)),
+        aggregate_type(asked, types, window.this),
+        _frame(window, rows, arrives=arrives),
+        window,
+        filter_,
+    )
+
+
+def _picked(window: exp.Window, function: exp.Expr, rows: Columns, *, arrives: bool) -> LogicalOverCall:
+    picks, value = _PICKS[type(function)], function.this
+    type_ = rows.type(value)
+    if family(type_) == "null":
+        raise Refusal(f"{_called(function)} takes a value with a type", value)
+    arguments, nth = [rows.value(value)], 1
+    if picks in ("lag", "lead"):
+        nth = _whole_number(function, "offset", 1, least=-_LARGEST)
+        away = -nth if picks == "lag" else nth
+        frame = Frame("rows", away, away)
+        if (default := function.args.get("default")) is not None and not isinstance(default, exp.Null):
+            if family(rows.type(default)) != family(type_):
+                raise Refusal(f"the default must be a {type_.required.sql} as the value is: write a CAST", default)
+            cast = exp.cast(default.copy(), type_.required.sql.removesuffix(" NOT NULL"), dialect="spark")
+            same = rows.type(default).required == type_.required
+            arguments.append(rows.value(default if same else cast))
+        return LogicalOverCall(picks, tuple(arguments), type_.as_nullable(), frame, window)
+    if picks == "nth_value":
+        nth = _whole_number(function, "offset", None, least=1)
+    frame = _frame(window, rows, arrives=arrives)
+    if picks != "last_value" and frame.start is None and not type_.orderable:
+        raise Refusal(f"{_called(function)} takes no {type_.sql} here: take a field of it", value)
+    return LogicalOverCall(picks, tuple(arguments), type_.as_nullable(), frame, window, nth=nth)
+
+
+def _whole_number(function: exp.Expr, name: str, missing: int | None, *, least: int) -> int:
+    node = function.args.get(name)
+    if node is None and missing is not None:
+        return missing
+    bare = None if node is None else node.unnest()
+    turn = -1 if isinstance(bare, exp.Neg) else 1
+    literal = bare.this if isinstance(bare, exp.Neg) else bare
+    if not isinstance(literal, exp.Literal) or not literal.is_int or turn * int(literal.name) < least:
+        raise Refusal(f"{_called(function)} takes a whole number here, written out in the query", node or function)
+    return turn * int(literal.name)
+
+
+def _frame(window: exp.Window, rows: Columns, *, arrives: bool) -> Frame:
+    """What rows a window sees. Raises Refusal."""
+    if (spec := window.args.get("spec")) is None:
+        return Frame("rows" if arrives else "range", None, 0)
+    kind = str(spec.args["kind"]).upper()
+    edges: list[int | None] = []
+    for side, other in (("start", "FOLLOWING"), ("end", "PRECEDING")):
+        value, direction = spec.args.get(side), str(spec.args.get(f"{side}_side")).upper()
+        if value is None or str(value).upper() == "CURRENT ROW":
+            edges.append(0)
+        elif str(value).upper() == "UNBOUNDED":
+            if direction == other:
+                raise Refusal(f"a frame cannot {side} with UNBOUNDED {other}", spec)
+            edges.append(None)
+        else:
+            distance = _distance(window, value, kind, rows)
+            edges.append(-distance if direction == "PRECEDING" else distance)
+    start, end = edges
+    if start is not None and end is not None and start > end:
+        raise Refusal("this frame ends before it starts", spec)
+    if kind == "ROWS" or (arrives and start in (None, 0) and end in (None, 0)):
+        return Frame("rows", start, end)
+    if arrives:
+        raise Refusal("there is no distance between arrivals: write ROWS, or order by a time", spec)
+    return Frame("range", start, end)
+
+
+def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: Columns) -> int:
+    bare = node.unnest()
+    if kind == "ROWS" or not isinstance(bare, exp.Interval):
+        if not isinstance(bare, exp.Literal) or not bare.is_int:
+            raise Refusal("how far a frame goes is a whole number, written out in the query, or an INTERVAL", node)
+        if kind == "ROWS":
+            return int(bare.name)
+    value = window.args["order"].expressions[0].this
+    of = family(rows.type(value))
+    if isinstance(bare, exp.Interval):
+        months, days, micros = amount(bare)
+        if of not in ("date", "timestamp", "local"):
+            raise Refusal(f"an INTERVAL is a distance between times, but this is {rows.type(value).sql}", value)
+        if months or days < 0 or micros < 0:
+            raise Refusal("months differ in length: write an INTERVAL of days, hours, minutes or seconds", node)
+        return days * _DAY + micros
+    if of == "date":
+        return int(bare.name) * _DAY
+    if of != "integer":
+        raise Refusal(
+            f"a RANGE by distance goes by a whole number or a time, but {show(value)} is {rows.type(value).sql}", value
+        )
+    return int(bare.name)

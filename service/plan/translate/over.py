@@ -1,0 +1,43 @@
+"""OVER with an order of the logical plan, as in the physical plan."""
+
+from __future__ import annotations
+
+from rowkind.service import physical
+from rowkind.service.over_call import WindowCall
+from rowkind.service.plan.calcs import Edge, record_of
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalNode, LogicalOver
+from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.plan.traits.changelog_modes import bare_scan
+from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, refreshes, shown, traits
+
+
+def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalOver:
+    """The physical node of an Over; its calc leads to where `edge` says."""
+    side, below = over.input, columns(over.input.input)
+    given = Edge(
+        types=carried(side),
+        key=tuple((resolved(name), below[name], True) for name in over.partition),
+        sub_key=tuple((each.column, each.descending, each.nulls_first) for each in over.order if each.column),
+        refreshes=refreshes(side, edge),
+    )
+    node = nodes.input(side, given)
+    schema = node.calc.output.concat(record_of("Row", {name: call.type for name, call in over.calls.items()}))
+    scan, first = bare_scan(side.input), over.order[0]
+    return physical.PhysicalOver(
+        node=nodes.name("over", over),
+        input=node,
+        state=physical.PhysicalInput(
+            "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
+        ),
+        calls=tuple(
+            WindowCall(name, call.function, call.type, call.frame, call.arguments, call.filter, call.nth, show(call.at))
+            for name, call in over.calls.items()
+        ),
+        measure=None if over.measure is None else physical.Measure(over.measure, first.descending, first.nulls_first),
+        partition=shown(map(resolved, over.partition)),
+        order=tuple(map(ordered, over.order)),
+        schema=schema,
+        calc=nodes.calc(top, edge, schema, named(schema), record),
+        traits=traits(top, shown(map(resolved, over.partition)), edge.needs_before),
+    )

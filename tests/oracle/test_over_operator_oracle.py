@@ -1,0 +1,130 @@
+"""OVER against its definition: after every batch the output is what it makes of all rows of the folded input.
+
+Half the changes are rows that come again, go, or go without being there, with many ties, strong and weak hashes and
+segments of a few rows. These tests see wrong frames and seeds, results that are not taken back, output that is not net,
+and retractions wrongly (not) counted as unmatched.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.over import Over
+from rowkind.operators.over_frame import Frame
+from rowkind.operators.over_function import OverCall
+from tests import changelogs
+from tests.changelogs import Change, Row, changed, fold, net, show
+from tests.oracle.findings import finding, operating
+from tests.oracle.inputs import Batches, random_batches, shrink
+from tests.oracle.overs import Arrived, OverInput, call, over, spec
+from tests.seeds import seeds
+
+ALL = Frame("rows", None, 0)
+PEERS = Frame("range", None, 0)
+
+
+def calls_of(dice: random.Random) -> list[OverCall]:
+    """Some calls over frames of all makes."""
+
+    def frame() -> Frame:
+        if dice.random() < 0.4:
+            return dice.choice([ALL, PEERS])
+        edges: list[int | None] = sorted(dice.choice([-3, -2, -1, 0, 0, 1, 2]) for _ in range(2))
+        if dice.random() < 0.3:
+            edges[0] = None
+        if dice.random() < 0.15:
+            edges[1] = None
+        return Frame(dice.choice(["rows", "range"]), *edges)
+
+    found = []
+    for _ in range(dice.randint(1, 3)):
+        match dice.randrange(5):
+            case 0:
+                found.append(call(dice.choice(["row_number", "rank", "dense_rank"]), ALL))
+            case 1:
+                function = dice.choice(["lag", "lead"])
+                nth = dice.randint(0, 3) * (1 if function == "lead" else -1)
+                found.append(call(function, Frame("rows", nth, nth), default=dice.random() < 0.5))
+            case 2:
+                function = dice.choice(["first_value", "last_value", "nth_value"])
+                found.append(call(function, frame(), dice.randint(1, 3) if function == "nth_value" else 1))
+            case _:
+                found.append(call(dice.choice(["count", "sum", "avg", "min", "max"]), frame()))
+    return found
+
+
+@pytest.mark.parametrize("by_seq", [True, False])
+def test_the_results_are_those_of_the_definition_after_every_batch(
+    by_seq: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folding the output after each batch gives every row with its results."""
+    for number in seeds(60):
+        seed = f"over, {by_seq}, {number}"
+        print(f"seed '{seed}'")
+        generator = random.Random(seed)
+        of = OverInput("multiset", by_seq=by_seq, hashed=generator.choice(changelogs.HASHES))
+        rows = generator.choice([3, segment.SEGMENT_ROWS])
+        with monkeypatch.context() as patch:
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
+            batches = random_batches([of], seed, batches=10, changes=generator.choice([3, 15]))
+            difference = functools.partial(_difference, of, calls_of(generator))
+            if difference(batches) is not None:
+                least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
+                pytest.fail(f"seed '{seed}'\n{difference.args[1]}\n{show(least)}\n{difference(least)}")
+
+
+@finding
+def _difference(of: OverInput, calls: Sequence[OverCall], batches: Batches) -> str | None:
+    """What is wrong with the operator on these batches; None if nothing is."""
+    operator, view = Over(spec(calls, of)), Counter[Row]()
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    rows: list[Arrived] = []
+    for number, batch in enumerate(batches):
+        unmatched = _apply(of, rows, batch)
+        with operating(number):
+            output = operator.process(of.columns(batch), stores, 0)
+            fold(view, output.rows)
+        expected = over(rows, calls)
+        if +view != expected:
+            return f"after batch {number}: {dict(view - expected)}, expected {dict(expected - view)}"
+        if not net(output.rows):
+            return f"batch {number} emits what cancels: {dict(changed(output.rows))}"
+        if len(output.unmatched) != unmatched:
+            return f"batch {number}: {len(output.unmatched)} unmatched, expected {unmatched}"
+    return None
+
+
+def _apply(of: OverInput, rows: list[Arrived], batch: Sequence[Change]) -> int:
+    """Apply a batch to the rows, of which the first to arrive is taken back; returns how many found nothing."""
+    unmatched = 0
+    by_sign = (lambda each: (each.seq, each.sign)) if of.by_seq else (lambda each: (-each.sign, each.seq))
+    for change in sorted(batch, key=by_sign):
+        if change.sign > 0:
+            rows.append((change.seq, change.row))
+            continue
+        equal = sorted(each for each in rows if each[1] == change.row)
+        unmatched += not equal
+        if equal:
+            rows.remove(equal[0])
+    return unmatched
+
+
+@pytest.mark.parametrize("frame", [ALL, PEERS])
+def test_what_expires_stays_in_what_rows_carry(frame: Frame) -> None:
+    """A row that comes goes on from the last row that is alive, however many before it are gone."""
+    of = OverInput("multiset", by_seq=True)
+    operator = Over(spec([call("sum", frame), call("row_number", ALL)], of, ttl_ms=5))
+    stores, view = {name: MemoryStore() for name in operator.arrangements}, Counter[Row]()
+    for seq, now in enumerate((0, 3, 6, 7, 20)):
+        fold(view, operator.process(of.columns([Change(0, RowKind.INSERT, (0, 1, seq + 1), seq)]), stores, now).rows)
+    assert {row[2]: row[3:] for row in +view} == {1: (1, 1), 2: (3, 2), 3: (6, 3), 4: (10, 4), 5: (5, 1)}

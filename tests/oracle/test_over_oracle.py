@@ -1,0 +1,146 @@
+"""OVER in SQL against DuckDB: after every batch the result is the same query over the rows that are there.
+
+Rows come in any order and go again, values and times are NULL at times, and many rows share a time. Where rows with one
+time must be told apart, DuckDB is given the arrival as a last column of the order.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.clocked import Clocked, job_of
+from tests.oracle.test_time_oracle import as_rows, restart
+from tests.seeds import seeds
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+BY = "PARTITION BY k ORDER BY ts NULLS FIRST"
+SINGLE = f"OVER ({BY}{{arrival}})"
+COLUMNS = ("id", "k", "v", "d", "m", "ts", "t")
+
+QUERIES = {
+    "running": f"SELECT id, SUM(v) OVER ({BY}) AS s, COUNT(*) OVER ({BY}) AS n, COUNT(v) OVER ({BY}) AS c, "
+    f"MIN(v) OVER ({BY}) AS lo, MAX(v) OVER ({BY}) AS hi, AVG(v) OVER ({BY}) AS mean FROM a",
+    "running rows": f"SELECT id, SUM(v) OVER ({BY}{{arrival}} ROWS UNBOUNDED PRECEDING) AS s, MIN(v) OVER "
+    f"({BY}{{arrival}} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS lo, COUNT(*) OVER ({BY}{{arrival}} ROWS "
+    "BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING) AS n FROM a",
+    "doubles and decimals": f"SELECT id, SUM(d) OVER ({BY}) AS s, AVG(d) OVER ({BY}{{arrival}} ROWS BETWEEN 2 PRECEDING "
+    f"AND CURRENT ROW) AS mean, CAST(SUM(m) OVER ({BY}) AS STRING) AS cents, MAX(d) OVER ({BY}) AS hi FROM a",
+    "neighbours": f"SELECT id, LAG(v) {SINGLE} AS before, LAG(v, 2, -1) {SINGLE} AS second, LEAD(v, 1, id) {SINGLE} "
+    f"AS behind, LEAD(ts) {SINGLE} AS ts_next, LAG(t) {SINGLE} AS text_before FROM a",
+    "picked": f"SELECT id, FIRST_VALUE(v) {SINGLE} AS first, LAST_VALUE(v) OVER ({BY}{{arrival}} ROWS BETWEEN UNBOUNDED "
+    f"PRECEDING AND CURRENT ROW) AS last, NTH_VALUE(id, 2) OVER ({BY}{{arrival}} ROWS UNBOUNDED PRECEDING) AS second, FIRST_VALUE(t) OVER ({BY}{{arrival}} ROWS "
+    f"BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS text_first, NTH_VALUE(v, 3) OVER ({BY}{{arrival}} ROWS BETWEEN 2 PRECEDING "
+    "AND 2 FOLLOWING) AS third FROM a",
+    "frames of rows": f"SELECT id, SUM(v) OVER ({BY}{{arrival}} ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS s, "
+    f"MIN(v) OVER ({BY}{{arrival}} ROWS 3 PRECEDING) AS lo, MAX(v) OVER ({BY}{{arrival}} ROWS BETWEEN 3 PRECEDING AND "
+    f"1 PRECEDING) AS hi, COUNT(*) OVER ({BY}{{arrival}} ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS n FROM a",
+    "frames of time": f"SELECT id, SUM(v) OVER ({BY} RANGE BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT ROW) AS s, "
+    f"COUNT(*) OVER ({BY} RANGE BETWEEN INTERVAL '1' SECOND PRECEDING AND INTERVAL '3' SECOND FOLLOWING) AS n, "
+    f"MIN(v) OVER ({BY} RANGE BETWEEN INTERVAL '4' SECOND PRECEDING AND INTERVAL '1' SECOND PRECEDING) AS lo FROM a",
+    "frames of time down": "SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY ts DESC NULLS LAST RANGE BETWEEN INTERVAL "
+    "'2' SECOND PRECEDING AND INTERVAL '1' SECOND FOLLOWING) AS s FROM a",
+    "frames of numbers": "SELECT id, COUNT(*) OVER (ORDER BY v NULLS LAST RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS "
+    "n FROM a",
+    "to the end": f"SELECT id, SUM(v) OVER ({BY} RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS s, LAST_VALUE(v) "
+    f"OVER ({BY}{{arrival}} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS last FROM a",
+    "two orders": f"SELECT id, SUM(v) OVER ({BY}) AS s, SUM(v) OVER (PARTITION BY k ORDER BY v DESC NULLS LAST) AS t, "
+    "COUNT(*) OVER (PARTITION BY v ORDER BY id) AS n FROM a",
+    "filtered": f"SELECT id, COUNT(*) FILTER (WHERE v > 4) OVER ({BY}) AS n, SUM(v) FILTER (WHERE d > 1) OVER ({BY}) AS "
+    "s FROM a",
+    "named": f"SELECT id, SUM(v) OVER w AS s, MAX(v + 1) OVER w AS hi FROM a WINDOW w AS ({BY})",
+    "of groups": "SELECT k, v, SUM(COUNT(*)) OVER (PARTITION BY k ORDER BY v NULLS FIRST) AS s FROM a GROUP BY k, v",
+    "below": f"SELECT k, MAX(s) AS hi, COUNT(*) AS n FROM (SELECT k, SUM(v) OVER ({BY}) AS s FROM a) GROUP BY k",
+    "filtered by": f"SELECT id, s FROM (SELECT id, k, SUM(v) OVER ({BY}) AS s FROM a) WHERE s > 8 AND k > 1",
+    "beside the whole": f"SELECT id, SUM(v) OVER ({BY}) AS s, SUM(v) OVER (PARTITION BY k) AS whole FROM a",
+    "arrival": "SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY {proctime}) AS s, LAG(v) OVER (PARTITION BY k ORDER BY "
+    "{proctime}) AS before FROM a",
+}
+
+Row = tuple[Any, ...]
+
+
+def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[int, Row]]:
+    """Changes of rows: mostly later than those before, often not, a third of them taken back."""
+    now, live, found = START, list[Row](), list[tuple[int, Row]]()
+    for id_ in range(count):
+        if mode == "retract" and live and dice.random() < 0.35:
+            found.append((-1, live.pop(dice.randrange(len(live)))))
+            continue
+        now += timedelta(seconds=dice.choice((0, 0, 1, 2)))
+        ts = now - timedelta(seconds=dice.choice((0, 0, 0, 1, 3, 8)))
+        row = (
+            id_,
+            dice.choice((1, 1, 2, 3, None)),
+            dice.choice((*range(10), None)),
+            dice.choice((0.25, 1.5, -3.0, 7.25, None)),
+            dice.choice(("1.25", "-0.50", "19.99", None)),
+            dice.choice((ts, ts, ts, ts, None)),
+            dice.choice(("a", "bc", "", None)),
+        )
+        live.append(row)
+        found.append((1, row))
+    return found
+
+
+def running(folder: Path, mode: str, sql: str) -> Clocked:
+    """The query over one table."""
+    columns = "{id: BIGINT NOT NULL, k: BIGINT, v: BIGINT, d: DOUBLE, m: 'DECIMAL(10,2)', ts: TIMESTAMP, t: STRING}"
+    return Clocked.of(
+        job_of(
+            folder,
+            f"job: j\ntables:\n  a: {{topic: a, mode: {mode}, columns: {columns}}}\n"
+            f"sinks:\n  result: {{topic: r, mode: retract, sql: {json.dumps(sql)}}}\n",
+        )
+    )
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    """A row as a line of a file has it."""
+    values = (each.isoformat() if isinstance(each, datetime) else each for each in row)
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def expected(connection: duckdb.DuckDBPyConnection, sql: str, rows: list[tuple[int, Row]]) -> list[Row]:
+    """What DuckDB makes of the rows with their arrival."""
+    connection.execute(
+        "CREATE OR REPLACE TABLE a (id BIGINT, k BIGINT, v BIGINT, d DOUBLE, m DECIMAL(10,2), ts TIMESTAMPTZ, "
+        "t VARCHAR, arrival BIGINT)"
+    )
+    if rows:
+        connection.executemany("INSERT INTO a VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(*row, at) for at, row in rows])
+    return connection.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("name", QUERIES)
+def test_results_are_sql_over_the_rows_that_are_there(tmp_path: Path, name: str, mode: str) -> None:
+    """After every batch, however the changes are cut, with restarts in between."""
+    for number in seeds():
+        seed = f"{name} {mode} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(tmp_path, mode, QUERIES[name].format(arrival="", proctime="PROCTIME()"))
+        rest, there, arrival = changes_of(dice, mode, 40), list[tuple[int, Row]](), 0
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            while rest:
+                size = dice.choice((1, 4, 9, 15))
+                batch, rest = rest[:size], rest[size:]
+                query.batch(0, *(("a", "+I" if sign > 0 else "-D", as_json(row)) for sign, row in batch))
+                restart(query)
+                for sign, row in batch:
+                    arrival += 1
+                    if sign > 0:
+                        there.append((arrival, row))
+                    else:
+                        there = [each for each in there if each[1] != row]
+                sql = QUERIES[name].format(arrival=", arrival", proctime="arrival")
+                assert as_rows(query) == Counter(expected(connection, sql, there)), f"{seed}: {batch}"
