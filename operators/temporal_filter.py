@@ -44,9 +44,13 @@ _BEGINS, _ENDS = 0, 1
 
 
 def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
-    """Where what happens at these times, in ms, stands in an agenda; times beyond the year 9999 stand at its end."""
+    """Where what happens at these times, in ms, stands in an agenda; times beyond the year 9999 stand at its end.
+
+    What has always been so, from `-END` on, is at place 0, which even a clock that knows nothing yet has come to.
+    """
     ms = (np.clip(times, _EARLIEST, _LATEST) - _EARLIEST).astype(np.uint64)
-    return (ms << np.uint64(_SPREAD)) | (hash64(payload) >> np.uint64(64 - _SPREAD))
+    found = (ms << np.uint64(_SPREAD)) | (hash64(payload) >> np.uint64(64 - _SPREAD))
+    return np.where(times > -END, found, np.uint64(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class TemporalFilter:
             changes.filter(lost[len(due) :]),
             finished.state,
             finished.merged_rows,
-            due=None if next_ is None else (next_ >> _SPREAD) + _EARLIEST,
+            due=None if next_ is None else time_at(next_),
         )
 
     def _times(self, payload: pa.BinaryArray) -> tuple[Int64s, Int64s]:
@@ -134,6 +138,11 @@ def last_place(now: int) -> np.uint64:
     """The last place of what is due at a time, in ms."""
     ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
     return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
+
+
+def time_at(place: int) -> int:
+    """The time, in ms, of what stands at a place."""
+    return (place >> _SPREAD) + _EARLIEST
 
 
 def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,14 @@ class Clock:
 
 @dataclass(frozen=True)
 class ColumnTime:
-    """A time of a row: that of a column, a TIMESTAMP or a DATE, and so many microseconds later."""
+    """A time of a row: that of a column, a TIMESTAMP or a DATE, and so many microseconds later.
+
+    `null` is what NULL stands for: a time that never comes, or one that has always been.
+    """
 
     column: str
     later_us: int = 0
+    null: Literal["never", "always"] = "never"
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,12 @@ class Closing:
     """When an input lets go of its rows.
 
     Once the clock has come to `late`, a change of the row is late and is left out; and once it has come to `kept`, the
-    row is not kept any more. The two differ where rows are kept for the sake of others.
+    row is not kept any more; None for never. The two differ where rows are kept for the sake of others.
     """
 
     clock: Clock
     late: ColumnTime
-    kept: ColumnTime
+    kept: ColumnTime | None
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rowkind.avro.schema import Record
+from rowkind.operators.match_calls import MatchAggregate, Navigation
 from rowkind.service.aggregation import AggregateCall, Aggregation
 from rowkind.service.clocks import Closing, ColumnTime
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key
+from rowkind.service.matching import CalledColumn, DefinedVariable, Matching
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
     PhysicalLookup,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalOperator,
@@ -85,6 +88,9 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
             if match is not None:
                 by = f"{mine[match.left]} {match.comparison} {theirs[match.right]}{' of versions' * match.versions}"
             return f"{kind} lookup {sides[0]} {sides[1]} by {by}"
+        case PhysicalMatch():
+            names = _numbered(node.input.calc.output)
+            return f"match {_matching(node.matching, names)}{_closing(node.closing, names)}"
         case PhysicalNormalize():
             return f"normalize {_input(node.state, ttl, _numbered(node.input.calc.output))}"
         case PhysicalTemporalFilter():
@@ -104,7 +110,11 @@ def _closing(closing: Closing | None, names: Mapping[str, str]) -> str:
 
 
 def _time(time: ColumnTime | None, names: Mapping[str, str]) -> str:
-    return "always" if time is None else f"{names[time.column]} + {time.later_us}"
+    return "always" if time is None else f"{names[time.column]} + {time.later_us}{_or_null(time)}"
+
+
+def _or_null(time: ColumnTime) -> str:
+    return ", always if NULL" if time.null == "always" else ""
 
 
 def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
@@ -116,6 +126,28 @@ def _aggregation(aggregation: Aggregation, *, ttl: bool) -> str:
     ending, results = aggregation.ending, _numbered(aggregation.output)
     ends = "" if ending is None else f" ends at {_time(ending.at, results)} by {ending.clock}"
     return plain + _closing(aggregation.closing, names) + ends
+
+
+def _matching(matching: Matching, names: Mapping[str, str]) -> str:
+    sought = replace(matching.sought, text="", skip_text="")
+    carried = [names[name] for name in matching.carried]
+    calls = [_called(each, names) for each in matching.calls]
+    return f"{sought} {[_defined(each, names) for each in matching.conditions]} {carried} {calls}"
+
+
+def _defined(variable: DefinedVariable | None, names: Mapping[str, str]) -> str:
+    if variable is None:
+        return "always"
+    own = {each.name: f"%{number}" for number, each in enumerate(variable.calls)}
+    condition = _expression(variable.condition, {**names, **own})
+    return f"{condition} {variable.condition.functions} of {[_called(each, names) for each in variable.calls]}"
+
+
+def _called(column: CalledColumn, names: Mapping[str, str]) -> str:
+    call = column.call
+    if isinstance(call, Navigation | MatchAggregate) and call.column is not None:
+        call = replace(call, column=names[call.column])
+    return f"{call} {column.type}"
 
 
 def _call(call: AggregateCall, names: Mapping[str, str]) -> str:

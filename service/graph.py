@@ -26,6 +26,7 @@ from rowkind.service.clocks import Clock
 from rowkind.service.computes import computes
 from rowkind.service.physical import (
     PhysicalAggregate,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalOperator,
     PhysicalScan,
@@ -162,7 +163,7 @@ def always_runs(node: PhysicalOperator) -> bool:
 
 def waits(node: PhysicalOperator) -> bool:
     """Whether an operator has something to do because time has passed, without changes."""
-    return isinstance(node, PhysicalTemporalFilter)
+    return isinstance(node, PhysicalTemporalFilter | PhysicalMatch)
 
 
 def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:

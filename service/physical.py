@@ -19,6 +19,7 @@ from rowkind.service.calc import Calc, OnError
 from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.expression import Expression
 from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.matching import Matching
 from rowkind.service.over_call import WindowCall
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 from rowkind.service.source_table import SourceTable
@@ -267,6 +268,26 @@ class PhysicalTemporalFilter:
 
 
 @dataclass(frozen=True)
+class PhysicalMatch:
+    """The matches of a pattern in the rows of each partition.
+
+    The key of the changes that come in is the partition, their sub-key the order, which begins with a time.
+    `closing` says which watermark puts the rows in order. `partition` and `order` are what the user wrote.
+    """
+
+    node: str
+    input: PhysicalNode
+    matching: Matching
+    closing: Closing
+    partition: tuple[str, ...]
+    order: tuple[str, ...]
+    schema: Record
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
 class PhysicalUnion:
     """All inputs as one: each has a calc that leads to the same consumer. A union keeps nothing and does nothing."""
 
@@ -289,6 +310,7 @@ PhysicalOperator = (
     | PhysicalLookup
     | PhysicalNormalize
     | PhysicalTemporalFilter
+    | PhysicalMatch
 )
 """The nodes with state."""
 
@@ -352,7 +374,7 @@ def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
             return (node.aggregation.closing,)
         case PhysicalRank() | PhysicalSession() | PhysicalOver() | PhysicalNormalize():
             return (node.state.closing,)
-        case PhysicalTemporalFilter():
+        case PhysicalTemporalFilter() | PhysicalMatch():
             return (node.closing,)
 
 

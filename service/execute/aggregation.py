@@ -20,7 +20,7 @@ from rowkind.operators.columns.changes import constant
 from rowkind.operators.columns.value_bytes import canonical
 from rowkind.service.aggregation import AggregateCall, Aggregation
 from rowkind.service.execute.aggregate_arguments import Argument, Entry, OneColumn, Ranked, argument_of, whole_type
-from rowkind.service.execute.column_times import TimeOf
+from rowkind.service.execute.column_times import TimeOf, until
 from rowkind.service.execute.gathering import Gathering
 from rowkind.service.python.aggregate import PythonAggregate
 from rowkind.service.python.function import PythonFunction
@@ -29,7 +29,7 @@ from rowkind.service.python.function import PythonFunction
 @lru_cache(maxsize=64)
 def spec_of(aggregation: Aggregation) -> AggregateSpec:
     """What the aggregate operator and `operators.partial_aggregate.partial` run by; it pickles."""
-    record, closing, ending = aggregation.input, aggregation.closing, aggregation.ending
+    record, ending = aggregation.input, aggregation.ending
     arguments = {call.name: argument for call in aggregation.calls if (argument := argument_of(call, record))}
     read = {argument.name: argument for argument in arguments.values()}
     filters = {call.filter: OneColumn(call.filter, pa.bool_()) for call in aggregation.calls if call.filter is not None}
@@ -42,7 +42,7 @@ def spec_of(aggregation: Aggregation) -> AggregateSpec:
         retracts=aggregation.retracts,
         is_global=aggregation.is_global,
         ttl_ms=aggregation.ttl_ms,
-        until=None if closing is None else TimeOf(aggregation.output.select(aggregation.group), closing.kept),
+        until=until(aggregation.output.select(aggregation.group), aggregation.closing),
         ends=None if ending is None else TimeOf(aggregation.output, ending.at),
     )
 

@@ -11,26 +11,35 @@ from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.rowtime import END
-from rowkind.service.clocks import ColumnTime
+from rowkind.service.clocks import Closing, ColumnTime
 
 
 @dataclass(frozen=True)
 class TimeOf:
-    """A time of each packed row of `record`: the first ms that is not before it, `END` where it is NULL."""
+    """A time of each packed row of `record`: the first ms that is not before it.
+
+    Where it is NULL, it is `END`, or `-END` for a time that has always been.
+    """
 
     record: Record
     time: ColumnTime
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
         """The time of each row."""
-        return in_ms(codec.read(self.record, payloads).column(self.time.column), self.time.later_us)
+        values = codec.read(self.record, payloads).column(self.time.column)
+        return in_ms(values, self.time.later_us, END if self.time.null == "never" else -END)
 
 
-def in_ms(values: pa.Array, later_us: int = 0) -> Int64s:
-    """The first ms that is not before each of these times and `later_us` microseconds; `END` where it is NULL."""
+def until(record: Record, closing: Closing | None) -> TimeOf | None:
+    """Until when packed rows of `record` are kept; None where they are not let go of because of their time."""
+    return None if closing is None or closing.kept is None else TimeOf(record, closing.kept)
+
+
+def in_ms(values: pa.Array, later_us: int = 0, null: int = END) -> Int64s:
+    """The first ms that is not before each of these times and `later_us` microseconds; `null` where it is NULL."""
     # Rounded up.
     result: Int64s = -(-(in_us(values) + later_us) // 1000)
-    return np.where(values.is_valid().to_numpy(zero_copy_only=False), result, END) if values.null_count else result
+    return np.where(values.is_valid().to_numpy(zero_copy_only=False), result, null) if values.null_count else result
 
 
 def in_us(values: pa.Array) -> Int64s:
@@ -38,3 +47,15 @@ def in_us(values: pa.Array) -> Int64s:
     zone = values.type.tz if pa.types.is_timestamp(values.type) else None
     found: Int64s = values.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
     return found
+
+
+@dataclass(frozen=True)
+class MicrosOf:
+    """A time of each packed row of `record` in microseconds; never NULL."""
+
+    record: Record
+    time: ColumnTime
+
+    def __call__(self, payloads: pa.BinaryArray) -> Int64s:
+        """The time of each row."""
+        return in_us(codec.read(self.record, payloads).column(self.time.column)) + self.time.later_us

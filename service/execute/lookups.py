@@ -15,7 +15,7 @@ from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.join import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
 from rowkind.operators.nearest import NOWHERE
-from rowkind.service.execute.column_times import TimeOf, in_us
+from rowkind.service.execute.column_times import in_us, until
 from rowkind.service.physical import PhysicalLookup
 from rowkind.service.time_match import Comparison, TimeMatch
 
@@ -61,8 +61,8 @@ def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refre
             right_pad=null_row(rows[1]) if node.pads else None,
             versions=match.versions,
             left_ttl_ms=left.ttl_ms,
-            until=None if closing is None else TimeOf(rows[0], closing.kept),
-            later_us=None if closing is None else closing.kept.later_us,
+            until=until(rows[0], closing),
+            later_us=None if closing is None or closing.kept is None else closing.kept.later_us,
             refreshes=refreshes,
         )
     )

@@ -11,6 +11,7 @@ from rowkind.avro.codec import encode, null_row
 from rowkind.avro.schema import Record
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.join import Join, JoinSpec, Side
+from rowkind.operators.match_recognize import MatchRecognize
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
 from rowkind.operators.over import Over, OverSpec
@@ -21,8 +22,9 @@ from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
-from rowkind.service.execute.column_times import TimeOf
+from rowkind.service.execute.column_times import TimeOf, until
 from rowkind.service.execute.lookups import as_of, by_arrival
+from rowkind.service.execute.matched_rows import match_spec
 from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, over_call
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.execute.rows_in_sessions import Started, Times
@@ -54,6 +56,8 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
             row = node.input.calc.output
             begins, ends = (None if each is None else TimeOf(row, each) for each in (node.begins, node.ends))
             return TemporalFilter(TemporalFilterSpec(begins, ends, node.most, refreshes))
+        case physical.PhysicalMatch():
+            return MatchRecognize(match_spec(node))
         case _:
             assert_never(node)
 
@@ -159,7 +163,7 @@ def _side(node: physical.PhysicalNode, chosen: PhysicalInput) -> Side:
 
 
 def _until(node: physical.PhysicalNode, chosen: PhysicalInput) -> TimeOf | None:
-    return None if chosen.closing is None else TimeOf(node.calc.output, chosen.closing.kept)
+    return until(node.calc.output, chosen.closing)
 
 
 def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:

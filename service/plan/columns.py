@@ -16,6 +16,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -63,6 +64,9 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return _in_sessions(node)
         case LogicalOver():
             return kept(node.input) | {name: call.type for name, call in node.calls.items()}
+        case LogicalMatch():
+            below = kept(node.input)
+            return {name: below[name] for name in node.carried} | {each.name: each.type for each in node.calls}
         case LogicalNormalize() | LogicalTemporalFilter():
             return kept(node.input)
         case LogicalUnion(inputs=()):

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from rowkind.operators.match_calls import Classifier, MatchNumber
 from rowkind.service.aggregation import AggregateCall
 from rowkind.service.calc import ROW_DIGEST, Calc
 from rowkind.service.clocks import Closing, ColumnTime, Ending
 from rowkind.service.expression import Expand, Expression
 from rowkind.service.keys import Key, SubKeyPart
+from rowkind.service.matching import CalledColumn
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalInput,
     PhysicalJoin,
     PhysicalLookup,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalOver,
@@ -124,12 +127,37 @@ def _own(
                 "left": _input(node.left_input),
                 "right": _input(node.right_input),
             }
+        case PhysicalMatch():
+            return _match(node)
         case PhysicalNormalize():
             return {"state": _input(node.state)}
         case PhysicalTemporalFilter():
             return {"begins": _time(node.begins), "ends": _time(node.ends), "clock": node.clock.name}
         case PhysicalUnion():
             return {}
+
+
+def _match(node: PhysicalMatch) -> Fingerprint:
+    sought, found = node.matching.sought, {}
+    for name, each in zip(sought.names, node.matching.conditions, strict=True):
+        called_ = "" if each is None or not each.calls else f" of {'; '.join(map(_called, each.calls))}"
+        found[f"define {name}"] = "always" if each is None else f"{each.condition.text}{called_}"
+        found |= {} if each is None else _functions(each.condition, of=f"{name}'s ")
+    return {
+        "pattern": sought.text,
+        "skip": sought.skip_text,
+        "within": "any time" if sought.within is None else f"{sought.within} us",
+        "rows": "all" if sought.all_rows else "one",
+        **found,
+        "measures": "; ".join(map(_called, node.matching.calls)) or "none",
+        **_closing(node.closing),
+    }
+
+
+def _called(column: CalledColumn) -> str:
+    variables = () if isinstance(column.call, Classifier | MatchNumber) else column.call.variables
+    several = f" of variables {', '.join(map(str, variables))}" if len(variables) > 1 else ""
+    return f"{column.text}{several} AS {column.name} {column.type.sql}"
 
 
 def _digest(scan: PhysicalScan) -> Fingerprint:
@@ -229,4 +257,6 @@ def _ending(ending: Ending | None) -> Fingerprint:
 
 
 def _time(time: ColumnTime | None) -> str:
-    return "always" if time is None else f"{time.column} + {time.later_us} us"
+    if time is None:
+        return "always"
+    return f"{time.column} + {time.later_us} us" + (" or always" if time.null == "always" else "")

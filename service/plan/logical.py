@@ -18,6 +18,7 @@ from rowkind.operators.over_function import OverFunction
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
 from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.matching import CalledColumn, SoughtPattern
 from rowkind.service.physical import InputLayout, RankStrategy
 from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.source_table import SourceTable
@@ -348,6 +349,46 @@ class LogicalTemporalFilter:
 
 
 @dataclass(frozen=True)
+class LogicalDefine:
+    """The condition of a variable of a pattern, over columns of a row and those of calls on the match so far.
+
+    `text` is as written.
+    """
+
+    text: str
+    conjuncts: tuple[exp.Expr, ...]
+    calls: tuple[CalledColumn, ...]
+
+
+@dataclass(frozen=True)
+class LogicalMatch:
+    """The matches of a pattern in the rows of each partition, in an order that begins with a time.
+
+    `conditions` are those of the variables, None for one that is always true. What comes out are the columns `carried`
+    of a row and what the `calls` come to. `at` is the word MATCH_RECOGNIZE in the SQL.
+    """
+
+    input: LogicalInput
+    partition: tuple[str, ...]
+    order: tuple[OrderColumn, ...]
+    sought: SoughtPattern
+    conditions: tuple[LogicalDefine | None, ...]
+    carried: tuple[str, ...]
+    calls: tuple[CalledColumn, ...]
+    at: exp.Expr
+
+    @property
+    def time(self) -> str:
+        """The column with the time, which is never NULL."""
+        return self.ordered[0]
+
+    @property
+    def ordered(self) -> tuple[str, ...]:
+        """The columns of the order."""
+        return tuple(each.column for each in self.order if each.column is not None)
+
+
+@dataclass(frozen=True)
 class LogicalNormalize:
     """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why."""
 
@@ -378,5 +419,6 @@ LogicalNode = (
     | LogicalLookup
     | LogicalNormalize
     | LogicalTemporalFilter
+    | LogicalMatch
     | LogicalUnion
 )

@@ -23,10 +23,12 @@ from rowkind.service.plan.passes.close_inputs import close_inputs
 from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
 from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
 from rowkind.service.plan.passes.hold_back import hold_back
+from rowkind.service.plan.passes.hold_pads import hold_pads
 from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
 from rowkind.service.plan.passes.narrow_groups import narrow_groups
 from rowkind.service.plan.passes.narrow_joins import narrow_joins
 from rowkind.service.plan.passes.normalize_inputs import normalize_inputs
+from rowkind.service.plan.passes.order_matches import order_matches
 from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
@@ -57,6 +59,8 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     extract_equal_keys,
     tell_arrivals_apart,
     resolve_conflicts,
+    order_matches,
+    hold_pads,
     hold_back,
     normalize_inputs,
     check_sink,

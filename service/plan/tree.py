@@ -11,6 +11,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -38,6 +39,7 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
             | LogicalOver()
             | LogicalNormalize()
             | LogicalTemporalFilter()
+            | LogicalMatch()
         ):
             return (node.input.input,)
         case LogicalUnion():
@@ -61,6 +63,7 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
             | LogicalOver()
             | LogicalNormalize()
             | LogicalTemporalFilter()
+            | LogicalMatch()
         ):
             return replace(node, input=replace(node.input, input=change(node.input.input)))
         case LogicalUnion():

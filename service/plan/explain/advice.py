@@ -9,6 +9,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
     PhysicalLookup,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalRank,
@@ -35,6 +36,8 @@ def advice(sink: PhysicalSink) -> Iterator[Advice]:
                 yield from _on_rank(node)
             case PhysicalNormalize():
                 yield from _on_normalize(node)
+            case PhysicalMatch():
+                yield from _on_match(node)
             case _:
                 continue
     yield from _on_time(sink)
@@ -147,6 +150,19 @@ def _on_normalize(normalize: PhysicalNormalize) -> Iterator[Advice]:
             f"`exact: true`: then this is not needed."
         )
     yield Advice(normalize.node, "old rows kept", text)
+
+
+def _on_match(match: PhysicalMatch) -> Iterator[Advice]:
+    if not match.partition:
+        text = f"{match.node} has no PARTITION BY: all its rows are in one shard, which one task has to deal with."
+        yield Advice(match.node, "one shard", text)
+    if match.matching.sought.within is None:
+        text = (
+            f"{match.node} has no WITHIN: a match that has begun, and neither ends nor fails, keeps its rows for ever, "
+            f"and lets no other begin behind it. Say behind PATTERN in what time it must be, as in "
+            f"WITHIN INTERVAL '1' HOUR."
+        )
+        yield Advice(match.node, "no within", text)
 
 
 def _on_time(sink: PhysicalSink) -> Iterator[Advice]:

@@ -26,6 +26,7 @@ StepKind = Literal[
     "lookup",
     "normalize",
     "temporal_filter",
+    "match",
     "union",
 ]
 How = Literal["shuffled", "same stage", "every shard", "unmoved"]
@@ -41,6 +42,7 @@ AdviceCode = Literal[
     "every row kept",
     "old rows kept",
     "no ttl",
+    "no within",
     "shuffle to the sink",
     "sink without key",
 ]

@@ -17,6 +17,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
     PhysicalLookup,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalOver,
@@ -38,6 +39,7 @@ from rowkind.service.plan.explain.description import (
     StepKind,
     Way,
 )
+from rowkind.service.plan.explain.matches import match_facts
 from rowkind.service.plan.explain.state import alias, called, kept
 from rowkind.service.plan.explain.titles import title, titled_values
 from rowkind.service.plan.scalar.scalars import resolved, show
@@ -181,6 +183,8 @@ def _kind(node: PhysicalNode) -> StepKind:
             return "normalize"
         case PhysicalTemporalFilter():
             return "temporal_filter"
+        case PhysicalMatch():
+            return "match"
         case PhysicalUnion():
             return "union"
 
@@ -241,6 +245,8 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield from _hot_keys(_spreadable(node), "the rows of a key meet in one shard")
         case PhysicalRank():
             yield from _of_rank(node)
+        case PhysicalMatch():
+            yield from match_facts(node)
         case PhysicalNormalize():
             yield Fact("needed", _needed(node), {"reason": node.reason})
         case PhysicalOver():

@@ -23,7 +23,7 @@ KEYS = {
     "stages": "of a query: how many stages it has, each of which costs a shuffle",
     "tables": "of a query: the tables that it reads, each once",
     "name": "of a query, a sink, a step, a state, a column or a call",
-    "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, session, asof_join, lookup, "
+    "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, session, asof_join, lookup, match, "
     "temporal_filter, normalize or union",
     "title": "what the step does, in one line, for people",
     "inputs": "the steps whose rows the step takes in, left before right; none where `same_as` says where they are",
@@ -34,10 +34,11 @@ KEYS = {
     "state": "what the step keeps: name, of, layout, sub_key, calls, reason, ttl_ms, by_arrival",
     "of": "of a state: the table or the step whose rows it keeps",
     "layout": "of a state: `one row per key`, `unique key` (rows by key and sub_key), `multiset` (equal rows counted, "
-    "or with a ttl one by one), `timed` (in the order of their times), "
+    "or with a ttl one by one), `timed` (in the order of their times, until one of these comes), "
     "`values` (all different ones of its calls), `views` (of functions of the job), "
     "`top rows` (from 1 to the rank's last), `every row` of a partition in order, `versions` (all rows "
-    "that a key has had), or `facts` (about all rows, on every shard)",
+    "that a key has had), `begun` (from the first row on that may begin a match), or `facts` (about all rows, on every "
+    "shard)",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
@@ -104,6 +105,12 @@ KEYS = {
     "ties": "of a rank: `latest first` where the later arrival of equal rows counts",
     "time": "of a session: the column with the time of a row",
     "gap": "of a session: how far apart two of its rows may be",
+    "pattern": "of a match: the pattern, as written",
+    "all_rows": "of a match: whether all rows of each match come out, and not one",
+    "within": "of a match: in what time it must be; not there for any time",
+    "define": "of a match: the condition of each variable, null for one that is always true",
+    "measures": "of a match: what its measures ask of it",
+    "skip": "of a match: where the search goes on behind one",
     "key": "of a sink: its key",
     "delivery": "of a sink: exactly_once or at_least_once",
     "advice": "of a sink: what could be cheaper or is to be watched: about, code and text",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
+from rowkind.operators.match_calls import MatchNumber
 from rowkind.service.aggregation import AggregateCall, Aggregation
 from rowkind.service.clocks import Clock, Closing, ColumnTime
 from rowkind.service.job.duration import show
@@ -14,6 +15,7 @@ from rowkind.service.physical import (
     PhysicalInput,
     PhysicalJoin,
     PhysicalLookup,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalOver,
@@ -49,6 +51,8 @@ def kept(node: PhysicalNode) -> tuple[StepState, ...]:
             return (_normalize(node),)
         case PhysicalTemporalFilter():
             return (_agenda(node),)
+        case PhysicalMatch():
+            return tuple(_match(node))
 
 
 def called(node: PhysicalNode) -> str:
@@ -72,7 +76,11 @@ def _values(node: PhysicalNode, layout: str, closing: Closing | None = None, **m
     """Whose rows are kept and how, for programs."""
     below = _origin(node)
     of = below.source.table if isinstance(below, PhysicalScan) else below.node
-    closes = {} if closing is None else {"closes": {"clock": closing.clock.name, "at": moment(closing.kept)}}
+    closes = (
+        {}
+        if closing is None or closing.kept is None
+        else {"closes": {"clock": closing.clock.name, "at": moment(closing.kept)}}
+    )
     return {"of": of, "layout": layout, **closes, **more}
 
 
@@ -83,7 +91,7 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
         whole = node.kind in ("not in", "in") and name == "right"
         ttl = chosen.ttl_ms
         kept = f"for ever: {node.kind.upper()} has to know all of them" if whole else _for_long(ttl, chosen.closing)
-        endless = ttl is None and chosen.closing is None and not whole
+        endless = ttl is None and not _is_let_go(chosen.closing) and not whole
         sub_key = {"sub_key": _sub_key(below)} if chosen.layout == "unique key" else {}
         values = _values(below, chosen.layout, chosen.closing, **sub_key)
         yield StepState(name, called(below), layout, reason, ttl, kept, _order(chosen), endless, values)
@@ -269,6 +277,25 @@ def _agenda(node: PhysicalTemporalFilter) -> StepState:
     return StepState("agenda", called(node.input), layout, None, None, kept, values=_values(node.input, "timed"))
 
 
+def _match(node: PhysicalMatch) -> Iterator[StepState]:
+    of, passes = called(node.input), f"{by(node.closing.clock)} passes {moment(node.closing.late)}"
+    layout = "the rows that are not in their place yet, in the order of their time"
+    yield StepState("waiting", of, layout, None, None, f"each until {passes}", values=_values(node.input, "timed"))
+    within = node.matching.sought.within
+    kept = (
+        "for ever, where a match that has begun neither ends nor fails: there is no WITHIN"
+        if within is None
+        else f"each for {show(within // 1000)} of time: that is how long a match may take (WITHIN)"
+    )
+    layout = f"{'of each partition ' if node.partition else ''}the rows from the first on that may begin a match"
+    values = _values(node.input, "begun")
+    yield StepState("begun", of, layout, "how it goes on is not known", None, kept, values=values)
+    if any(isinstance(each.call, MatchNumber) for each in node.matching.calls):
+        layout = f"how many matches {'each partition' if node.partition else 'there'} had"
+        values = _values(node.input, "one row per key")
+        yield StepState("numbers", of, layout, "MATCH_NUMBER() counts on", None, "for ever", values=values)
+
+
 def by(clock: Clock) -> str:
     """Whose time it is, in a sentence."""
     return f"the watermark of {' and '.join(table for table, _ in clock.tables)}" if clock.tables else "the clock"
@@ -276,7 +303,8 @@ def by(clock: Clock) -> str:
 
 def moment(time: ColumnTime) -> str:
     """The time that a row has, in a sentence."""
-    later = time.later_us // 1000
+    # Whether a watermark has come to a time or has passed it is a microsecond, which is not told.
+    later = (time.later_us + 500) // 1000
     return time.column.rpartition(".")[2] + (f" + {show(later)}" if later > 0 else f" - {show(-later)}" * (later < -1))
 
 
@@ -284,9 +312,17 @@ def _until(clock: Clock, time: ColumnTime) -> str:
     return f"each until {by(clock)} passes {moment(time)}"
 
 
+def _is_let_go(closing: Closing | None) -> bool:
+    """Whether a watermark lets go of rows, and does not only say which are late."""
+    return closing is not None and closing.kept is not None
+
+
 def _for_long(ttl_ms: int | None, closing: Closing | None = None) -> str:
-    if closing is not None:
-        return _until(closing.clock, closing.kept)
+    if closing is not None and closing.kept is None:
+        return f"for ever: a match may come at any time; late once {by(closing.clock)} passes {moment(closing.late)}"
+    if closing is not None and closing.kept is not None:
+        late = f", late once it passes {moment(closing.late)}" if closing.late != closing.kept else ""
+        return _until(closing.clock, closing.kept) + late
     return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
 
 

@@ -11,6 +11,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
     PhysicalLookup,
+    PhysicalMatch,
     PhysicalNode,
     PhysicalNormalize,
     PhysicalOver,
@@ -20,6 +21,7 @@ from rowkind.service.physical import (
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
+from rowkind.service.plan.explain.matches import match_title, match_values
 from rowkind.service.plan.explain.state import by, called, moment
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.scalar.time_windows import interval
@@ -53,6 +55,8 @@ def title(node: PhysicalNode) -> str:
             return f"exact changes of {called(node.input)}"
         case PhysicalTemporalFilter():
             return _passing(node)
+        case PhysicalMatch():
+            return match_title(node)
         case PhysicalUnion():
             return f"UNION ALL of {len(node.inputs)} inputs"
 
@@ -98,6 +102,8 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
                 "on": [*_pairs(node), *_times(node)],
                 "versions": versions,
             }
+        case PhysicalMatch():
+            return match_values(node)
         case PhysicalNormalize() | PhysicalUnion():
             return {}
         case PhysicalTemporalFilter():
@@ -108,6 +114,8 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
 def _passing(node: PhysicalTemporalFilter) -> str:
     """From when on and until when rows are let through."""
     begins = "" if node.begins is None else f" from when {by(node.clock)} passes {moment(node.begins)}"
+    if isinstance(node.input, PhysicalJoin) and node.input.kind != "anti" and node.begins is not None:
+        begins = f" with a match, and those without one{begins}" if node.begins.null == "always" else begins
     return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"
 
 

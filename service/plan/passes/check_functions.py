@@ -16,6 +16,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalProject,
 )
@@ -40,6 +41,9 @@ def check_functions(query: Query) -> Query:
                 _check((*node.condition, *(each for key in node.keys for each in (key.left, key.right))), None)
             case LogicalLookup():
                 _check(tuple(each for key in node.keys for each in (key.left, key.right)), None)
+            case LogicalMatch():
+                conditions = (part for each in node.conditions if each is not None for part in each.conjuncts)
+                _check(tuple(conditions), None, "a search for a pattern computes it again")
             case LogicalAggregate():
                 _check_calls(node)
     return query
@@ -65,14 +69,14 @@ def _check_calls(aggregate: LogicalAggregate) -> None:
             )
 
 
-def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None) -> None:
+def _check(expressions: Sequence[exp.Expr], rows: LogicalNode | None, why: str = "a join computes it again") -> None:
     """Expressions over some rows; in a join they are computed again whenever the other side changes."""
     for expression in expressions:
         for call in expression.find_all(exp.Anonymous):
             function = function_of(call)
             if function is None or function.deterministic or (rows is not None and produced(rows) == "append"):
                 continue
-            again = "a join computes it again" if rows is None else "these rows may be taken back"
+            again = why if rows is None else "these rows may be taken back"
             raise Refusal(
                 f"{function.name} is not deterministic, and {again}, where it would give something else: say "
                 f"`deterministic: true` if the same arguments always give the same, or call it where rows only come",

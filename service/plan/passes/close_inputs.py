@@ -4,6 +4,7 @@
     rank            a column of the partition does
     lookup          both sides have a time: of the right rows before it, the last of each key is kept
     join            columns of the key do, on both sides: a join of windows
+    interval join   its condition bounds the time of one side by that of the other (`traits.time_bounds`)
     session         the time of the row and the gap, for the sake of other rows another gap later
     aggregate       of sessions, the last time of each and the gap
 
@@ -14,7 +15,7 @@ all the same is late. A TTL, which only approximates this, is not needed there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sqlglot import exp
@@ -34,6 +35,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import EventTime, event_times
 from rowkind.service.plan.traits.sessions import session_of
+from rowkind.service.plan.traits.time_bounds import Span, TimeBounds, spans, time_bounds
 from rowkind.service.plan.tree import bottom_up, walk
 from rowkind.service.source_table import SourceTable
 from rowkind.service.time_match import TimeMatch
@@ -79,7 +81,7 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
         case LogicalRank() | LogicalOver():
             return replace(node, input=_closed(node.input, tables, node.partition))
         case LogicalJoin() if not node.counts_right:
-            return _closed_join(node, tables)
+            return _closed_join(node, tables) or _closed_interval_join(node, tables) or node
         case LogicalLookup(match=TimeMatch() as match) if match.comparison.startswith(">"):
             return _closed_lookup(node, match, tables)
     return node
@@ -94,7 +96,7 @@ def _closed(side: LogicalInput, tables: Tables, key: Iterable[str]) -> LogicalIn
     return _let_go(side, Closing(clock, time, time))
 
 
-def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin:
+def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
     left, right = event_times(join.left.input), event_times(join.right.input)
     for key in join.keys:
         a, b = key.left.unnest(), key.right.unnest()
@@ -103,7 +105,7 @@ def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin:
         of = passed(tables, a.name, left[a.name]), passed(tables, b.name, right[b.name])
         if of[0] is None or of[1] is None:
             continue
-        clock = Clock(tuple(dict.fromkeys(sorted([*of[0][0].tables, *of[1][0].tables]))))
+        clock = _both(of[0][0], of[1][0])
         later = max(of[0][1].later_us, of[1][1].later_us)
         sides = [ColumnTime(name, later) for name in (a.name, b.name)]
         return replace(
@@ -111,7 +113,56 @@ def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin:
             left=_let_go(join.left, Closing(clock, sides[0], sides[0])),
             right=_let_go(join.right, Closing(clock, sides[1], sides[1])),
         )
-    return join
+    return None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The times by which an interval join lets go of its rows, by a clock of both sides."""
+
+    clock: Clock
+    bounds: TimeBounds
+    left: Span
+    right: Span
+
+
+def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
+    """The interval of a join whose times have watermarks; None of any other, and where windows let go of its rows."""
+    if join.counts_right or _closed_join(join, tables) is not None:
+        return None
+    left, right = event_times(join.left.input), event_times(join.right.input)
+    clocks = [
+        {name: at[0] for name, time in times.items() if (at := passed(tables, name, time)) is not None}
+        for times in (left, right)
+    ]
+    for bounds in time_bounds(join, clocks[0].keys(), clocks[1].keys()):
+        clock = _both(clocks[0][bounds.left], clocks[1][bounds.right])
+        return Interval(clock, bounds, *spans(join, bounds, (left[bounds.left].slack, right[bounds.right].slack)))
+    return None
+
+
+def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
+    """The join with its interval; not where one side has a TTL instead, which goes by the time of the batch."""
+    found = interval(join, tables)
+    if found is None:
+        return None
+    sides = (join.left, found.bounds.left, found.left), (join.right, found.bounds.right, found.right)
+    if all(span.kept is None for _, _, span in sides) or any(s.ttl_ms and span.kept is None for s, _, span in sides):
+        return None
+    left, right = (
+        _let_go(side, Closing(found.clock, past(name, span.late), None if span.kept is None else past(name, span.kept)))
+        for side, name, span in sides
+    )
+    return replace(join, left=left, right=right)
+
+
+def past(column: str, later_us: int) -> ColumnTime:
+    """When a watermark has passed a time, and not just come to it."""
+    return ColumnTime(column, later_us + 1)
+
+
+def _both(one: Clock, other: Clock) -> Clock:
+    return Clock(tuple(dict.fromkeys(sorted([*one.tables, *other.tables]))))
 
 
 def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> LogicalLookup:

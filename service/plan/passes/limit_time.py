@@ -14,6 +14,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -35,6 +36,8 @@ def limit_time(query: Query) -> Query:
         if not any(means(name, path) for path in known):
             shown = ", ".join(dict.fromkeys(known)) or "none: this query keeps no state"
             raise Refusal(f"STATE_TTL names {name!r}, which is no input of an operator; inputs are {shown}", hint.at)
+        if any(means(name, alias(each.input.input)) for each in walk(query.root) if isinstance(each, LogicalMatch)):
+            raise Refusal("MATCH_RECOGNIZE has no ttl: say WITHIN behind PATTERN how long a match may take", hint.at)
     return replace(query, root=bottom_up(query.root, partial(_visit, query)))
 
 

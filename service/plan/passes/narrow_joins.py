@@ -19,6 +19,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -74,7 +75,7 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
             return replace(node, input=_narrow(node.input, _about(above, node.partition)))
         case LogicalAggregate():
             return replace(node, input=replace(node.input, input=_narrow(node.input.input, _about(above, node.group))))
-        case LogicalSession() | LogicalOver():
+        case LogicalSession() | LogicalMatch() | LogicalOver():
             below = _narrow(node.input.input, _about(above, node.partition))
             return replace(node, input=replace(node.input, input=below))
         case LogicalUnion():

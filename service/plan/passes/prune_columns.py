@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from rowkind.operators.match_calls import MatchAggregate, Navigation
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -13,6 +14,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -68,6 +70,8 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return _over(node, wanted)
         case LogicalTemporalFilter():
             return replace(node, input=_side(node.input, wanted.union(node.reads), [set(temporal_key(node))]))
+        case LogicalMatch():
+            return _match(node, wanted)
         case LogicalNormalize():
             return replace(node, input=_side(node.input, wanted, [set(node.key)]))
         case LogicalUnion():
@@ -122,9 +126,21 @@ def _over(node: LogicalOver, wanted: set[str]) -> LogicalNode:
     return replace(kept, input=_side(node.input, needed, [{*node.partition, *ordered}]))
 
 
+def _match(node: LogicalMatch, wanted: set[str]) -> LogicalMatch:
+    calls = tuple(each for each in node.calls if each.name in wanted)
+    asked = [*calls, *(call for each in node.conditions if each is not None for call in each.calls)]
+    columns_ = (each.call.column for each in asked if isinstance(each.call, Navigation | MatchAggregate))
+    carried = tuple(name for name in node.carried if name in wanted)
+    needed = {*carried, node.time, *(name for name in columns_ if name is not None)}
+    needed.update(*(reads(part) for each in node.conditions if each is not None for part in each.conjuncts))
+    side = _side(node.input, needed, [{*node.partition, *node.ordered}])
+    return replace(node, carried=carried, calls=calls, input=side)
+
+
 def _closing(side: LogicalInput) -> set[str]:
     """The columns by whose time the rows of a side are let go of."""
-    return set() if side.closing is None else {side.closing.late.column, side.closing.kept.column}
+    times = () if side.closing is None else (side.closing.late, side.closing.kept)
+    return {time.column for time in times if time is not None}
 
 
 def _side(side: LogicalInput, needed: set[str], keys: Iterable[set[str]]) -> LogicalInput:

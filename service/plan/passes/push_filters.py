@@ -3,7 +3,8 @@
     WHERE on one side       sinks into a side that is not padded (both of an inner join, the left one of a LEFT JOIN)
     WHERE on both sides     becomes part of an inner join's condition
     ON, one side only       sinks into a side whose rows the join does not preserve
-    on groups               sinks below an aggregate, a window or a session if it reads nothing but groups or partitions
+    on groups               sinks below an aggregate, a window, a session or a pattern if it reads nothing but groups or
+                            partitions
     on whole rows           sinks below what makes several rows of one, if it does not read what tells those apart
     on the left of a lookup sinks into it: what a row meets is its own business
     over a union            sinks into every input
@@ -31,6 +32,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -84,7 +86,7 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
         case LogicalAggregate():
             sink, stay = _parted(conditions, set(node.group))
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
-        case LogicalSession() | LogicalOver():
+        case LogicalSession() | LogicalMatch() | LogicalOver():
             sink, stay = _parted(conditions, set(node.partition))
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
         case LogicalUnion():

@@ -21,6 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -46,11 +47,9 @@ def spread_hot_keys(query: Query) -> Query:
 
 
 def _spreadable(node: LogicalNode) -> tuple[LogicalInput, ...]:
-    return (
-        ()
-        if isinstance(node, LogicalAggregate | LogicalSession | LogicalOver | LogicalLookup | LogicalNormalize)
-        else sides(node)
-    )
+    # The rows of one key belong together there.
+    alone = LogicalAggregate | LogicalSession | LogicalOver | LogicalLookup | LogicalNormalize | LogicalMatch
+    return () if isinstance(node, alone) else sides(node)
 
 
 def _visit(node: LogicalNode, hints: Mapping[str, SkewHint]) -> LogicalNode:

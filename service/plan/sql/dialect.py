@@ -17,6 +17,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from rowkind.service.plan.sql.match_clause import MatchParser
+
 _WINDOW = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD", "NTH_VALUE")
 _AGGREGATES = (
     "COUNT", "ANY_VALUE", "FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE", "ARRAY_AGG", "COLLECT_LIST", "COLLECT_SET",
@@ -44,6 +46,19 @@ def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     return build
 
 
+def _with_offset(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    """FIRST or LAST; of a number behind the value, as in row patterns, sqlglot knows nothing."""
+    build = SparkParser.FUNCTIONS[name]
+
+    def with_offset(arguments: list[exp.Expr]) -> exp.Expr:
+        if len(arguments) == 2 and not isinstance(arguments[1], exp.Boolean):
+            return (exp.First if name == "FIRST" else exp.Last)(this=arguments[0], expression=arguments[1])
+        made: exp.Expr = build(arguments)
+        return made
+
+    return with_offset
+
+
 def _of_many_rows(name: str, build: Any) -> bool:
     made = getattr(build, "__self__", None)
     return name in _WINDOW + _AGGREGATES or (isinstance(made, type) and issubclass(made, exp.AggFunc))
@@ -55,7 +70,7 @@ class TableArgument(exp.Expression):
     arg_types = {"this": True, "expressions": False}  # noqa: RUF012 -- as sqlglot has it
 
 
-class RowkindParser(SparkParser):
+class RowkindParser(MatchParser):
     """The parser of `RowkindSql`."""
 
     STRICT_CAST = True
@@ -63,7 +78,9 @@ class RowkindParser(SparkParser):
         name: build
         for name, build in SparkParser.FUNCTIONS.items()
         if name in _CONDITIONALS or (_of_many_rows(name, build) and name not in _AS_WRITTEN)
-    } | {name: _with_unit(name) for name in _TAKE_UNITS}
+    }
+    FUNCTIONS |= {name: _with_unit(name) for name in _TAKE_UNITS}
+    FUNCTIONS |= {name: _with_offset(name) for name in ("FIRST", "LAST")}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _SYNTAX
     }
@@ -128,5 +145,13 @@ class RowkindParser(SparkParser):
 
 class RowkindSql(Spark):
     """Spark's dialect with functions as they were written."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Spark's words, and one more."""
+
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **Spark.Tokenizer.KEYWORDS,
+            "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+        }
 
     Parser = RowkindParser

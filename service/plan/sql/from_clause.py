@@ -30,6 +30,8 @@ from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.links import beyond
 from rowkind.service.plan.sql.lookups import Lookup, looked_up, lookup
+from rowkind.service.plan.sql.match_clause import MatchClause
+from rowkind.service.plan.sql.match_recognize import matched
 from rowkind.service.plan.sql.one_row import one_row
 from rowkind.service.plan.sql.parse import values_query
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery, near
@@ -238,6 +240,8 @@ def _relation(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logical
         raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
     if (windows := window_function(at)) is not None:
         return _in_windows(windows, at, context, queries)
+    if isinstance(at, MatchClause):
+        return _matched(at, context, queries)
     if isinstance(at, exp.Values):
         at = exp.Subquery(this=values_query(at), alias=at.args.get("alias"))
     if isinstance(at, exp.Subquery):
@@ -286,6 +290,17 @@ def _in_windows(
     columns_ = {**relation.columns, **more}
     spelled = _renamed(tuple(columns_), _column_aliases(at), at)
     return node, Relation(alias, dict(zip(spelled, columns_.values(), strict=True)))
+
+
+def _matched(at: MatchClause, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
+    """What comes out of MATCH_RECOGNIZE."""
+    alias = at.alias or queries.invent(context.path, "match").removeprefix(context.path).rstrip(".")
+    path = f"{context.path}{alias}"
+    node, relation = _relation(at.this, replace(context, path=f"{path}."), queries)
+    queries.note(path)
+    node, names = matched(at, node, relation, path)
+    spelled = _renamed(tuple(names), _column_aliases(at), at)
+    return node, Relation(alias, dict(zip(spelled, names.values(), strict=True)))
 
 
 def _derived(

@@ -10,6 +10,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -33,6 +34,7 @@ def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
             | LogicalOver()
             | LogicalNormalize()
             | LogicalTemporalFilter()
+            | LogicalMatch()
         ):
             return (node.input,)
     return ()

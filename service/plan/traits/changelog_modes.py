@@ -13,6 +13,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -49,6 +50,8 @@ def produced(node: LogicalNode) -> ChangelogMode:
             return "append" if _keeps_first(node) and produced(node.input.input) == "append" else "retract"
         case LogicalSession() | LogicalOver() | LogicalNormalize():
             return "retract"
+        case LogicalMatch():
+            return "append"
         case LogicalTemporalFilter():
             stays = node.final or (node.ends is None and produced(node.input.input) == "append")
             return "append" if stays else "retract"

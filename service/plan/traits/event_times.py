@@ -22,6 +22,8 @@ with these values below.
                                           but COALESCE of the two sides of a full join's key
     lookup by processing time             those of the left side
     lookup by time, of the last before    the left time: no row to come of the right side changes one before its own
+    row pattern                           the time of its order, in any row of a match: slack of the time WITHIN
+    interval join                         the two that are bound to each other: until their rows have settled
     union                                 columns that do so in all inputs
 
 A row that is taken back is a change like any other: one whose time is before the watermark is late.
@@ -37,6 +39,7 @@ from sqlglot import exp
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Type
+from rowkind.operators.match_calls import Navigation
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -44,6 +47,7 @@ from rowkind.service.plan.logical import (
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -71,6 +75,7 @@ from rowkind.service.plan.scalar.time_windows import (
 )
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.sessions import session_of
+from rowkind.service.plan.traits.time_bounds import spans, time_bounds
 from rowkind.service.plan.watermarks import time_of
 
 TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
@@ -134,13 +139,16 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
             return event_times(node.input.input)
         case LogicalTemporalFilter():
             # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
-            return event_times(node.input.input) if node.final else {}
+            held = node.final or (node.ends is None and node.clock.tables)
+            return event_times(node.input.input) if held else {}
         case LogicalAggregate():
             return _of_names(event_times(node.input.input), node.group) | _last_times(node)
         case LogicalRank() | LogicalOver():
             return _of_names(event_times(node.input.input), node.partition)
         case LogicalSession():
             return _of_names(event_times(node.input.input), (*node.partition, node.time))
+        case LogicalMatch():
+            return _matched(node)
         case LogicalJoin():
             return _joined(node)
         case LogicalLookup():
@@ -196,6 +204,16 @@ def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
 
 def _of_names(times: Mapping[str, EventTime], names: Iterable[str]) -> dict[str, EventTime]:
     return {name: times[name] for name in names if name in times}
+
+
+def _matched(match: LogicalMatch) -> dict[str, EventTime]:
+    """The times of rows of a match, which comes out when the time is over in which it must be, at the latest."""
+    time, within = event_times(match.input.input).get(match.time), match.sought.within
+    if time is None or within is None:
+        return {}
+    own = (each.name for each in match.calls if isinstance(each.call, Navigation) and each.call.column == match.time)
+    found = replace(time, slack=time.slack + within)
+    return dict.fromkeys([*own, *(name for name in match.carried if name == match.time)], found)
 
 
 def _scanned(scan: LogicalScan) -> dict[str, EventTime]:
@@ -306,6 +324,19 @@ def _joined(join: LogicalJoin) -> dict[str, EventTime]:
         for column in (side.unnest() for side, stays in kept if stays):
             if isinstance(column, exp.Column):
                 found[column.name] = both
+    return found or _bound(join, left, right)
+
+
+def _bound(join: LogicalJoin, left: Mapping[str, EventTime], right: Mapping[str, EventTime]) -> dict[str, EventTime]:
+    """The times of an interval join: a pair comes with the later of its rows, and a pad when it has settled."""
+    found: dict[str, EventTime] = {}
+    for bounds in time_bounds(join, left.keys(), right.keys()):
+        a, b = left[bounds.left], right[bounds.right]
+        of = spans(join, bounds, (a.slack, b.slack))
+        stays = not join.pads_right, not join.pads_left and not join.keeps_left
+        for name, span, there in zip((bounds.left, bounds.right), of, stays, strict=True):
+            if there and span.settled is not None and name not in found:
+                found[name] = EventTime(a.origins | b.origins, "other", span.settled)
     return found
 
 

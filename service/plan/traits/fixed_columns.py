@@ -38,6 +38,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -86,7 +87,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             return fixed_columns(node.input.input, key & group) & group
         case LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
             return fixed_columns(node.input.input, key)
-        case LogicalUnion():
+        case LogicalUnion() | LogicalMatch():
             return frozenset()
 
 

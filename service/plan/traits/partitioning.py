@@ -22,6 +22,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -76,12 +77,13 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
         case LogicalAggregate():
             return _bare(node.input, node.group)
-        case LogicalRank() | LogicalSession() | LogicalOver():
+        case LogicalRank() | LogicalSession() | LogicalMatch() | LogicalOver():
             return _bare(node.input, node.partition)
         case LogicalNormalize():
             return _bare(node.input, normalize_key(node))
         case LogicalTemporalFilter():
-            return _bare(node.input, temporal_key(node))
+            parts = partitioning(node.input.input)
+            return _bare(node.input, temporal_key(node)) if parts is None else parts
 
 
 def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
@@ -91,11 +93,15 @@ def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
 
 
 def temporal_key(node: LogicalTemporalFilter) -> tuple[str, ...]:
-    """What a temporal filter is partitioned by: as its input is, or by as much of the row as can be part of a key."""
+    """What a temporal filter is partitioned by: by as much of the row as can be part of a key.
+
+    Where its input is an operator, rows stay where they are: an agenda does not ask for keys. What is left of that
+    operator's key names the rows all the same.
+    """
     below = columns(node.input.input)
     parts = partitioning(node.input.input)
-    if parts is not None and all(part.columns for part in parts):
-        return tuple(min(part.columns) for part in parts)
+    if parts is not None:
+        return tuple(min(part.columns) for part in parts if part.columns)
     return tuple(name for name, type_ in below.items() if type_.orderable and not is_digest(name))
 
 

@@ -26,6 +26,7 @@ from itertools import product
 
 from sqlglot import exp
 
+from rowkind.operators.match_calls import MatchNumber
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.logical import (
     LogicalAggregate,
@@ -34,6 +35,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -80,6 +82,10 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return _ranked(node)
         case LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
             return unique_keys(node.input.input)
+        case LogicalMatch():
+            numbers = [each.name for each in node.calls if isinstance(each.call, MatchNumber)]
+            whole = not node.sought.all_rows
+            return frozenset(frozenset([*node.partition, name]) for name in numbers if whole)
         case LogicalUnion():
             return frozenset()
 

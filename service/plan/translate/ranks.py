@@ -63,7 +63,7 @@ def _holds_contests(rank: LogicalRank) -> bool:
 
 
 def ordered(order: OrderColumn) -> str:
-    """A column of an order as the user wrote it."""
+    """A column of ORDER BY as the user wrote it."""
     column = "arrival" if order.column is None else show(resolved(order.column))
     nulls = (
         ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rowkind.service import physical
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalNode, LogicalSession, LogicalTemporalFilter
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.traits.changelog_modes import bare_scan
-from rowkind.service.plan.traits.partitioning import temporal_key
+from rowkind.service.plan.traits.partitioning import partitioning, temporal_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, shown, traits
 
 
@@ -53,6 +55,10 @@ def temporal_filter(
         refreshes=refreshes(side, edge),
     )
     node = nodes.input(side, given)
+    by = shown(map(resolved, key))
+    if isinstance(node, physical.PhysicalOperator) and partitioning(side.input) is not None:
+        # An agenda does not ask for keys: a row is taken back in the shard in which it came.
+        node, by = replace(node, fused=True), node.traits.partition_key
     schema = node.calc.output
     return physical.PhysicalTemporalFilter(
         node=nodes.name("temporal_filter", passing),
@@ -64,5 +70,5 @@ def temporal_filter(
         calc=nodes.calc(top, edge, schema, named(schema), record),
         closing=side.closing,
         most=passing.most,
-        traits=traits(top, shown(map(resolved, key)), edge.needs_before),
+        traits=traits(top, by, edge.needs_before),
     )

@@ -23,6 +23,7 @@ from rowkind.service.plan.logical import (
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
+    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
     LogicalOver,
@@ -41,7 +42,7 @@ from rowkind.service.plan.traits.changelog_modes import bare_scan, base
 from rowkind.service.plan.traits.emptiness import is_empty
 from rowkind.service.plan.traits.partitioning import already_partitioned, partitioning, together
 from rowkind.service.plan.traits.unique_keys import unique_keys
-from rowkind.service.plan.translate import aggregates, joins, lookups, normalizing, over, ranks, timed
+from rowkind.service.plan.translate import aggregates, joins, lookups, matches, normalizing, over, ranks, timed
 from rowkind.service.plan.translate.nodes import traits
 
 
@@ -114,6 +115,8 @@ class _Translator:
                 return normalizing.normalize(self, normalize, top, edge, record)
             case LogicalTemporalFilter() as passing:
                 return timed.temporal_filter(self, passing, top, edge, record)
+            case LogicalMatch() as match:
+                return matches.match(self, match, top, edge, record)
             case LogicalUnion() as union:
                 inputs = tuple(self.node(_over(top, each), edge, record) for each in union.inputs)
                 return physical.PhysicalUnion(self.name("union", union), inputs, traits(top, (), edge.needs_before))

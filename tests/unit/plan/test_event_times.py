@@ -20,6 +20,7 @@ tables:
     columns: {ms: BIGINT NOT NULL, k: STRING NOT NULL}
     watermark: {column: TIMESTAMP_MILLIS(ms), delay: "CASE WHEN k = 'x' THEN INTERVAL '1' MINUTE END"}
   bids: {mode: append, columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, ts: TIMESTAMP, local: TIMESTAMP_NTZ}}
+  quotes: {mode: append, columns: {k: STRING, ts: TIMESTAMP NOT NULL}, watermark: {column: ts}}
   asks: {mode: upsert, primary_key: [id], columns: {id: BIGINT NOT NULL, k: STRING NOT NULL, at: TIMESTAMP NOT NULL}}
 """
 MINUTE = 60_000
@@ -119,6 +120,21 @@ CASES = [
         ),
         "a: bids.ts window_start 60+1ms",
     ),
+    (
+        (
+            "SELECT k AS a, b, c, d FROM quotes MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.ts AS b, "
+            "MATCH_ROWTIME() AS c, MAX(A.ts) AS d PATTERN (A B) WITHIN INTERVAL '10' MINUTE)"
+        ),
+        "b: quotes.ts time 10, c: quotes.ts time 10",
+    ),
+    (
+        (
+            "SELECT ts AS a FROM quotes MATCH_RECOGNIZE (ORDER BY ts ALL ROWS PER MATCH PATTERN (A) "
+            "WITHIN INTERVAL '1' HOUR)"
+        ),
+        "a: quotes.ts time 60",
+    ),
+    ("SELECT b FROM quotes MATCH_RECOGNIZE (ORDER BY ts MEASURES A.ts AS b PATTERN (A))", ""),
 ]
 
 

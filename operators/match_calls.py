@@ -1,0 +1,115 @@
+"""What conditions and measures of a row pattern ask of a match: rows by their place, aggregates, its name and number.
+
+    LAST(B.price, 1)     Navigation      the row before the last one of B
+    SUM(B.price)         MatchAggregate  over the rows of B
+    CLASSIFIER()         Classifier      which variable a row is of
+    MATCH_NUMBER()       MatchNumber     how many matches of its partition came before, and one
+
+Rows of a variable are those of the match so far. A call without variables, which are numbers, is over all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Literal
+
+MatchFunction = Literal["count", "sum", "avg", "min", "max"]
+
+_EXACT = Context(prec=100)
+_BIGINT = 1 << 63
+
+
+@dataclass(frozen=True)
+class Navigation:
+    """A column of the first or the last row of variables, or of the one `offset` rows behind or before it.
+
+    NULL where there is no such row. `final`: for the rows of a match, of the whole match and not up to the row.
+    """
+
+    variables: tuple[int, ...]
+    column: str
+    first: bool = False
+    offset: int = 0
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class MatchAggregate:
+    """An aggregate of a column of the rows of variables; `column` None for COUNT(*).
+
+    `decimal` is the precision and scale of the result where it is one. As everywhere, a SUM that does not fit its type
+    is NULL. Doubles are added in the order of the rows.
+    """
+
+    function: MatchFunction
+    variables: tuple[int, ...]
+    column: str | None
+    decimal: tuple[int, int] | None = None
+    final: bool = False
+
+    def add(self, so_far: Any, value: Any) -> Any:
+        """What is known after one more value; None is known of no values."""
+        if value is None:
+            return so_far
+        match self.function:
+            case "count":
+                return (so_far or 0) + 1
+            case "sum":
+                return value if so_far is None else _plus(so_far, value)
+            case "avg":
+                return (value, 1) if so_far is None else (_plus(so_far[0], value), so_far[1] + 1)
+            case "min":
+                return value if so_far is None or _before(value, so_far) else so_far
+            case "max":
+                return value if so_far is None or _before(so_far, value) else so_far
+
+    def result(self, so_far: Any) -> Any:
+        """The aggregate of the values that this is known of."""
+        if self.function == "count":
+            return so_far or 0
+        if so_far is None or self.function in ("min", "max"):
+            return so_far
+        if self.decimal is not None:
+            return self._decimal(so_far)
+        if self.function == "avg":
+            total, count = so_far
+            return total / count
+        return so_far if not isinstance(so_far, int) or -_BIGINT <= so_far < _BIGINT else None
+
+    def _decimal(self, so_far: Any) -> Decimal | None:
+        assert self.decimal is not None, "only a decimal is rounded"
+        precision, scale = self.decimal
+        total, count = so_far if self.function == "avg" else (so_far, 1)
+        exact = _EXACT.divide(total, Decimal(count)) if count > 1 else total
+        rounded: Decimal = exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
+        return rounded if len(rounded.as_tuple().digits) <= precision else None
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """The name of the variable that a row is of."""
+
+    names: tuple[str, ...]
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class MatchNumber:
+    """The number of a match in its partition, from 1."""
+
+    final: bool = False
+
+
+MatchCall = Navigation | MatchAggregate | Classifier | MatchNumber
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return _EXACT.add(a, b) if isinstance(a, Decimal) else a + b
+
+
+def _before(a: Any, b: Any) -> bool:
+    """Whether a value is less than another; NaN is the greatest double."""
+    if isinstance(a, float) and (a != a or b != b):  # noqa: PLR0124 -- only NaN is not itself
+        return b != b and a == a  # noqa: PLR0124 -- as above
+    return bool(a < b)

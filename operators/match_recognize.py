@@ -1,0 +1,264 @@
+"""MATCH_RECOGNIZE: the matches of a row pattern in each partition, whose rows are put into order of time first.
+
+Maintains the matches of SQL:2016 over the rows that the watermark has passed. Rows only come, and so do matches: what
+has come out never changes. A row waits until the watermark is there, because one before it may still come; then it is
+in its place for good, and the search of its partition goes on over it. A match comes out when nothing that is preferred
+to it can come any more. So a greedy quantifier waits for the row that ends it, or, with WITHIN, for time to pass.
+
+    time of the watermark ──▶|
+    ── A ── B ── B ── C ── A ─|─ B ──    A B B C came out, A may still begin a match, the last B is not in its place
+
+State:
+- arrangement `waiting`, layout *timed*: the rows that the watermark has not passed; and, with WITHIN, for partitions
+  in which a match may have begun the time when it must have ended.
+- arrangement `begun`, layout *multiset*: by partition the rows in their places from the first one on with which a match
+  may have begun. Rows before it are never asked for again, and nothing is kept of partitions without one.
+- arrangement `numbers`, layout *one row per key*, only where matches are numbered: how many each partition had.
+
+With WITHIN, `begun` has no rows but those of so much time before the watermark. Without, a match that has begun waits
+for ever. Where a batch brings something for a partition, its search begins anew with the first row in `begun`: nothing
+of a search is kept but its rows. So a batch costs the rows that are due, and those that are kept for their partitions;
+of these, rows with which no match may begin cost columns only, others steps in Python (`pattern_search`).
+
+The end of time passes everything: then no row comes any more, and what was waited for is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
+from rowkind.operators.arrangement.arrangement import places as places_in
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.arrangement.store import BlobStore
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, constant
+from rowkind.operators.columns.grouping import distinct, group
+from rowkind.operators.match_calls import MatchCall
+from rowkind.operators.match_output import CallColumn, MatchedRows
+from rowkind.operators.netting import net_rows
+from rowkind.operators.operator import Output
+from rowkind.operators.pattern_search import PatternRows, PatternSearch, PatternSpec, Searched
+from rowkind.operators.rowtime import END
+from rowkind.operators.temporal_filter import last_place, places, time_at
+
+_ROW, _ENDS = 0, 1
+"""The marks of what waits: a row, or the end of the time in which a match must be."""
+
+
+class ReadableRows(PatternRows, Protocol):
+    """Rows that can be searched and of which what comes out can be made."""
+
+    def packed(self, rows: Indices, calls: Sequence[CallColumn]) -> pa.BinaryArray:
+        """For each of these rows what comes out: columns of it, and what the calls come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchSpec:
+    """What the plan provides. The input is append-only; its sub-keys are the order in a partition, by time first.
+
+    - `times`: of packed rows, in microseconds on the scale of watermarks; never NULL. `read` makes them readable.
+    - `calls`: what comes out behind the row's columns. `all_rows`: all rows of each match come out, and not one.
+    - `numbered`: matches have numbers.
+    """
+
+    pattern: PatternSpec
+    times: Callable[[pa.BinaryArray], Int64s]
+    read: Callable[[pa.BinaryArray], ReadableRows]
+    calls: tuple[MatchCall, ...]
+    all_rows: bool = False
+    numbered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRecognize:
+    """The operator; it has no state of its own. It goes by a watermark."""
+
+    spec: MatchSpec
+
+    @property
+    def arrangements(self) -> Mapping[str, int | None]:
+        """What is kept; none has a TTL."""
+        return {"waiting": None, "begun": None} | ({"numbers": None} if self.spec.numbered else {})
+
+    def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
+        """Apply one batch of one shard; the watermark (ms since the epoch) has come to `now`."""
+        waiting = Arrangement(stores["waiting"], "waiting", "timed", None, now)
+        begun = Arrangement(stores["begun"], "begun", "multiset", None, now)
+        numbers = None
+        if self.spec.numbered:
+            numbers = Arrangement(stores["numbers"], "numbers", "one row per key", None, now)
+        reached = last_place(now)
+        due = waiting.between(np.zeros(1, np.uint64), np.array([reached]))
+        waiting.append(-due)
+        come = self._entries(changes.filter(changes.kind == RowKind.INSERT), now)
+        there = come.place <= reached
+        waiting.append(come.filter(~there))
+        due = Entries.concat([due, come.filter(there)])
+        ended = now >= END
+        partitions = _Partitions.of(begun, due, everything=ended)
+        rows = Rows.empty()
+        if len(partitions.entries):
+            rows = self._search(partitions, waiting, begun, numbers, now)
+        states = [each.finish() for each in (waiting, begun, numbers) if each is not None]
+        next_ = waiting.first_after(int(reached))
+        return Output(
+            rows,
+            changes.filter(changes.weight < 0),
+            sum((each.state for each in states), StateSize()),
+            sum(each.merged_rows for each in states),
+            due=None if next_ is None else time_at(next_),
+        )
+
+    def _search(
+        self,
+        partitions: _Partitions,
+        waiting: Arrangement,
+        begun: Arrangement,
+        numbers: Arrangement | None,
+        now: int,
+    ) -> Rows:
+        entries = partitions.entries
+        times, readable = self.spec.times(entries.payload), self.spec.read(entries.payload)
+        passed = None if now >= END else 1000 * now
+        found = PatternSearch(self.spec.pattern, readable, times, passed).run(partitions.bounds)
+        open_from = np.array([each.open_from for each in found], np.int64)
+        kept = np.arange(len(entries)) >= open_from[partitions.number]
+        begun.append(-entries.filter(partitions.kept & ~kept))
+        again = entries.filter(~partitions.kept & kept)
+        begun.append(replace(again, place=places_in("multiset", again.hash, again.sub_key, again.payload)))
+        if self.spec.pattern.within is not None:
+            heads = open_from[open_from < partitions.stop]
+            # What began a match before has its end noted already.
+            heads = heads[~(partitions.kept[heads] & partitions.is_first[heads])]
+            waiting.append(_ends(entries.take(heads), times[heads] + self.spec.pattern.within - 1))
+        return self._put_out(partitions, found, readable, numbers)
+
+    def _put_out(
+        self,
+        partitions: _Partitions,
+        found: Sequence[Searched],
+        readable: ReadableRows,
+        numbers: Arrangement | None,
+    ) -> Rows:
+        counts = np.array([len(each.matches) for each in found], np.int64)
+        if not counts.any():
+            return Rows.empty()
+        number = np.zeros(counts.sum(), np.int64)
+        if numbers is not None:
+            number = _numbered(numbers, partitions, counts)
+        matched = MatchedRows.of([match for each in found for match in each.matches], number)
+        at = np.arange(len(matched.row)) if self.spec.all_rows else matched.last
+        rows = matched.row[at]
+        payload = readable.packed(rows, [matched.call(call, at, readable.values) for call in self.spec.calls])
+        return net_rows(payload, partitions.entries.seq[rows], np.ones(len(rows), np.int64))
+
+    def _entries(self, changes: Changes, now: int) -> Entries:
+        """Rows that come, at their times. What is behind the order of a row tells it from all others."""
+        count, seq = len(changes), changes.seq
+        ms = -(-self.spec.times(changes.payload) // 1000)
+        sub_key = pc.binary_join_element_wise(changes.sub_key, _bytes(seq), pa.scalar(b"", pa.binary()))
+        return Entries(
+            places(ms, changes.payload),
+            changes.hash,
+            changes.key,
+            sub_key,
+            changes.payload,
+            np.ones(count, np.int64),
+            np.full(count, now, np.int64),
+            seq,
+            np.full(count, _ROW, np.int8),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Partitions:
+    """The rows of partitions that something is due for, one partition after the other, each in its order.
+
+    `kept` says which rows were in the state, `number` which partition each is of, `begin` and `stop` where these lie.
+    """
+
+    entries: Entries
+    kept: Mask
+    number: Indices
+    begin: Indices
+    stop: Indices
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """Where each partition begins, and where it ends."""
+        return list(zip(self.begin.tolist(), self.stop.tolist(), strict=True))
+
+    @property
+    def is_first(self) -> Mask:
+        """Which rows are the first of their partition."""
+        first = np.zeros(len(self.entries), np.bool_)
+        first[self.begin] = True
+        return first
+
+    @classmethod
+    def of(cls, begun: Arrangement, due: Entries, *, everything: bool) -> _Partitions:
+        """The partitions that these entries are of, or all of them."""
+        if everything:
+            stored = begun.between(np.zeros(1, np.uint64), np.full(1, np.iinfo(np.uint64).max))
+        else:
+            stored = begun.lookup(distinct(due.hash))
+        every = Entries.concat([stored, due])
+        if not len(every):
+            none = np.empty(0, np.int64)
+            return cls(every, np.empty(0, np.bool_), none, none, none)
+        kept, row = np.arange(len(every)) < len(stored), every.mark == _ROW
+        groups = group(every.hash, [every.key])
+        asked = np.full(groups.count, everything)
+        asked[groups.ids[~kept]] = True
+        at = np.flatnonzero(row & asked[groups.ids])
+        at = np.repeat(at, every.weight[at])
+        rows, kept, number = every.take(at), kept[at], groups.ids[at]
+        table = pa.table({"partition": number, "order": rows.sub_key, "row": rows.payload})
+        keys = [(name, "ascending") for name in table.column_names]
+        order = pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
+        number = number[order]
+        entries = rows.take(order).relabel(weight=np.ones(len(order), np.int64))
+        edges = np.flatnonzero(np.append(True, number[1:] != number[:-1]))[: len(order)]
+        stop = np.append(edges[1:], len(order))[: len(edges)]
+        return cls(entries, kept[order], np.repeat(np.arange(len(edges)), stop - edges), edges, stop)
+
+
+def _ends(heads: Entries, last: Int64s) -> Entries:
+    """When the time is over in which matches must be that begin with these rows; `last` is the end of it, in us."""
+    count = len(heads)
+    none = constant(b"", count)
+    ends = replace(heads, place=places(-(-last // 1000), heads.payload), sub_key=none, payload=none)
+    return replace(ends, seq=np.zeros(count, np.int64), mark=np.full(count, _ENDS, np.int8))
+
+
+def _numbered(numbers: Arrangement, partitions: _Partitions, counts: Int64s) -> Int64s:
+    """The numbers of the matches of partitions, which have so many, behind those that they had before."""
+    own = partitions.entries.take(partitions.begin[counts > 0])
+    counts = counts[counts > 0]
+    known = numbers.lookup(distinct(own.hash))
+    both = Entries.concat([known, own])
+    groups = group(both.hash, [both.key])
+    before = np.zeros(groups.count, np.int64)
+    before[groups.ids[: len(known)]] = known.seq
+    had = before[groups.ids[len(known) :]]
+    taken = np.isin(groups.ids[: len(known)], groups.ids[len(known) :])
+    numbers.append(-known.filter(taken))
+    none = constant(b"", len(own))
+    place = places_in("one row per key", own.hash, none, none)
+    numbers.append(replace(own, place=place, sub_key=none, payload=none, seq=had + counts))
+    stops = np.cumsum(counts)
+    return np.arange(stops[-1]) - np.repeat(stops - counts, counts) + np.repeat(had, counts) + 1
+
+
+def _bytes(numbers: Int64s) -> pa.BinaryArray:
+    """Numbers as bytes that compare as they do."""
+    octets = (numbers ^ np.int64(np.iinfo(np.int64).min)).astype(">i8")
+    offsets = np.arange(len(numbers) + 1, dtype=np.int32) * 8
+    return pa.Array.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(octets)])

@@ -1,0 +1,242 @@
+"""Row patterns, and the programs that say in which order the ways to match one are preferred.
+
+A pattern is a regular expression over variables. A program is what a backtracking matcher runs: a list of instructions,
+of which a split says which of two ways is tried first. So the order in which ways are tried is SQL:2016's preference:
+alternatives from the left, greedy quantifiers another time first, reluctant ones none first. (Thompson's construction,
+as in Pike's and RE2's programs, with splits in order.)
+
+A time beyond the fewest that a quantifier asks for must take a row: else there would be no end of empty times. Where
+what is repeated can be empty, that is checked by a mark of where the time began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class PatternVariable:
+    """One row that fulfils the variable's condition; variables are numbered."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class PatternSequence:
+    """All parts, one after the other; none is the empty pattern."""
+
+    parts: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True)
+class PatternChoice:
+    """One of the parts, an earlier one by preference."""
+
+    parts: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True)
+class PatternRepeat:
+    """A part so many times, `most` None for any number; more of them by preference, or fewer where `reluctant`."""
+
+    part: Pattern
+    least: int
+    most: int | None
+    reluctant: bool = False
+
+
+Pattern = PatternVariable | PatternSequence | PatternChoice | PatternRepeat
+
+Operation = Literal["row", "split", "jump", "mark", "moved", "accept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One step of a program.
+
+    - row: the next row becomes one of variable `a`.
+    - split: go on at `a`, and if nothing comes of that at `b`. jump: go on at `a`.
+    - mark: note in slot `a` where we are. moved: fail if we still are where slot `a` says.
+    - accept: a match.
+    """
+
+    operation: Operation
+    a: int = 0
+    b: int = 0
+
+
+Program = tuple[Instruction, ...]
+
+
+def can_be_empty(pattern: Pattern) -> bool:
+    """Whether a pattern can match no row."""
+    match pattern:
+        case PatternVariable():
+            return False
+        case PatternSequence():
+            return all(map(can_be_empty, pattern.parts))
+        case PatternChoice():
+            return any(map(can_be_empty, pattern.parts))
+        case PatternRepeat():
+            return pattern.least == 0 or can_be_empty(pattern.part)
+
+
+def steps(pattern: Pattern) -> int:
+    """About how many instructions the program of a pattern has."""
+    match pattern:
+        case PatternVariable():
+            return 1
+        case PatternSequence() | PatternChoice():
+            return 2 * len(pattern.parts) + sum(map(steps, pattern.parts))
+        case PatternRepeat():
+            return (4 + steps(pattern.part)) * max(pattern.least + 1, pattern.most or 0)
+
+
+def program(pattern: Pattern) -> Program:
+    """The program of a pattern."""
+    made = _Made([])
+    made.add(pattern)
+    made.write("accept")
+    return tuple(made.instructions)
+
+
+@dataclass
+class _Made:
+    instructions: list[Instruction]
+    slots: int = 0
+
+    def write(self, operation: Operation, a: int = 0, b: int = 0) -> int:
+        self.instructions.append(Instruction(operation, a, b))
+        return len(self.instructions) - 1
+
+    @property
+    def here(self) -> int:
+        return len(self.instructions)
+
+    def add(self, pattern: Pattern) -> None:
+        match pattern:
+            case PatternVariable():
+                self.write("row", pattern.number)
+            case PatternSequence():
+                for part in pattern.parts:
+                    self.add(part)
+            case PatternChoice():
+                self._choice(pattern.parts)
+            case PatternRepeat():
+                self._repeat(pattern)
+
+    def _choice(self, parts: Sequence[Pattern]) -> None:
+        ends = []
+        for part in parts[:-1]:
+            split = self.write("split")
+            self.add(part)
+            ends.append(self.write("jump"))
+            self.instructions[split] = Instruction("split", split + 1, self.here)
+        self.add(parts[-1])
+        for end in ends:
+            self.instructions[end] = Instruction("jump", self.here)
+
+    def _repeat(self, repeat: PatternRepeat) -> None:
+        for _ in range(repeat.least):
+            self.add(repeat.part)
+        if repeat.most is None:
+            split = self.write("split")
+            self._time(repeat.part)
+            self.write("jump", split)
+            self._decide(split, repeat)
+            return
+        splits = []
+        for _ in range(repeat.most - repeat.least):
+            splits.append(self.write("split"))
+            self._time(repeat.part)
+        for split in splits:
+            self._decide(split, repeat)
+
+    def _time(self, part: Pattern) -> None:
+        """A time that must take a row."""
+        if not can_be_empty(part):
+            self.add(part)
+            return
+        slot, self.slots = self.slots, self.slots + 1
+        self.write("mark", slot)
+        self.add(part)
+        self.write("moved", slot)
+
+    def _decide(self, split: int, repeat: PatternRepeat) -> None:
+        once_more, enough = split + 1, self.here
+        ways = (enough, once_more) if repeat.reluctant else (once_more, enough)
+        self.instructions[split] = Instruction("split", *ways)
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Where the search goes on behind a match; `variables` are those whose first or last row it is."""
+
+    to: Literal["past last row", "next row", "first", "last"] = "past last row"
+    variables: tuple[int, ...] = ()
+
+
+def first_variables(steps_: Program) -> frozenset[int]:
+    """The variables that the first row of a match may be of."""
+    return frozenset(steps_[at].a for at in _reached(steps_, 0) if steps_[at].operation == "row")
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Whether a match may have no row of some variables, and whether the row to go on from may be its first one."""
+
+    missing: bool
+    first: bool
+
+
+def resumed(steps_: Program, variables: frozenset[int], *, last: bool) -> Resumed:
+    """What may be wrong with going on from the first, or the `last`, row of these variables behind a match."""
+    found, begun = set[str](), (0, "empty")
+    known, ahead = {begun}, [begun]
+    while ahead:
+        at, so_far = ahead.pop()
+        for reached in _reached(steps_, at):
+            step = steps_[reached]
+            if step.operation == "accept":
+                found.add(so_far)
+            if step.operation != "row":
+                continue
+            after = (reached + 1, _after(so_far, of_them=step.a in variables, last=last))
+            if after not in known:
+                known.add(after)
+                ahead.append(after)
+    return Resumed(bool(found & {"empty", "none"}), "first" in found)
+
+
+def _after(so_far: str, *, of_them: bool, last: bool) -> str:
+    if not of_them:
+        return "none" if so_far == "empty" else so_far
+    match so_far:
+        case "empty":
+            return "first"
+        case "first":
+            return "later" if last else "first"
+        case _:
+            return "later"
+
+
+def _reached(steps_: Program, at: int) -> Iterator[int]:
+    """The instructions for a row, or the end, that are reached from here without taking a row."""
+    known, ahead = {at}, [at]
+    while ahead:
+        here = ahead.pop()
+        step = steps_[here]
+        match step.operation:
+            case "row" | "accept":
+                yield here
+                continue
+            case "split":
+                ways = [step.a, step.b]
+            case "jump":
+                ways = [step.a]
+            case _:
+                ways = [here + 1]
+        ahead += [each for each in ways if each not in known]
+        known.update(ways)

@@ -1,0 +1,59 @@
+"""What a MATCH_RECOGNIZE looks for and what comes out of it, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rowkind.avro.schema import Type
+from rowkind.operators.match_calls import MatchCall
+from rowkind.operators.row_pattern import Program, Skip
+from rowkind.service.expression import Expression
+
+
+@dataclass(frozen=True)
+class SoughtPattern:
+    """A pattern with the names of its variables, where to go on behind a match, and in what time it must be.
+
+    `text` is the pattern as written. `within` is in microseconds, None for any time; `skip_text` stands behind SKIP.
+    `all_rows`: all rows of a match come out, and not one.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    program: Program
+    skip: Skip
+    skip_text: str
+    within: int | None
+    all_rows: bool
+
+
+@dataclass(frozen=True)
+class CalledColumn:
+    """What a call comes to, as a column; navigations go by names of the input's columns. `text` is as written."""
+
+    name: str
+    call: MatchCall
+    type: Type
+    text: str
+
+
+@dataclass(frozen=True)
+class DefinedVariable:
+    """The condition of a variable, over the columns of a row and those of its calls; `text` is as written."""
+
+    text: str
+    condition: Expression
+    calls: tuple[CalledColumn, ...]
+
+
+@dataclass(frozen=True)
+class Matching:
+    """A pattern, the conditions of its variables, None for one that is always true, and what comes out.
+
+    That is columns of the row, `carried`, and behind them those of the calls.
+    """
+
+    sought: SoughtPattern
+    conditions: tuple[DefinedVariable | None, ...]
+    carried: tuple[str, ...]
+    calls: tuple[CalledColumn, ...]

@@ -1,0 +1,119 @@
+"""Rows without a match come once there can be none: the pads of interval joins, and what an anti join lets through.
+
+While a match may still come, such a row would have to be taken back. So it waits until the interval has passed, and
+what an outer interval join makes of inputs that only insert is never taken back, as in Flink. A temporal filter right
+above the join holds it; should its match come meanwhile, the two cancel there. Pairs do not wait.
+
+    LEFT JOIN        a pad is what has no b.ts, as a pair has one. It waits for a.ts
+    RIGHT JOIN       likewise
+    FULL JOIN        each of the two
+    anti join        all rows wait for a.ts
+
+A row that has no time itself meets nobody, so that its pad need not wait.
+
+Who says `emit: changes` gets pads at once, and -D of them when a match comes: then the result is after every batch the
+SQL over all rows until then.
+
+Of an inner or a semi join, rows without a time are left out below it: they match nothing, and no watermark passes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.service.clocks import ColumnTime
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    LogicalTemporalFilter,
+)
+from rowkind.service.plan.passes.close_inputs import Interval, Tables, interval, past, timed_tables
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.tree import bottom_up
+
+_WAITS = "#waits.{}"
+
+
+def hold_pads(query: Query) -> Query:
+    """Interval joins with a temporal filter above those that pad, unless the sink wants to see changes."""
+    tables = timed_tables(query.root)
+    if not tables:
+        return query
+    return replace(query, root=bottom_up(query.root, partial(_visit, tables, query.sink.emit == "changes")))
+
+
+def _visit(tables: Tables, changes: bool, node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalJoin) or (found := interval(node, tables)) is None:
+        return node
+    join = replace(
+        node,
+        left=_with_time(node.left, found.bounds.left, stays=node.pads_left or node.kind in ("anti", "mark")),
+        right=_with_time(node.right, found.bounds.right, stays=node.pads_right),
+    )
+    pads = node.pads_left or node.pads_right or node.kind == "anti"
+    return _held(join, found) if pads and found.bounds.whole and not changes else join
+
+
+def _with_time(side: LogicalInput, time: str, *, stays: bool) -> LogicalInput:
+    if stays or not columns(side.input)[time].nullable:
+        return side
+    return replace(side, input=LogicalFilter(side.input, (exp.Not(this=_is_null(time)),)))
+
+
+def _held(join: LogicalJoin, found: Interval) -> LogicalNode:
+    """The join below a filter that lets a pad through when its row has settled."""
+    left, right, below = found.bounds.left, found.bounds.right, columns(join)
+    settled = found.left.settled, found.right.settled
+    assert settled[0] is not None, "both bounds are there"
+    assert settled[1] is not None, "both bounds are there"
+    input_: LogicalNode = join
+    if join.kind == "anti":
+        time = past(left, settled[0])
+    else:
+        waits = exp.Case(ifs=[])
+        if join.pads_left:
+            waits = waits.when(_is_null(right), _moment(left, below))
+        if join.pads_right:
+            later = settled[1] - settled[0] if join.pads_left else 0
+            waits = waits.when(_is_null(left), _moment(right, below, later))
+        # Called what the user calls it, as explain shows it.
+        waiting = _WAITS.format((left if join.pads_left else right).rpartition(".")[2])
+        input_ = LogicalProject(join, {name: resolved(name) for name in below} | {waiting: waits})
+        time = past(waiting, settled[0] if join.pads_left else settled[1])
+    final = all(produced(side.input) == "append" for side in join.sides)
+    passing = LogicalTemporalFilter(
+        LogicalInput(input_),
+        found.clock,
+        ColumnTime(time.column, time.later_us, null="always"),
+        None,
+        final=final,
+        reason="a row without a match comes once there can be none",
+        at=join.at,
+    )
+    return passing if input_ is join else LogicalProject(passing, {name: resolved(name) for name in below})
+
+
+def _moment(name: str, below: Mapping[str, Type], later_us: int = 0) -> exp.Expr:
+    """A column's time as a TIMESTAMP, so many microseconds later."""
+    time: exp.Expr = resolved(name)
+    if family(below[name]) != "timestamp":
+        time = exp.cast(time, exp.DataType.build("TIMESTAMP"))
+    if not later_us:
+        return time
+    return exp.Add(this=time, expression=exp.Interval(this=exp.Literal.string(later_us), unit=exp.var("MICROSECOND")))
+
+
+def _is_null(name: str) -> exp.Expr:
+    return exp.Is(this=resolved(name), expression=exp.Null())

@@ -1,0 +1,269 @@
+"""What DEFINE and MEASURES ask of a match, as columns.
+
+    B.price                       LAST(B.price); in DEFINE of B, of the row in question
+    FIRST(B.price, 2)             Navigation, of a column, or of an expression that becomes one below the operator
+    SUM(B.price * B.size)         MatchAggregate, likewise
+    CLASSIFIER(), MATCH_NUMBER()  themselves; MATCH_ROWTIME() is the time of the last row
+
+What is over no variable is over all rows of the match. FINAL and RUNNING are told apart where all rows come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.operators.match_calls import (
+    Classifier,
+    MatchAggregate,
+    MatchCall,
+    MatchFunction,
+    MatchNumber,
+    Navigation,
+)
+from rowkind.operators.row_pattern import Program, resumed
+from rowkind.service.matching import CalledColumn
+from rowkind.service.plan.columns import by_name
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
+from rowkind.service.plan.scalar.types import BIGINT, STRING, family
+from rowkind.service.plan.sql.aggregates import ParsedCall, aggregate_type, is_aggregate
+from rowkind.service.plan.sql.match_clause import MatchFrame
+from rowkind.service.plan.sql.row_pattern import NamedPattern
+from rowkind.service.plan.sql.scope import Scope, is_subquery, near, no_subquery
+
+_AGGREGATES: Mapping[type[exp.Expr], MatchFunction] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+}
+_OF_MATCHES = ("CLASSIFIER", "MATCH_NUMBER", "MATCH_ROWTIME")
+_PHYSICAL = {"PREV": "LAST({}, 1) is the row before in the match", "NEXT": "let the next variable test that row"}
+
+
+@dataclass
+class Calls:
+    """The calls of one MATCH_RECOGNIZE; `names` has the variables that each name stands for, in small letters.
+
+    `computed` are the columns that are to be computed below the operator, `measured` what comes out behind a row, by
+    what it is. `time` is the column with the time of a row.
+    """
+
+    path: str
+    pattern: NamedPattern
+    names: Mapping[str, tuple[int, ...]]
+    steps: Program
+    scope: Scope
+    types: Mapping[str, Type]
+    time: str
+    computed: dict[str, exp.Expr] = field(default_factory=dict)
+    measured: dict[MatchCall, CalledColumn] = field(default_factory=dict)
+    _defined: int = 0
+
+    def condition(self, node: exp.Expr, variable: int) -> tuple[exp.Expr, tuple[CalledColumn, ...]]:
+        """A condition over the columns of a row that is to be of a variable, and what it calls. Raises Refusal."""
+        called: dict[MatchCall, CalledColumn] = {}
+
+        def replaced(each: exp.Expr) -> exp.Expr:
+            if isinstance(each, MatchFrame):
+                raise Refusal(f"{each.args['frame']} stands in MEASURES only: DEFINE sees the rows so far", each)
+            if isinstance(each, exp.Anonymous) and word(each) in _OF_MATCHES:
+                raise Refusal(
+                    f"{word(each)}() stands in MEASURES only, as a match is not known before it is over", each
+                )
+            if isinstance(each, exp.Column | exp.Last):
+                variables, value, offset = self._navigated(each)
+                if offset == 0 and (not variables or variable in variables):
+                    return value if isinstance(value, exp.Column) else exp.Paren(this=value)
+            call = self._call(each, final=False)
+            if call is None:
+                return each
+            if call not in called:
+                self._defined += 1
+                name = f"{self.path}.#so far {self._defined}"
+                called[call] = CalledColumn(name, call, self._type(call, each, sure=False), _shown(each))
+            return resolved(called[call].name, like=each)
+
+        return node.transform(replaced), tuple(called.values())
+
+    def measure(self, node: exp.Expr, *, all_rows: bool) -> exp.Expr:
+        """A measure over the columns that come out. Raises Refusal."""
+
+        def replaced(each: exp.Expr) -> exp.Expr:
+            framed = isinstance(each, MatchFrame)
+            final = each.args["frame"] == "FINAL" if framed else False
+            asked = each.this if framed else each
+            call = self._call(asked, final=final and all_rows)
+            if call is None:
+                if framed:
+                    raise Refusal(f"{each.args['frame']} stands before FIRST, LAST or an aggregate", each)
+                return each
+            if call not in self.measured:
+                name = f"{self.path}.#{len(self.measured) + 1}"
+                type_ = self._type(call, asked, sure=call.final or not all_rows)
+                self.measured[call] = CalledColumn(name, call, type_, _shown(each))
+            return resolved(self.measured[call].name, like=each)
+
+        return node.transform(replaced)
+
+    def _call(self, node: exp.Expr, *, final: bool) -> MatchCall | None:
+        """What a piece of an expression asks of a match; None where it is something else. Raises Refusal."""
+        if is_subquery(node):
+            no_subquery(node)
+        if isinstance(node, exp.Window | exp.Filter | exp.Distinct):
+            raise Refusal(f"{_kind(node)} is not supported in a row pattern", node)
+        if isinstance(node, exp.Anonymous):
+            return self._named(node, final=final)
+        if isinstance(node, exp.Column | exp.First | exp.Last):
+            variables, value, offset = self._navigated(node)
+            return Navigation(variables, self._computed(value), isinstance(node, exp.First), offset, final)
+        if type(node) in _AGGREGATES:
+            return self._aggregate(node, final=final)
+        if is_aggregate(node):
+            raise Refusal(
+                f"{word(node) if isinstance(node, exp.Func) else 'this'} is not supported over the rows of a match: "
+                "there are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST",
+                node,
+            )
+        return None
+
+    def _named(self, node: exp.Anonymous, *, final: bool) -> MatchCall | None:
+        name = word(node)
+        if name in _PHYSICAL:
+            inner = node.expressions[0].sql("spark") if node.expressions else "x"
+            raise Refusal(
+                f"{name} is not supported, as it reads rows that are in no match: {_PHYSICAL[name].format(inner)}", node
+            )
+        if name not in _OF_MATCHES:
+            return None
+        if node.expressions:
+            raise Refusal(f"{name}() takes nothing here", node)
+        match name:
+            case "CLASSIFIER":
+                return Classifier(self.pattern.names, final)
+            case "MATCH_NUMBER":
+                return MatchNumber()
+            case _:
+                return Navigation((), self.time, final=True)
+
+    def _navigated(self, node: exp.Expr) -> tuple[tuple[int, ...], exp.Expr, int]:
+        """The variables, what of their rows is asked for, and how far from the first or last row."""
+        if isinstance(node, exp.Column):
+            return *self._of_row(node, node), 0
+        offset = node.args.get("expression")
+        if offset is not None and not (isinstance(offset, exp.Literal) and offset.is_int):
+            raise Refusal("how many rows to go is a whole number, written out: LAST(A.x, 1)", offset)
+        return *self._of_row(node.this, node), 0 if offset is None else int(offset.name)
+
+    def _aggregate(self, node: exp.Expr, *, final: bool) -> MatchAggregate:
+        function, argument = _AGGREGATES[type(node)], node.this
+        if isinstance(argument, exp.Distinct) or node.args.get("expressions"):
+            raise Refusal(f"{function.upper()} takes one argument, without DISTINCT, over the rows of a match", node)
+        if function == "count" and isinstance(argument, exp.Star | exp.Literal):
+            return MatchAggregate("count", (), None, final=final)
+        if isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star):
+            if function != "count":
+                raise Refusal("* stands only in COUNT(…)", node)
+            return MatchAggregate("count", self._variables(argument), None, final=final)
+        variables, value = self._of_row(argument, node)
+        type_ = self._result(function, value, node)
+        decimal = (type_.precision, type_.scale) if family(type_) == "decimal" and function in ("sum", "avg") else None
+        return MatchAggregate(function, variables, self._computed(value), decimal, final)
+
+    def _result(self, function: MatchFunction, value: exp.Expr, at: exp.Expr) -> Type:
+        return aggregate_type(ParsedCall(function, (value,)), (self._scalar(value),), at)
+
+    def _of_row(self, node: exp.Expr, call: exp.Expr) -> tuple[tuple[int, ...], exp.Expr]:
+        """An expression over the columns of one row, and the variables that the row is among. Raises Refusal."""
+        found: dict[tuple[int, ...], exp.Expr] = {}
+
+        def replaced(each: exp.Expr) -> exp.Expr:
+            if isinstance(each, exp.Column):
+                found.setdefault(self._variables(each), each)
+                return self.scope.resolve(self._bare(each))
+            if isinstance(each, exp.Anonymous) and word(each) in _PHYSICAL:
+                self._named(each, final=False)
+            if isinstance(each, exp.First | exp.Last | exp.AggFunc | MatchFrame):
+                raise Refusal("a call in a call is not supported: what stands in there is one row's", each)
+            return each
+
+        value = node.transform(replaced)
+        if len(found) > 1:
+            first, second = list(found.values())[:2]
+            names = f"{first.sql('spark')} and {second.sql('spark')}"
+            raise Refusal(f"{names} are of different rows: write a call for each", call)
+        if not found:
+            raise Refusal("this names no column, and so no row: write one of a variable, as in LAST(A.x)", call)
+        return next(iter(found)), value
+
+    def _variables(self, column: exp.Column) -> tuple[int, ...]:
+        """The variables whose rows have a column; none for all rows of the match."""
+        if len(column.parts) == 1:
+            return ()
+        first = column.parts[0]
+        if first.name.lower() in self.names:
+            return self.names[first.name.lower()]
+        (relation,) = self.scope.relations
+        if first.name.lower() != relation.alias.lower() and not relation.find(first.name):
+            known = near(first.name, self.pattern.names)
+            raise Refusal(f"there is no variable {first.name} in PATTERN{known}", first)
+        return ()
+
+    def _bare(self, column: exp.Column) -> exp.Column:
+        """A column without the name of a variable before it."""
+        parts = column.parts
+        if len(parts) == 1 or parts[0].name.lower() not in self.names:
+            return column
+        rest = [each.copy() for each in parts[1:]]
+        return exp.Column(**dict(zip(("this", "table", "db", "catalog"), reversed(rest), strict=False)))
+
+    def _computed(self, value: exp.Expr) -> str:
+        """The column with the value of an expression over a row."""
+        bare = value.unnest()
+        if isinstance(bare, exp.Column):
+            return bare.name
+        known = {expression: name for name, expression in self.computed.items()}
+        if value not in known:
+            self._scalar(value)
+            self.computed[f"{self.path}.#row {len(self.computed) + 1}"] = value
+            return next(reversed(self.computed))
+        return known[value]
+
+    def _scalar(self, value: exp.Expr) -> Type:
+        return compile_scalar(value, by_name(self.types)).type
+
+    def _type(self, call: MatchCall, at: exp.Expr, *, sure: bool) -> Type:
+        """The type of what a call comes to; `sure` where it is asked of a whole match."""
+        match call:
+            case Classifier():
+                return STRING
+            case MatchNumber():
+                return BIGINT
+            case MatchAggregate():
+                if call.column is None:
+                    return BIGINT
+                return self._result(call.function, self._value(call.column), at)
+        type_ = self._scalar(self._value(call.column))
+        there = not call.variables or (sure and not resumed(self.steps, frozenset(call.variables), last=False).missing)
+        return type_ if there and call.offset == 0 else type_.as_nullable()
+
+    def _value(self, column: str) -> exp.Expr:
+        return self.computed.get(column, resolved(column))
+
+
+def _kind(node: exp.Expr) -> str:
+    return "OVER" if isinstance(node, exp.Window) else "FILTER" if isinstance(node, exp.Filter) else "DISTINCT"
+
+
+def _shown(node: exp.Expr) -> str:
+    if isinstance(node, MatchFrame):
+        return f"{node.args['frame']} {_shown(node.this)}"
+    if isinstance(node, exp.First | exp.Last) and node.args.get("expression") is not None:
+        name = "FIRST" if isinstance(node, exp.First) else "LAST"
+        return f"{name}({node.this.sql('spark')}, {node.args['expression'].sql('spark')})"
+    return str(node.sql("spark", comments=False))

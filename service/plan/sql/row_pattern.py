@@ -1,0 +1,213 @@
+"""The text in PATTERN (…), read into a pattern.
+
+    A B+ C?            one after the other, with how often: * + ? {n} {n,} {n,m} {,m}, reluctant with a ? behind that
+    (A | B C) D        groups, and alternatives of which an earlier one is preferred
+    PERMUTE(A, B)      all orders of its parts, in the order of their places
+
+Anchors and exclusions are refused: what comes before or behind all rows nobody knows of a stream.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from rowkind.operators.row_pattern import (
+    Pattern,
+    PatternChoice,
+    PatternRepeat,
+    PatternSequence,
+    PatternVariable,
+    can_be_empty,
+    steps,
+)
+from rowkind.service.plan.errors import Refusal
+
+_TOKEN = re.compile(
+    r"\s+|--[^\n]*|/\*.*?\*/|(?P<name>[^\W\d]\w*|`[^`]+`)|(?P<number>\d+)|(?P<mark>\{-|-\}|.)", re.DOTALL
+)
+_MOST_STEPS = 5_000
+_MOST_PERMUTED = 6
+_EXAMPLE = "a pattern is written as in PATTERN (A B+ (C | D)?)"
+
+
+@dataclass(frozen=True)
+class NamedPattern:
+    """A pattern, the names of its variables by their numbers, and where each stands in the text first."""
+
+    pattern: Pattern
+    names: tuple[str, ...]
+    places: tuple[exp.Expr, ...]
+
+    def number(self, name: str) -> int | None:
+        """The number of a variable, whichever way its name is written."""
+        return next((number for number, own in enumerate(self.names) if own.lower() == name.lower()), None)
+
+
+def row_pattern(text: exp.Expr) -> NamedPattern:
+    """The pattern that a piece of the SQL is. Raises Refusal."""
+    reading = _PatternReading(text, list(_tokens(text.name)))
+    pattern = reading.choice()
+    if reading.next is not None:
+        raise reading.refusal(f"{reading.next.text} has no place here: {_EXAMPLE}")
+    if can_be_empty(pattern):
+        raise Refusal(
+            "this pattern can match no row at all, which would be a match everywhere: let it have one row at least, as "
+            "with + in place of *",
+            text,
+        )
+    if steps(pattern) > _MOST_STEPS:
+        raise Refusal(
+            f"this pattern is too large, with more than {_MOST_STEPS} steps when all is written out: count rows by a "
+            "condition in DEFINE, as in COUNT(A.x) <= 1000",
+            text,
+        )
+    return NamedPattern(pattern, tuple(reading.names.values()), tuple(reading.places))
+
+
+@dataclass(frozen=True)
+class _PatternWord:
+    text: str
+    kind: str
+    first: int
+    stop: int
+
+
+def _tokens(text: str) -> Iterator[_PatternWord]:
+    for found in _TOKEN.finditer(text):
+        if found.lastgroup is not None:
+            yield _PatternWord(found[0], found.lastgroup, found.start(), found.end())
+
+
+@dataclass
+class _PatternReading:
+    """Recursive descent over the words of a pattern."""
+
+    text: exp.Expr
+    words: list[_PatternWord]
+    at: int = 0
+    names: dict[str, str] = field(default_factory=dict)
+    places: list[exp.Expr] = field(default_factory=list)
+
+    @property
+    def next(self) -> _PatternWord | None:
+        return self.words[self.at] if self.at < len(self.words) else None
+
+    def choice(self) -> Pattern:
+        parts = [self._sequence()]
+        while self._take("|"):
+            parts.append(self._sequence())
+        return parts[0] if len(parts) == 1 else PatternChoice(tuple(parts))
+
+    def refusal(self, text: str, word: _PatternWord | None = None) -> Refusal:
+        return Refusal(text, self._place(word or self.next))
+
+    def _sequence(self) -> Pattern:
+        parts: list[Pattern] = []
+        while self.next is not None and self.next.text not in ("|", ")", ","):
+            parts.append(self._quantified())
+        if not parts:
+            raise self.refusal(f"something is missing here: {_EXAMPLE}")
+        return parts[0] if len(parts) == 1 else PatternSequence(tuple(parts))
+
+    def _quantified(self) -> Pattern:
+        part = self._one()
+        bounds = self._bounds()
+        if bounds is None:
+            return part
+        reluctant = self._take("?")
+        if self.next is not None and self.next.text in ("*", "+", "?", "{"):
+            raise self.refusal("one quantifier stands behind a variable or a group: write parentheses around the first")
+        return PatternRepeat(part, *bounds, reluctant)
+
+    def _one(self) -> Pattern:
+        word = self.next
+        assert word is not None, "a part begins with a word"
+        self.at += 1
+        if word.kind == "name":
+            if word.text.upper() == "PERMUTE" and self._take("("):
+                return self._permuted(word)
+            return self._variable(word)
+        match word.text:
+            case "(":
+                if self._take(")"):
+                    return PatternSequence(())
+                part = self.choice()
+                self._close()
+                return part
+            case "^" | "$":
+                what = "first" if word.text == "^" else "last"
+                raise self.refusal(
+                    f"the anchor {word.text} is not supported, as a stream has no {what} row: give the variable a "
+                    "condition in DEFINE",
+                    word,
+                )
+            case "{-":
+                raise self.refusal(
+                    "the exclusion {- … -} is not supported: write ONE ROW PER MATCH, or leave rows out in WHERE by "
+                    "CLASSIFIER()",
+                    word,
+                )
+        raise self.refusal(f"{word.text} has no place here: {_EXAMPLE}", word)
+
+    def _variable(self, word: _PatternWord) -> PatternVariable:
+        name = word.text.strip("`")
+        if name.lower() not in self.names:
+            self.names[name.lower()] = name
+            self.places.append(self._place(word))
+        return PatternVariable(list(self.names).index(name.lower()))
+
+    def _permuted(self, word: _PatternWord) -> Pattern:
+        parts = [self.choice()]
+        while self._take(","):
+            parts.append(self.choice())
+        self._close()
+        if len(parts) > _MOST_PERMUTED:
+            raise self.refusal(f"PERMUTE takes up to {_MOST_PERMUTED} parts, which already have 720 orders", word)
+        return PatternChoice(tuple(PatternSequence(order) for order in itertools.permutations(parts)))
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        word = self.next
+        if word is None or word.text not in ("*", "+", "?", "{"):
+            return None
+        self.at += 1
+        if word.text != "{":
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[word.text]
+        least = self._number()
+        most = self._number() if (several := self._take(",")) else least
+        if not self._take("}") or (least is None and most is None):
+            raise self.refusal("a quantifier in braces is {n}, {n,}, {n,m} or {,m}", word)
+        if most is not None and (most < (least or 0) or most == 0):
+            raise self.refusal("the second bound is no less than the first, and more than 0", word)
+        assert several or least is not None, "one number is both bounds"
+        return least or 0, most
+
+    def _number(self) -> int | None:
+        word = self.next
+        if word is None or word.kind != "number":
+            return None
+        self.at += 1
+        return int(word.text)
+
+    def _take(self, text: str) -> bool:
+        if self.next is None or self.next.text != text:
+            return False
+        self.at += 1
+        return True
+
+    def _close(self) -> None:
+        if not self._take(")"):
+            raise self.refusal(f"a parenthesis is not closed: {_EXAMPLE}")
+
+    def _place(self, word: _PatternWord | None) -> exp.Expr:
+        """A word as a piece of the SQL, or the last one where there is none."""
+        word = word or self.words[-1]
+        piece = exp.Var(this=word.text)
+        if "start" in self.text.meta:
+            begin = self.text.meta["start"]
+            piece.meta.update({**self.text.meta, "start": begin + word.first, "end": begin + word.stop - 1})
+        return piece

@@ -1,0 +1,214 @@
+"""Time bounds of a join: how far apart the times of a pair may lie, and what follows for its rows.
+
+    b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '10' MINUTE       earliest -5 min, latest 10 min
+    a.ts < b.ts + INTERVAL '1' HOUR                                              earliest -1 hour, exclusive
+    a.ts = b.ts                                                                  both 0
+    CAST(b.ts AS DATE) = a.day                                                   earliest 0, latest a day, exclusive
+
+A join whose conditions bound the time of one side by that of the other is an **interval join**. It is the ordinary
+join; only, its rows need not be kept for ever, and of a row without a match it is known at some time that it will have
+none.
+
+Let W be the watermark of both sides' tables, a and b the times of a left and a right row, in microseconds, and let them
+match only if
+
+    a + e <= b <= a + l
+
+A column may lie behind the watermark: no row of a side comes any more, but late, whose time is before W - s, with the
+slacks s_a and s_b (`traits.event_times`). So a row a has no on-time match to come once W > a + l + s_b. Until then it
+is taken in, however late it is itself, and of course as long as it is on time itself. That is, a change of it is
+**late** once
+
+    W > a + L_a,    L_a = max(s_a, l + s_b)             and mirrored    W > b + L_b,    L_b = max(s_b, s_a - e)
+
+A row must meet every change of the other side that is not late. Such a b is at most a + l, and comes while
+W <= b + L_b. So no match of a comes or goes any more, and it **settles**, once
+
+    W > a + S_a,    S_a = max(L_a, l + L_b)             and mirrored    W > b + S_b,    S_b = max(L_b, L_a - e)
+
+and then it need not be **kept**, if nobody counts its matches. Where somebody does, because a row without a match is
+padded, or let through, or not, a match that is not there any more would be forgotten while others still come and go: a
+row must be kept until all rows have settled that it may match. Those a that b matches are at most b - e, so
+
+    K_b = max(S_b, S_a - e)  where left rows are padded or asked    K_a = max(S_a, l + S_b)  where right rows are padded
+
+and S elsewhere. (Without slack, e <= 0 <= l, and d = l - e: S is d for both, and K is d and as much again as the bound
+of the one that settles.)
+
+Where only one bound is there, an earliest one, a left row has matches to come for ever. It is late when it is late by
+itself, L_a = s_a, it never settles, and it is kept for ever. A right row settles all the same, as left rows do not come
+late. Mirrored with a latest one. Where the matches of the rows that never settle are counted, nothing is let go of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from rowkind.avro.errors import SchemaError
+from rowkind.avro.schema import Type
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalJoin
+from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.scalar.time_windows import DAY
+from rowkind.service.plan.scalar.types import family
+
+_MIRRORED: Mapping[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.LT: exp.GT,
+    exp.GTE: exp.LTE,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+}
+_MONTH = (28 * DAY, 31 * DAY)
+"""The shortest and the longest month, in microseconds."""
+
+
+@dataclass(frozen=True)
+class TimeBounds:
+    """Pairs match only if the right column is between the left one and `earliest`, and it and `latest` microseconds.
+
+    None where there is no such bound. Where one column is NULL there is no match.
+    """
+
+    left: str
+    right: str
+    earliest: int | None = None
+    latest: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether both bounds are there."""
+        return self.earliest is not None and self.latest is not None
+
+    def within(self, other: TimeBounds) -> TimeBounds:
+        """Both at once, of the same columns."""
+        earliest = [each for each in (self.earliest, other.earliest) if each is not None]
+        latest = [each for each in (self.latest, other.latest) if each is not None]
+        return replace(self, earliest=max(earliest, default=None), latest=min(latest, default=None))
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a watermark does to the rows of one side when it has passed their time by more than so many microseconds.
+
+    They are `late`, they have `settled`, and they are not `kept` any more; None for never.
+    """
+
+    late: int
+    settled: int | None
+    kept: int | None
+
+
+def time_bounds(join: LogicalJoin, left: AbstractSet[str], right: AbstractSet[str]) -> tuple[TimeBounds, ...]:
+    """The bounds between these columns of the two sides that conditions and keys set, the tightest first."""
+    found: dict[tuple[str, str], TimeBounds] = {}
+    keys = (exp.EQ(this=key.left, expression=key.right) for key in join.keys if not key.null_safe)
+    for each in (*join.condition, *keys):
+        for bounds in _compared(each.unnest(), left, right):
+            pair = bounds.left, bounds.right
+            found[pair] = found[pair].within(bounds) if pair in found else bounds
+    return tuple(sorted(found.values(), key=_width))
+
+
+def spans(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tuple[Span, Span]:
+    """What a watermark does to left and right rows, whose times lie behind it by as much as `slacks`."""
+    s_a, s_b = slacks
+    earliest, latest = bounds.earliest, bounds.latest
+    late_a = s_a if latest is None else max(s_a, latest + s_b)
+    late_b = s_b if earliest is None else max(s_b, s_a - earliest)
+    settled_a = None if latest is None else max(late_a, latest + late_b)
+    settled_b = None if earliest is None else max(late_b, late_a - earliest)
+    kept_a, kept_b = settled_a, settled_b
+    if join.pads_left or join.keeps_left:
+        kept_b = None if earliest is None or settled_a is None else max(settled_b or late_b, settled_a - earliest)
+    if join.pads_right:
+        kept_a = None if latest is None or settled_b is None else max(settled_a or late_a, latest + settled_b)
+    return Span(late_a, settled_a, kept_a), Span(late_b, settled_b, kept_b)
+
+
+def _width(bounds: TimeBounds) -> tuple[bool, int]:
+    if bounds.earliest is None or bounds.latest is None:
+        return True, 0
+    return False, bounds.latest - bounds.earliest
+
+
+def _compared(node: exp.Expr, left: AbstractSet[str], right: AbstractSet[str]) -> Iterator[TimeBounds]:
+    """What one condition says of how far apart the times are."""
+    if isinstance(node, exp.Between):
+        low, high = node.args["low"], node.args["high"]
+        yield from _ordered(node.this, exp.GTE, low, left, right)
+        yield from _ordered(node.this, exp.LTE, high, left, right)
+    elif isinstance(node, exp.Binary) and type(node) in _MIRRORED:
+        yield from _ordered(node.left, type(node), node.right, left, right)
+
+
+def _ordered(
+    one: exp.Expr, operator: type[exp.Expr], other: exp.Expr, left: AbstractSet[str], right: AbstractSet[str]
+) -> Iterator[TimeBounds]:
+    a, b = _Time.of(one), _Time.of(other)
+    if a is None or b is None:
+        return
+    if a.column in right:
+        a, b, operator = b, a, _MIRRORED[operator]
+    if a.column not in left or b.column not in right:
+        return
+    # a + (a.low .. a.high) against b + (b.low .. b.high)
+    short = 1 if operator in (exp.LT, exp.GT) else 0
+    if operator in (exp.LT, exp.LTE, exp.EQ):
+        yield TimeBounds(a.column, b.column, earliest=a.low - b.high + short)
+    if operator in (exp.GT, exp.GTE, exp.EQ):
+        yield TimeBounds(a.column, b.column, latest=a.high - b.low - short)
+
+
+@dataclass(frozen=True)
+class _Time:
+    """A time that lies between a column's and `low`, and it and `high` microseconds."""
+
+    column: str
+    low: int = 0
+    high: int = 0
+
+    @classmethod
+    def of(cls, node: exp.Expr) -> _Time | None:
+        """The time that an expression is; None for any other."""
+        node = node.unnest()
+        match node:
+            case exp.Column():
+                return cls(node.name)
+            case exp.Cast():
+                return cls._cast(cls.of(node.this), node)
+            case exp.Add() | exp.Sub():
+                return cls._moved(node)
+        return None
+
+    @classmethod
+    def _cast(cls, time: _Time | None, node: exp.Cast) -> _Time | None:
+        try:
+            to = family(Type.of(node.to.sql("spark")))
+        except SchemaError:
+            return None
+        if time is None or to in ("timestamp", "local"):
+            return time
+        return replace(time, low=time.low - DAY + 1) if to == "date" else None
+
+    @classmethod
+    def _moved(cls, node: exp.Add | exp.Sub) -> _Time | None:
+        moment, length = node.left.unnest(), node.right.unnest()
+        if isinstance(node, exp.Add) and moment.find(exp.Column) is None:
+            moment, length = length, moment
+        time = cls.of(moment)
+        if time is None or length.find(exp.Interval) is None or length.find(exp.Column) is not None:
+            return None
+        try:
+            months, days, rest = amount(length)
+        except Refusal:
+            return None
+        if isinstance(node, exp.Sub):
+            months, days, rest = -months, -days, -rest
+        by = days * DAY + rest
+        of_months = sorted(months * each for each in _MONTH)
+        return replace(time, low=time.low + of_months[0] + by, high=time.high + of_months[1] + by)

@@ -1,0 +1,50 @@
+"""A row pattern of the logical plan as one of the physical plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rowkind.avro.schema import Type
+from rowkind.service import physical
+from rowkind.service.matching import DefinedVariable, Matching
+from rowkind.service.plan.calcs import Edge, record_of
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalDefine, LogicalMatch, LogicalNode
+from rowkind.service.plan.scalar.scalars import compile_condition, resolved
+from rowkind.service.plan.translate.nodes import Nodes, carried, named, shown, traits
+from rowkind.service.plan.translate.ranks import ordered
+
+
+def match(nodes: Nodes, match: LogicalMatch, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalMatch:
+    """The physical node of a pattern; its calc leads to where `edge` says."""
+    side, below, out = match.input, columns(match.input.input), columns(match)
+    assert side.closing is not None, "a pattern has a watermark by now"
+    given = Edge(
+        types=carried(side),
+        key=tuple((resolved(name), below[name], True) for name in match.partition),
+        sub_key=tuple((each.column, each.descending, each.nulls_first) for each in match.order if each.column),
+    )
+    schema = record_of("Row", out)
+    return physical.PhysicalMatch(
+        node=nodes.name("match", match),
+        input=nodes.input(side, given),
+        matching=Matching(
+            match.sought, tuple(_defined(each, below) for each in match.conditions), match.carried, match.calls
+        ),
+        closing=side.closing,
+        partition=shown(map(resolved, match.partition)),
+        order=tuple(map(ordered, match.order)),
+        schema=schema,
+        calc=nodes.calc(top, edge, schema, named(schema), record),
+        traits=traits(top, shown(map(resolved, match.partition)), edge.needs_before),
+    )
+
+
+def _defined(define: LogicalDefine | None, below: dict[str, Type]) -> DefinedVariable | None:
+    if define is None:
+        return None
+    types = below | {each.name: each.type for each in define.calls}
+    condition = compile_condition(define.conjuncts, {name: (name, type_) for name, type_ in types.items()})
+    assert condition is not None, "a variable without a condition is always true"
+    # Where it fails, it is not true.
+    return DefinedVariable(define.text, replace(condition, type=condition.type.as_nullable()), define.calls)

@@ -1,0 +1,348 @@
+"""Interval joins under watermarks against DuckDB over what a model of time lets through.
+
+The model knows how far apart the times of a pair may lie. A row is late once the watermark, as it was before the batch,
+has passed the last time at which it could meet a row that is on time; what is not late is accepted, insertions and
+retractions alike. The result is SQL over what has been accepted so far. Where pads are held back, those are left out
+that may still be taken back: of rows that have not settled yet.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.service.physical import PhysicalJoin, closings, walk
+from tests.clocked import Clocked, job_of
+from tests.seeds import seeds
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DELAY = timedelta(seconds=4)
+SECOND, MICRO, DAY = timedelta(seconds=1), timedelta(microseconds=1), timedelta(days=1)
+STRETCH = 21_600
+"""By how much time is stretched where it is a DATE: a second is six hours."""
+NEVER = timedelta(days=40_000)
+
+Row = tuple[Any, ...]
+Change = tuple[str, int, Row]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much later the right time of a pair is than the left one: at least and at most; None for no bound.
+
+    `slacks`: how far the times of left and right rows may lie behind the watermark.
+    """
+
+    earliest: timedelta | None
+    latest: timedelta | None
+    slacks: tuple[timedelta, timedelta] = (timedelta(), timedelta())
+
+    def late(self) -> tuple[timedelta, timedelta]:
+        """How far a watermark passes the times of left and right rows until they are late."""
+        left, right = self.slacks
+        of_left = left if self.latest is None else max(left, self.latest + right)
+        of_right = right if self.earliest is None else max(right, left - self.earliest)
+        return of_left, of_right
+
+    def settled(self) -> tuple[timedelta, timedelta]:
+        """How far it does until no match comes or goes."""
+        left, right = self.late()
+        of_left = NEVER if self.latest is None else max(left, self.latest + right)
+        of_right = NEVER if self.earliest is None else max(right, left - self.earliest)
+        return of_left, of_right
+
+
+@dataclass
+class Model:
+    """What has been accepted of each table, and how far time has come."""
+
+    bounds: Bounds
+    time: str = "ts"
+    marks: dict[str, datetime] = field(default_factory=dict)
+    accepted: dict[str, Counter[Row]] = field(default_factory=lambda: {"a": Counter(), "b": Counter()})
+
+    def watermark(self) -> datetime:
+        """That of both tables, in whole milliseconds."""
+        mark = min(self.marks.get(name, datetime.min.replace(tzinfo=UTC)) for name in "ab")
+        return mark.replace(microsecond=mark.microsecond // 1000 * 1000)
+
+    def moment(self, row: Row) -> datetime | None:
+        """The time of a row by which it is joined."""
+        found = row[4] if self.time == "n" else _utc(row[3].date()) if self.time == "d" else row[3]
+        return None if found is None else _utc(found)
+
+    def batch(self, changes: Sequence[Change]) -> None:
+        """Take in a batch; what it moves counts from its end on."""
+        before = self.watermark()
+        for table, sign, row in changes:
+            time = self.moment(row)
+            if time is None or before <= time + self.bounds.late()[table == "b"]:
+                self.accepted[table][row] += sign
+        for table, _, row in changes:
+            if (time := row[4] if self.time == "n" else row[3]) is not None:
+                mark = _utc(time) - (STRETCH if self.time == "d" else 1) * DELAY
+                self.marks[table] = max(self.marks.get(table, mark), mark)
+
+    def query(self, sql: str) -> Counter[Row]:
+        """What the query is over what has been accepted."""
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            for name, rows in self.accepted.items():
+                connection.execute(f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, n TIMESTAMP)")
+                there = [row for row, count in rows.items() for _ in range(count)]
+                if there:
+                    connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", there)
+            return Counter(connection.execute(sql).fetchall())
+
+    def settled(self, result: Counter[Row], kind: str) -> Counter[Row]:
+        """The result without pads that may still go: rows are (left id, right id, left time, right time)."""
+        now, (of_left, of_right) = self.watermark(), self.bounds.settled()
+
+        def waits(row: Row) -> bool:
+            left, right = row[2:]
+            if kind in ("left", "full", "anti") and right is None and left is not None:
+                return bool(now <= _utc(left) + of_left)
+            return kind in ("right", "full") and left is None and right is not None and now <= _utc(right) + of_right
+
+        return Counter({row: count for row, count in result.items() if not waits(row)})
+
+
+def _utc(time: date) -> datetime:
+    if not isinstance(time, datetime):
+        return datetime(time.year, time.month, time.day, tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def changes_of(dice: random.Random, mode: str, count: int, time: str = "ts") -> list[Change]:
+    """Changes of both tables, out of order by some seconds, often at the very edge of an interval of another row."""
+    now, found = START, []
+    live: dict[str, list[Row]] = {"a": [], "b": []}
+    for id_ in range(count):
+        now += timedelta(seconds=dice.choice((0, 0, 0, 0, 1, 1, 2, 5)))
+        table = dice.choice("abb")
+        if mode == "retract" and live[table] and dice.random() < 0.35:
+            row = live[table].pop(-dice.randint(1, min(12, len(live[table]))))
+            found.append((table, -1, row))
+            continue
+        # Whole seconds, so that a watermark often comes to the very time at which something happens to a row.
+        ts = now - timedelta(seconds=dice.choice((0, 0, 0, 4, 5, 9, 9, 14, 14, 19, 19, 24)))
+        if live["a"] and dice.random() < 0.4:
+            edge = dice.choice((live["a" if table == "b" else "b"] or live["a"])[-12:])[3]
+            ts = edge + dice.choice((-10, -5, -5, 0, 5, 10, 10)) * SECOND
+        ts += dice.choice((-1000, -1, 0, 0, 0, 0, 0, 0, 1, 1000)) * MICRO
+        other = ts.replace(tzinfo=None) if time == "n" and dice.random() < 0.9 else None
+        row = (id_, dice.choice((1, 1, 1, 2)), dice.randint(0, 3), ts, other)
+        live[table].append(row)
+        found.append((table, 1, row))
+    if time != "d":
+        return found
+    return [(table, sign, (*row[:3], START + STRETCH * (row[3] - START), None)) for table, sign, row in found]
+
+
+def running(folder: Path, mode: str, sql: str, sink: str, time: str = "ts") -> Clocked:
+    """The query, with watermarks on both tables."""
+    columns = ", ".join(f"{name}: BIGINT NOT NULL" for name in ("id", "k", "v"))
+    columns = f"{{{columns}, ts: TIMESTAMP NOT NULL, n: TIMESTAMP_NTZ}}"
+    column, delay = "n" if time == "n" else "ts", "1d" if time == "d" else "4s"
+    tables = "\n".join(
+        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, "
+        f"watermark: {{column: {column}, delay: {delay}}}}}"
+        for name in "ab"
+    )
+    sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
+    return Clocked.of(job_of(folder, f"job: j\ntables:\n{tables}\nsinks:\n{sinks}\n"))
+
+
+def restart(query: Clocked) -> None:
+    """Go on with copies of all that is kept."""
+    for kept in query.engine._stores:
+        kept.update({name: store.copy() for name, store in kept.items() if isinstance(store, MemoryStore)})
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    """A row as a line of a file has it."""
+    other = row[4].isoformat() if row[4] is not None else None
+    return dict(zip(("id", "k", "v", "ts", "n"), (*row[:3], row[3].isoformat(), other), strict=True))
+
+
+def as_rows(query: Clocked) -> Counter[Row]:
+    """The result as DuckDB gives it."""
+
+    def value(name: str, each: Any) -> Any:
+        if not name.startswith("t") or each is None:
+            return each
+        return date.fromisoformat(each) if len(each) == 10 else datetime.fromisoformat(each)
+
+    return Counter({tuple(value(*each) for each in row): count for row, count in query.view.items()})
+
+
+BOTH = "{b}.{t} BETWEEN {a}.{t} - INTERVAL '5' SECOND AND {a}.{t} + INTERVAL '10' SECOND"
+STRICT = "{a}.{t} < {b}.{t} + INTERVAL '5' SECOND AND {b}.{t} - INTERVAL '10' SECOND < {a}.{t}"
+BEFORE = "{b}.{t} >= {a}.{t} - INTERVAL '10' SECOND AND {b}.{t} + INTERVAL '5' SECOND <= {a}.{t}"
+AFTER = "{b}.{t} BETWEEN {a}.{t} + INTERVAL '5' SECOND AND {a}.{t} + INTERVAL '10' SECOND"
+EQUAL = "{b}.{t} = {a}.{t} + INTERVAL '5' SECOND"
+FROM = "{b}.{t} >= {a}.{t} - INTERVAL '5' SECOND"
+UNTIL = "{a}.{t} + INTERVAL '5' SECOND >= {b}.{t}"
+
+BOUNDS = {
+    BOTH: Bounds(-5 * SECOND, 10 * SECOND),
+    STRICT: Bounds(-5 * SECOND + MICRO, 10 * SECOND - MICRO),
+    BEFORE: Bounds(-10 * SECOND, -5 * SECOND),
+    AFTER: Bounds(5 * SECOND, 10 * SECOND),
+    EQUAL: Bounds(5 * SECOND, 5 * SECOND),
+    FROM: Bounds(-5 * SECOND, None),
+    UNTIL: Bounds(None, 5 * SECOND),
+}
+
+PAIRS = "SELECT a.id AS l, b.id AS r, a.{t} AS tl, b.{t} AS tr FROM a {join} b ON a.k = b.k AND {on}"
+ONE = "SELECT a.id AS l, CAST(NULL AS BIGINT) AS r, a.{t} AS tl, CAST(NULL AS TIMESTAMP) AS tr FROM a WHERE "
+FORMS = {
+    "inner": PAIRS.replace("{join}", "JOIN"),
+    "left": PAIRS.replace("{join}", "LEFT JOIN"),
+    "right": PAIRS.replace("{join}", "RIGHT JOIN"),
+    "full": PAIRS.replace("{join}", "FULL JOIN"),
+    "semi": ONE + "EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND {on})",
+    "anti": ONE + "NOT EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND a.v >= b.v AND {on})",
+    "in": ONE + "a.k IN (SELECT b.k FROM b WHERE b.v <= a.v AND {on})",
+    "not in": ONE + "a.k NOT IN (SELECT b.k FROM b WHERE {on})",
+}
+KINDS = {"in": "semi", "not in": "anti"}
+ONES = ("semi", "anti", "in", "not in")
+
+
+def sql_of(form: str, on: str, time: str = "ts") -> str:
+    """The query of a form with this condition."""
+    if time != "d":
+        return FORMS[form].format(t=time, on=on.format(a="a", b="b", t=time))
+    sql = FORMS[form].format(t="d", on=on.replace("SECOND", "DAY").format(a="a", b="b", t="d"))
+    for name in "ab":
+        dated = f"(SELECT id, k, v, CAST(ts AS DATE) AS d FROM {name}) {name}"
+        sql = re.sub(rf"\b(FROM|JOIN) {name}\b", rf"\1 {dated}", sql)
+    return sql
+
+
+def compare(folder: Path, form: str, on: str, mode: str, emit: str, *, time: str = "ts") -> None:
+    """A few random histories, whose results are those of the model after each batch and in the end."""
+    bounds, kind, sql = BOUNDS[on], KINDS.get(form, form), sql_of(form, on, time)
+    if time == "d":
+        assert bounds.earliest is not None
+        assert bounds.latest is not None
+        bounds = Bounds(24 * 3600 * bounds.earliest, 24 * 3600 * bounds.latest, (DAY, DAY))
+    for number in seeds(1):
+        seed = f"{form} {on} {mode} {emit} {time} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(folder, mode, sql, f"mode: retract{emit}", time)
+        model = Model(bounds, time)
+        rest = changes_of(dice, mode, 60, time)
+        holds = not emit and bounds.earliest is not None and bounds.latest is not None
+        while rest:
+            size = dice.choice((1, 2, 3, 8))
+            batch, rest = rest[:size], rest[size:]
+            query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
+            restart(query)
+            model.batch(batch)
+            expected = model.query(sql)
+            assert as_rows(query) == (model.settled(expected, kind) if holds else expected), f"{seed}: {batch}"
+        query.end()
+        assert as_rows(query) == model.query(sql), seed
+
+
+@pytest.mark.parametrize("emit", ["", ", emit: changes"])
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("form", FORMS)
+def test_interval_joins_are_sql_over_what_is_not_late(tmp_path: Path, form: str, mode: str, emit: str) -> None:
+    """After every batch, however the changes are cut, restarts in between, and in the end of time."""
+    compare(tmp_path, form, BOTH, mode, emit)
+
+
+@pytest.mark.parametrize("on", [STRICT, BEFORE, AFTER, EQUAL])
+@pytest.mark.parametrize("form", FORMS)
+def test_intervals_may_lie_before_or_after_and_be_written_in_any_way(tmp_path: Path, form: str, on: str) -> None:
+    """Bounds that are excluded, that lie both before or both behind the other time, or are one."""
+    compare(tmp_path, form, on, "retract", "")
+
+
+def counted(form: str, on: str) -> bool:
+    """Whether matches are counted of rows that have some to come for ever."""
+    of_left, of_right = form in ("left", "full", *ONES), form in ("right", "full")
+    return (of_left and BOUNDS[on].latest is None) or (of_right and BOUNDS[on].earliest is None)
+
+
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("on", [FROM, UNTIL])
+@pytest.mark.parametrize("form", FORMS)
+def test_one_bound_lets_go_of_what_it_can(tmp_path: Path, form: str, on: str, mode: str) -> None:
+    """Where one side is bounded only, pads come at once; where its matches are counted for ever, nothing is late."""
+    if counted(form, on):
+        query = running(tmp_path, mode, sql_of(form, on), "mode: retract")
+        join = next(node for node in walk(query.sink) if isinstance(node, PhysicalJoin))
+        assert closings(join) == (None, None)
+    else:
+        compare(tmp_path, form, on, mode, "")
+
+
+@pytest.mark.parametrize("time", ["n", "d"])
+@pytest.mark.parametrize("form", FORMS)
+def test_times_may_be_dates_or_local_and_null(tmp_path: Path, form: str, time: str) -> None:
+    """A row without a time matches nothing, its pad does not wait; a DATE is its midnight."""
+    compare(tmp_path, form, BOTH, "retract", "", time=time)
+
+
+def at(second: float, id_: int) -> Row:
+    """A row with this time, so many seconds from the start."""
+    return (id_, 1, 0, START + second * SECOND, None)
+
+
+def told(query: Clocked, *changes: tuple[str, str, Row]) -> list[tuple[Any, ...]]:
+    """The ids of the result after a batch, sorted."""
+    query.batch(0, *((table, op, as_json(row)) for table, op, row in changes))
+    rows = as_rows(query)
+    assert all(count > 0 for count in rows.values()), "what is not there is not taken back"
+    return sorted(((row[0], row[1]) for row in rows.elements()), key=str)
+
+
+@pytest.mark.parametrize("form", ["left", "semi", "anti"])
+def test_a_match_is_remembered_while_others_come_and_go(tmp_path: Path, form: str) -> None:
+    """The first match has come long ago when a second one comes, and goes again: it is still counted."""
+    query = running(tmp_path, "retract", sql_of(form, BOTH), "mode: retract, emit: changes")
+    shown: dict[str, list[tuple[int, int | None]]] = {"left": [(1, 2)], "semi": [(1, None)], "anti": []}
+    both: dict[str, list[tuple[int, int | None]]] = {"left": [(1, 2), (1, 4)], "semi": [(1, None)], "anti": []}
+    assert told(query, ("a", "+I", at(0, 1)), ("b", "+I", at(-5, 2))) == shown[form]
+    # The watermark is 13 s: row 1 is late, and is there until 15 s; no left row that is not late meets row 2 any more.
+    far = [("a", "+I", at(17, 9)), ("b", "+I", at(17, 3)), ("a", "-D", at(17, 9)), ("b", "-D", at(17, 3))]
+    assert told(query, *far) == shown[form]
+    assert told(query, ("b", "+I", at(10, 4))) == both[form]
+    assert told(query, ("b", "-D", at(10, 4))) == shown[form]
+
+
+def test_a_pad_comes_once_when_none_of_its_matches_can_come(tmp_path: Path) -> None:
+    """Not before, at the very millisecond after; and what comes for it then is late."""
+    query = running(tmp_path, "append", sql_of("left", BOTH), "mode: append")
+    assert told(query, ("a", "+I", at(0, 1)), ("b", "+I", at(0, 2)), ("a", "+I", at(7, 3))) == [(1, 2)]
+    assert told(query, ("a", "+I", at(27, 4)), ("b", "+I", at(26, 5))) == [(1, 2), (4, 5)]
+    assert told(query, ("b", "+I", at(26.001, 6))) == [(1, 2), (3, None), (4, 5), (4, 6)]
+    assert told(query, ("b", "+I", at(17, 7))) == [(1, 2), (3, None), (4, 5), (4, 6)]
+
+
+def test_a_long_stream_keeps_what_an_interval_holds(tmp_path: Path) -> None:
+    """State does not grow with what has come, whatever the kind of join."""
+    for form in ("inner", "full", "anti"):
+        query = running(tmp_path, "append", sql_of(form, BOTH), "mode: retract")
+        kept = []
+        for step in range(60):
+            rows = [at(3 * step + place / 4, 8 * step + place) for place in range(8)]
+            query.batch(0, *((name, "+I", as_json(row)) for row in rows for name in "ab"))
+            kept.append(sum(each.rows for each in query.engine.state.values()))
+        assert max(kept[40:]) < 1.5 * max(kept[10:25]), form

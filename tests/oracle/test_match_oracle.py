@@ -1,0 +1,116 @@
+"""MATCH_RECOGNIZE against SQL:2016's definition: after every batch what is decided has come out, and nothing else.
+
+Random patterns, conditions on the match so far, ways to go on and measures, over random rows that come out of order,
+many of them at one time. The clock moves in steps of any size. These tests see a way preferred that should not be,
+matches that come too early or too late, rows that are forgotten while somebody needs them, or kept when nobody does,
+and numbers that begin anew.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, binary
+from rowkind.operators.match_recognize import MatchRecognize
+from rowkind.operators.rowtime import END
+from tests import changelogs
+from tests.changelogs import Row, changed, pack
+from tests.oracle.findings import finding, operating
+from tests.oracle.row_patterns import UNIT, Definition, Sought, sought
+from tests.seeds import seeds
+
+Arrived = tuple[int, Row]
+"""A row with its arrival number."""
+
+Batch = tuple[int, list[Arrived]]
+"""How far a batch moves the watermark, in ms, and its rows."""
+
+
+def test_what_is_decided_has_come_out_after_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output after each batch is the definition's over the rows that the watermark has passed."""
+    for number in seeds(400):
+        seed = f"match, {number}"
+        print(f"seed '{seed}'")
+        generator = random.Random(seed)
+        of, hashed = sought(generator), generator.choice(changelogs.HASHES)
+        batches = _batches(generator)
+        rows = generator.choice([3, segment.SEGMENT_ROWS])
+        with monkeypatch.context() as patch:
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
+            found = _difference(of, hashed, batches)
+        assert found is None, f"seed '{seed}'\n{of}\n{batches}\n{found}"
+
+
+def _batches(generator: random.Random) -> list[Batch]:
+    """Rows at times around the watermark, none of them late."""
+    batches: list[Batch] = []
+    now, seq = 0, 0
+    values, partitions = generator.choice([3, 8]), generator.choice([1, 3])
+    for _ in range(generator.randint(1, 8)):
+        rows = []
+        for _ in range(generator.randint(0, generator.choice([3, 12]))):
+            seq += generator.choice([1, 1, 1, 2])
+            time = (1000 * now) // UNIT + generator.randint(1, generator.choice([3, 20]))
+            partition = generator.choice([None, 1, 2]) if partitions > 1 else 1
+            rows.append((seq, (seq % 40, partition, generator.randrange(values), time)))
+        generator.shuffle(rows)
+        now += generator.choice([0, 1, 1, 2, 5, 9])
+        batches.append((now, rows))
+    if generator.random() < 0.6:
+        batches.append((END, []))
+    return batches
+
+
+def columns(rows: Sequence[Arrived], hashed: changelogs.Hash) -> Changes:
+    """Rows as the operator takes them."""
+    keys = [pack((row[1],)) for _, row in rows]
+    return Changes(
+        np.zeros(len(rows), np.int8),
+        np.full(len(rows), RowKind.INSERT, np.int8),
+        hashed(keys),
+        binary(keys),
+        binary(pack((row[3],)) for _, row in rows),
+        np.array([seq for seq, _ in rows], np.int64),
+        binary(pack(row) for _, row in rows),
+    )
+
+
+@finding
+def _difference(of: Sought, hashed: changelogs.Hash, batches: Sequence[Batch]) -> str | None:
+    """What is wrong with the operator on these batches; None if nothing is."""
+    operator = MatchRecognize(of.spec)
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    every: dict[int | None, list[Arrived]] = defaultdict(list)
+    view = Counter[Row]()
+    for number, (now, rows) in enumerate(batches):
+        for seq, row in rows:
+            every[row[1]].append((seq, row))
+        with operating(number):
+            output = operator.process(columns(rows, hashed), stores, now)
+        step = changed(output.rows)
+        if any(count < 0 for count in step.values()):
+            return f"batch {number} takes back {step}"
+        view += step
+        expected, kept = Counter[Row](), 0
+        for own in every.values():
+            passed = [each for each in own if UNIT * (each[1][3] or 0) <= 1000 * now]
+            kept += len(own) - len(passed)
+            passed.sort(key=lambda each: (each[1][3], each[0]))
+            defined = Definition(of, [row for _, row in passed], None if now == END else 1000 * now).run()
+            kept += defined.undecided
+            expected += Counter(defined.result())
+        if view != expected:
+            return f"after batch {number}: {dict(view)}, expected {dict(expected)}"
+        if (now == END or not kept) and output.state.rows and of.within is None and not of.spec.numbered:
+            return f"{output.state.rows} rows are kept after batch {number}, where none is needed"
+    return None

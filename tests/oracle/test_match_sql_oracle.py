@@ -1,0 +1,124 @@
+"""MATCH_RECOGNIZE in SQL, from rows of a table to those of the result, against SQL:2016's definition.
+
+The same random patterns as for the operator alone, written out as SQL, over rows of which some come too late: those
+that the watermark had passed before their batch are left out. These tests see what the planner makes of names, columns
+and calls, of conditions and measures, and what an engine does with time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.changelogs import Row
+from tests.clocked import Clocked, job_of
+from tests.oracle.row_patterns import NAMES, UNIT, Definition, Sought, sought
+from tests.seeds import seeds
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DELAY = 3
+JOB = """
+job: patterns
+kafka: {{bootstrap.servers: x}}
+registry: {{url: "http://x"}}
+checkpoint: x
+tables:
+  t:
+    topic: t
+    mode: append
+    columns: {{id: INT NOT NULL, k: STRING, v: INT, ts: TIMESTAMP NOT NULL}}
+    watermark: {{column: ts, delay: {delay}ms}}
+sinks:
+  result:
+    topic: result
+    mode: append
+    sql: {sql}
+"""
+
+
+def _moment(units: int) -> datetime:
+    return START + timedelta(microseconds=UNIT * units)
+
+
+def _line(row: Row) -> tuple[str, str, dict[str, Any]]:
+    number, partition, value, time = row
+    key = None if partition is None else str(partition)
+    return "t", "+I", {"id": number, "k": key, "v": value, "ts": _moment(time or 0).isoformat()}
+
+
+def _rows(generator: random.Random, mark: int, first: int) -> list[Row]:
+    """Rows of a batch, most of them behind the watermark, which is in ms from the start."""
+    found: list[Row] = []
+    for number in range(generator.randint(0, generator.choice([3, 12]))):
+        time = max(0, 1000 * mark // UNIT + generator.randint(-4, 16))
+        found.append((first + number, generator.choice([None, 1, 2]), generator.randrange(6), time))
+    return found
+
+
+@pytest.mark.parametrize("number", seeds(60))
+def test_matches_of_a_table_are_those_of_the_definition(number: int, tmp_path: Path) -> None:
+    """After every batch, the result is what the definition makes of the rows that were not late."""
+    seed = f"match in SQL, {number}"
+    print(f"seed '{seed}'")
+    generator = random.Random(seed)
+    of = sought(generator)
+    while len(of.variables) < len(NAMES):
+        of = sought(generator)
+    print(of)
+    query = Clocked.of(job_of(tmp_path, JOB.format(sql=of.sql.replace(": ", ":"), delay=DELAY)))
+    accepted: dict[int | None, list[Row]] = defaultdict(list)
+    mark, reached, first = 0, -(1 << 60), 0
+    for _ in range(generator.randint(1, 7)):
+        rows = _rows(generator, mark, first)
+        first += len(rows)
+        for row in rows:
+            if -(-(UNIT * (row[3] or 0) + 1) // 1000) > reached:
+                accepted[row[1]].append(row)
+        reached = max([reached, *(UNIT * (row[3] or 0) // 1000 - DELAY for row in rows)])
+        mark = max(reached, 0) + generator.choice([0, 2, 6])
+        query.batch(0, *map(_line, rows))
+        assert query.view == _expected(of, accepted, 1000 * reached - 1)
+    query.end()
+    assert query.view == _expected(of, accepted, None)
+
+
+def _expected(of: Sought, accepted: dict[int | None, list[Row]], passed: int | None) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for own in accepted.values():
+        rows = [row for row in own if passed is None or UNIT * (row[3] or 0) <= passed]
+        rows.sort(key=lambda row: (row[3], row[0]))
+        definition = Definition(of, rows, passed).run()
+        found += Counter(_named(of, *each) for each in definition.outputs())
+    return found
+
+
+def _named(of: Sought, row: Row, called: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
+    """A row of the definition as the SQL calls its columns."""
+    number, partition, value, time = row
+    key = ("k", None if partition is None else str(partition))
+    measures = [(f"m{place}", each) for place, each in enumerate(called)]
+    if not of.all_rows:
+        return (key, *measures)
+    moment = _moment(time or 0)
+    unit = "microseconds" if moment.microsecond % 1000 else "milliseconds" if moment.microsecond else "seconds"
+    shown = moment.isoformat(timespec=unit).replace("+00:00", "Z")
+    return (key, ("ts", shown), *measures, ("id", number), ("v", value))
+
+
+def test_the_patterns_of_a_run_find_something() -> None:
+    """The random patterns are no empty promise: most of them have matches in random rows."""
+    found = [_matches(number) for number in range(40)]
+    assert sum(each > 0 for each in found) > 15
+
+
+def _matches(number: int) -> int:
+    generator = random.Random(f"found, {number}")
+    of = sought(generator)
+    rows: list[Row] = [(each, 1, generator.randrange(6), each) for each in range(30)]
+    return len(Definition(of, rows, None).run().matches)

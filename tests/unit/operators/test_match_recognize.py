@@ -1,0 +1,124 @@
+"""MATCH_RECOGNIZE as an operator: when matches come out, what is kept until then, and when there is something to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.match_calls import MatchCall, MatchNumber, Navigation
+from rowkind.operators.match_recognize import MatchRecognize
+from rowkind.operators.operator import Output
+from rowkind.operators.row_pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable, Skip
+from rowkind.operators.rowtime import END
+from tests.changelogs import Row, strong_hash, unpack
+from tests.oracle.row_patterns import ID, UNIT, Condition, Sought
+from tests.oracle.test_match_oracle import columns
+
+A, B, C = map(PatternVariable, range(3))
+MORE_B = PatternRepeat(B, 1, None)
+FIRST, LAST = Navigation((), ID, first=True), Navigation((), ID)
+SECOND = 1000 * 1000 // UNIT
+
+_SMALL = Condition("{0}.v < 3", (), lambda value, _: value < 3)
+_LARGE = Condition("{0}.v >= 3", (), lambda value, _: value >= 3)
+
+
+class Running:
+    """A pattern of large rows A, small rows B and large rows C, batch after batch; rows are (id, partition, value)."""
+
+    def __init__(
+        self, pattern: Pattern, *, within: int | None = None, calls: tuple[MatchCall, ...] = (FIRST, LAST)
+    ) -> None:
+        self.operator = MatchRecognize(
+            Sought(pattern, (_LARGE, _SMALL, _LARGE), Skip(), within, all_rows=False, calls=calls).spec
+        )
+        self.stores = {name: MemoryStore() for name in self.operator.arrangements}
+        self.output: Output | None = None
+
+    def batch(self, now: int, *rows: tuple[int, int, int, int]) -> list[Row]:
+        """What comes out of a batch of rows (id, partition, value, time in ms) when the watermark comes to `now`."""
+        arrived = [(each[0], (*each[:3], each[3] * 1000 // UNIT)) for each in rows]
+        self.output = self.operator.process(columns(arrived, strong_hash), self.stores, now)
+        return [unpack(each) for each in self.output.rows.payload.to_pylist()]
+
+    @property
+    def kept(self) -> int:
+        """How many rows are kept."""
+        assert self.output is not None, "a batch has been"
+        return self.output.state.rows
+
+
+def test_a_greedy_quantifier_waits_for_the_row_that_ends_it() -> None:
+    """As many rows as there may be are part of the match, and so it is out when the first other one is there."""
+    running = Running(PatternSequence((A, MORE_B)))
+    assert running.batch(5, (1, 1, 5, 1), (2, 1, 0, 2), (3, 1, 0, 3)) == []
+    assert running.batch(6, (4, 1, 1, 6)) == []
+    assert running.batch(9, (5, 1, 9, 8)) == [(1, 1, 4)]
+    assert running.kept > 0, "the last row may begin another match"
+
+
+def test_a_reluctant_quantifier_is_content_with_the_fewest() -> None:
+    """What is preferred is decided with the row that suffices."""
+    running = Running(PatternSequence((A, PatternRepeat(B, 1, None, reluctant=True))))
+    assert running.batch(2, (1, 1, 5, 1), (2, 1, 0, 2), (3, 1, 0, 3)) == [(1, 1, 2)]
+
+
+def test_time_ends_what_no_row_ends() -> None:
+    """With WITHIN, a greedy quantifier waits no longer than a match may take, and says when that is."""
+    running = Running(PatternSequence((A, MORE_B)), within=10 * 1000)
+    assert running.batch(5, (1, 1, 5, 1), (2, 1, 0, 2)) == []
+    assert running.output is not None
+    assert running.output.due == 11
+    assert running.batch(10) == []
+    assert running.batch(11) == [(1, 1, 2)]
+    assert running.kept == 0
+
+
+def test_a_row_at_the_end_of_the_time_is_too_late_for_the_match() -> None:
+    """Rows of a match are less than the time apart."""
+    running = Running(PatternSequence((A, B)), within=10 * 1000)
+    assert running.batch(20, (1, 1, 5, 1), (2, 1, 0, 11)) == []
+    assert running.batch(40, (3, 1, 5, 21), (4, 1, 0, 30)) == [(1, 3, 4)]
+
+
+def test_the_end_of_time_ends_everything() -> None:
+    """When no row can come any more, what was waited for is not there."""
+    running = Running(PatternSequence((A, MORE_B)))
+    assert running.batch(3, (1, 1, 5, 1), (2, 1, 0, 2), (3, 2, 5, 1), (4, 2, 0, 9)) == []
+    assert sorted(running.batch(END)) == [(1, 1, 2), (2, 3, 4)]
+    assert running.kept == 0
+
+
+def test_rows_wait_for_those_that_may_come_before_them() -> None:
+    """What came first does not count, but whose time is first; of equal times, who came first."""
+    running = Running(PatternSequence((A, B, C)))
+    assert running.batch(0, (1, 1, 7, 5), (2, 1, 0, 3)) == []
+    assert running.batch(4, (3, 1, 9, 1)) == []
+    assert running.batch(5, (4, 1, 8, 5)) == [(1, 3, 1)]
+
+
+@pytest.mark.parametrize("calls", [(FIRST,), (FIRST, MatchNumber())])
+def test_state_is_what_the_time_within_holds(calls: Sequence[MatchCall]) -> None:
+    """However long it goes on, no more rows are kept than are within reach; of numbers, one for each partition."""
+    running = Running(PatternSequence((A, MORE_B, C)), within=20 * 1000, calls=tuple(calls))
+    most, number, found = 0, 0, 0
+    for step in range(400):
+        rows = []
+        for partition in range(5):
+            number += 1
+            rows.append((number, partition, (7 * number + step * step) % 6, 2 * step + partition % 2))
+        found += len(running.batch(2 * step - 4, *rows))
+        most = max(most, running.kept if step > 50 else 0)
+    assert found > 100
+    assert most < 400
+
+
+def test_numbers_go_on_where_they_were() -> None:
+    """Matches of a partition are numbered from 1, over batches and whatever other partitions do."""
+    running = Running(PatternSequence((A, B)), calls=(LAST, MatchNumber()))
+    first = running.batch(9, (1, 1, 5, 1), (2, 1, 0, 2), (3, 2, 5, 1), (4, 2, 0, 2), (5, 1, 5, 3), (6, 1, 0, 4))
+    assert sorted(first) == [(1, 2, 1), (1, 6, 2), (2, 4, 1)]
+    assert running.batch(19, (7, 1, 5, 11), (8, 1, 0, 12)) == [(1, 8, 3)]
+    assert running.batch(29, (9, 2, 5, 21), (10, 2, 0, 22)) == [(2, 10, 2)]

@@ -1,0 +1,216 @@
+"""MATCH_RECOGNIZE from SQL to rows: Flink's example, what rows are late, what comes when, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.plan.explain.render import explain
+from tests.clocked import Clocked, job_of
+
+JOB = """
+job: ticker
+kafka: {{bootstrap.servers: x}}
+registry: {{url: "http://x"}}
+checkpoint: x
+tables:
+  Ticker:
+    topic: ticker
+    mode: append
+    columns: {{symbol: STRING NOT NULL, rowtime: TIMESTAMP NOT NULL, price: INT NOT NULL, tax: INT}}
+    watermark: {{column: rowtime, delay: {delay}}}
+sinks:
+  result:
+    topic: result
+    mode: append
+    sql: |
+{sql}
+{settings}
+"""
+DIP = """
+SELECT * FROM Ticker MATCH_RECOGNIZE (
+    PARTITION BY symbol
+    ORDER BY rowtime
+    MEASURES
+        START_ROW.rowtime AS start_tstamp,
+        LAST(PRICE_DOWN.rowtime) AS bottom_tstamp,
+        LAST(PRICE_UP.rowtime) AS end_tstamp
+    ONE ROW PER MATCH
+    AFTER MATCH SKIP TO LAST PRICE_UP
+    PATTERN (START_ROW PRICE_DOWN+ PRICE_UP)
+    DEFINE
+        PRICE_DOWN AS
+            (LAST(PRICE_DOWN.price, 1) IS NULL AND PRICE_DOWN.price < START_ROW.price) OR
+                PRICE_DOWN.price < LAST(PRICE_DOWN.price, 1),
+        PRICE_UP AS
+            PRICE_UP.price > LAST(PRICE_DOWN.price, 1)
+) MR"""
+AVERAGE = """
+SELECT * FROM Ticker MATCH_RECOGNIZE (
+    PARTITION BY symbol
+    ORDER BY rowtime
+    MEASURES FIRST(A.rowtime) AS start_tstamp, LAST(A.rowtime) AS end_tstamp, AVG(A.price) AS avgPrice
+    ONE ROW PER MATCH
+    AFTER MATCH SKIP PAST LAST ROW
+    PATTERN (A+ B)
+    DEFINE A AS AVG(A.price) < 15
+) MR"""
+TOTAL = """
+SELECT * FROM Ticker MATCH_RECOGNIZE (
+    PARTITION BY symbol
+    ORDER BY rowtime
+    MEASURES C.rowtime AS dropTime, A.price - C.price AS dropDiff
+    ONE ROW PER MATCH
+    AFTER MATCH SKIP PAST LAST ROW
+    PATTERN (A B* C) WITHIN INTERVAL '1' HOUR
+    DEFINE B AS B.price > A.price - 10, C AS C.price < A.price - 10
+) MR"""
+PRICES = ((0, 12), (1, 17), (2, 19), (3, 21), (4, 25), (5, 18), (6, 15), (7, 14), (8, 24), (9, 25), (10, 19))
+DAY = "2018-04-01T"
+
+
+def _query(folder: Path, sql: str, delay: str = "1s", settings: str = "") -> Clocked:
+    indented = "\n".join(f"      {line}" for line in sql.strip().splitlines())
+    return Clocked.of(job_of(folder, JOB.format(sql=indented, delay=delay, settings=settings)))
+
+
+def _at(second: int) -> str:
+    return f"{DAY}{10 + second // 3600}:{second // 60 % 60:02}:{second % 60:02}Z"
+
+
+def _row(second: int, price: int, symbol: str = "ACME") -> tuple[str, str, dict[str, Any]]:
+    return "Ticker", "+I", {"symbol": symbol, "rowtime": _at(second), "price": price, "tax": 1}
+
+
+def test_the_dip_of_flinks_example_is_found_as_soon_as_the_watermark_is_there(tmp_path: Path) -> None:
+    """The falling prices and the one after them are a match once nothing before that row can come any more."""
+    query = _query(tmp_path, DIP)
+    for second, price in PRICES[:10]:
+        query.batch(0, _row(second, price))
+    assert not query.result
+    query.batch(0, _row(*PRICES[10]))
+    (found,) = query.result
+    assert list(found.values()) == ["ACME", _at(4), _at(7), _at(8)]
+
+
+def test_an_average_over_the_rows_so_far_counts_the_row_in_question(tmp_path: Path) -> None:
+    """Flink's example of an aggregate in DEFINE: the longest run of rows whose average is below 15, and another row."""
+    query = _query(tmp_path, AVERAGE)
+    prices = (12, 17, 13, 16, 25, 2, 4, 10, 15, 25, 25, 30)
+    query.batch(0, *(_row(second, price) for second, price in enumerate(prices)))
+    query.end()
+    assert [list(each.values()) for each in query.result] == [
+        ["ACME", _at(0), _at(3), 14.5],
+        ["ACME", _at(5), _at(10), 13.5],
+    ]
+
+
+def test_within_lets_go_of_what_takes_too_long(tmp_path: Path) -> None:
+    """Flink's example of a price that drops by more than 10 within an hour, and of one that takes longer."""
+    query = _query(tmp_path, TOTAL)
+    query.batch(0, _row(0, 20), _row(1200, 17), _row(2400, 18), _row(2500, 11), _row(2900, 14), _row(3540, 9))
+    query.batch(0, _row(3700, 25), _row(3800, 24), _row(3900, 10))
+    query.end()
+    assert [list(each.values()) for each in query.result] == [["ACME", _at(3540), 11], ["ACME", _at(3900), 15]]
+
+
+def test_rows_behind_the_watermark_are_left_out(tmp_path: Path) -> None:
+    """A row that comes too late takes no part, one that comes out of order does."""
+    query = _query(tmp_path, DIP, delay="3s")
+    query.batch(0, _row(0, 20), _row(2, 10))
+    query.batch(0, _row(1, 15), _row(9, 16))
+    query.batch(0, _row(3, 1))
+    query.end()
+    assert [list(each.values()) for each in query.result] == [["ACME", _at(0), _at(2), _at(9)]]
+
+
+def test_all_rows_come_out_with_measures_up_to_each_and_of_all(tmp_path: Path) -> None:
+    """Columns come in SQL:2016's order: partition, order, measures, the others."""
+    query = _query(
+        tmp_path,
+        """
+        SELECT * FROM Ticker MATCH_RECOGNIZE (
+            PARTITION BY symbol ORDER BY rowtime
+            MEASURES CLASSIFIER() AS c, MATCH_NUMBER() AS n, SUM(price) AS so_far, FINAL SUM(price) AS total
+            ALL ROWS PER MATCH AFTER MATCH SKIP PAST LAST ROW
+            PATTERN (A B?) DEFINE A AS A.price > 10, B AS B.price <= 10
+        )
+        """,
+    )
+    query.batch(0, _row(0, 20), _row(1, 5), _row(2, 6), _row(3, 11), _row(4, 12))
+    query.end()
+    assert list(query.result[0]) == ["symbol", "rowtime", "c", "n", "so_far", "total", "price", "tax"]
+    found = [(each["c"], each["n"], each["so_far"], each["total"], each["price"]) for each in query.result]
+    assert found == [("A", 1, 20, 25, 20), ("B", 1, 25, 25, 5), ("A", 2, 11, 11, 11), ("A", 3, 12, 12, 12)]
+
+
+def test_matches_are_rows_like_others(tmp_path: Path) -> None:
+    """What comes out is filtered, joined by name, and put into windows by its time, where WITHIN bounds it."""
+    query = _query(
+        tmp_path,
+        """
+        SELECT window_end, COUNT(*) AS dips FROM TABLE(TUMBLE((
+            SELECT symbol AS s, at FROM Ticker AS t MATCH_RECOGNIZE (
+                PARTITION BY symbol ORDER BY rowtime MEASURES MATCH_ROWTIME() AS at
+                PATTERN (A B) WITHIN INTERVAL '5' SECOND DEFINE B AS B.price < A.price
+            ) AS m WHERE symbol <> 'NONE'
+        ), DESCRIPTOR(at), INTERVAL '10' SECOND)) GROUP BY window_start, window_end
+        """,
+    )
+    query.batch(0, _row(0, 9), _row(1, 8), _row(3, 7), _row(4, 6), _row(5, 5, "NONE"), _row(6, 4, "NONE"))
+    query.batch(0, _row(15, 9))
+    assert not query.result
+    query.batch(0, _row(17, 1))
+    assert query.result == [{"window_end": _at(10), "dips": 2}]
+
+
+def test_a_condition_that_fails_on_a_row_stops_nothing_unless_the_row_is_asked_for(tmp_path: Path) -> None:
+    """Conditions are computed for many rows at once, but a failure counts where the search needs the row."""
+    sql = """
+    SELECT * FROM Ticker MATCH_RECOGNIZE (
+        PARTITION BY symbol ORDER BY rowtime MEASURES B.price AS p
+        PATTERN (A B) DEFINE A AS A.price > 0, B AS CAST(100 / B.price AS TINYINT) > 20
+    )
+    """
+    rows = _row(0, 0), _row(1, 5), _row(2, 4), _row(3, 0)
+    query = _query(tmp_path, sql)
+    query.batch(0, *rows[:3], _row(3, 9))
+    query.end()
+    assert [each["p"] for each in query.result] == [4]
+    fails = _query(tmp_path, sql.replace("A.price > 0", "true"))
+    with pytest.raises(ExpressionError, match="TINYINT"):
+        fails.batch(0, _row(0, 5), _row(1, 0), _row(5, 5))
+    passes = _query(
+        tmp_path, sql.replace("A.price > 0", "true"), settings="on_error: dead_letter\ndead_letters: {topic: d}"
+    )
+    passes.batch(0, _row(0, 5), _row(1, 0), _row(5, 5))
+    assert not passes.result
+
+
+def test_explain_says_what_a_pattern_keeps_and_for_how_long(tmp_path: Path) -> None:
+    """A pattern without WITHIN keeps what has begun for ever, and is advised to have one."""
+    plain, bounded = (" ".join(explain([_query(tmp_path, sql).sink]).replace("│", " ").split()) for sql in (DIP, TOTAL))
+    assert "ONE ROW PER MATCH of (START_ROW PRICE_DOWN+ PRICE_UP) PARTITION BY MR.Ticker.symbol" in plain
+    assert "keeps waiting Ticker: the rows that are not in their place yet, in the order of their time" in plain
+    assert "for ever, where a match that has begun neither ends nor fails: there is no WITHIN" in plain
+    assert "PRICE_UP is PRICE_UP.price > LAST(PRICE_DOWN.price, 1)" in plain
+    assert "match_1 has no WITHIN" in plain
+    assert "WITHIN INTERVAL '1' HOUR" in bounded
+    assert "each for 1h of time: that is how long a match may take (WITHIN)" in bounded
+    assert "has no WITHIN" not in bounded
+
+
+def test_what_always_has_a_row_is_never_null(tmp_path: Path) -> None:
+    """The columns of variables that every match has are as they are in the table; of others, they may be NULL."""
+    sql = """
+    SELECT a, b, c, d, n FROM Ticker MATCH_RECOGNIZE (
+        ORDER BY rowtime
+        MEASURES A.price AS a, B.price AS b, LAST(price) AS c, LAST(A.price, 1) AS d, COUNT(B.price) AS n
+        PATTERN (A B? C)
+    )
+    """
+    value = _query(tmp_path, sql).sink.value
+    assert [each.name for each in value.fields if each.type.nullable] == ["b", "d"]

@@ -1,0 +1,46 @@
+"""What docs/patterns.md shows is what there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from rowkind.service.cli import main
+from rowkind.service.job.load import load
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "patterns.md").read_text()
+EXAMPLE = ROOT / "examples" / "dips"
+
+
+def test_the_query_of_the_page_is_that_of_the_example() -> None:
+    """The SQL is the example's, and its table has the watermark that the page speaks of."""
+    (sql,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    assert load(EXAMPLE / "job.yaml", {}).sinks["dips"].sql.strip() == sql.strip()
+    assert "watermark: {column: at, delay: 2s}" in (EXAMPLE / "job.yaml").read_text()
+
+
+def test_the_prices_of_the_page_give_what_its_table_says() -> None:
+    """The drawing has the prices of the changes, and `try` gives the row of the table with the eleventh of them."""
+    changes = [json.loads(line)["row"] for line in (EXAMPLE / "changes.jsonl").read_text().splitlines()]
+    drawn = {
+        (round((place - 2) / 4), int(price))
+        for price, line in re.findall(r"^ (\d+) \|(.*)$", PAGE, re.MULTILINE)
+        for place, mark in enumerate(line)
+        if mark == "*"
+    }
+    assert drawn == {(int(each["at"][17:19]), each["price"]) for each in changes}
+    arguments = ["try", str(EXAMPLE / "job.yaml"), "--changes", str(EXAMPLE / "changes.jsonl")]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    (found,) = map(json.loads, result.stdout.splitlines())
+    assert (found["batch"], changes[10]["at"]) == (10, "2026-01-01T12:00:11Z")
+    assert f"| {' | '.join(map(str, found['row'].values()))} |" in PAGE
+
+
+def test_every_file_that_the_page_names_exists() -> None:
+    """No link is misspelled or outlived."""
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", PAGE):
+        assert (ROOT / "docs" / target).exists(), target
