@@ -20,9 +20,9 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.over_frame import Frame
 from rowkind.operators.over_function import OverFunction
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalOverCall
+from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import show
 from rowkind.service.plan.scalar.types import BOOLEAN, family
