@@ -41,7 +41,7 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.over_frame import Stretches, moved
-from rowkind.operators.over_function import Arguments, Given, OverCall, Seeds
+from rowkind.operators.over_function import CallArguments, Given, OverCall, Seeds
 from rowkind.operators.rank_rows import byte_ranks
 from rowkind.operators.rowtime import RowTime
 from rowkind.operators.touched_keys import TouchedKeys
@@ -65,7 +65,7 @@ class OverSpec:
     """
 
     calls: tuple[OverCall, ...]
-    arguments: Callable[[pa.BinaryArray], Arguments]
+    arguments: Callable[[pa.BinaryArray], CallArguments]
     packed: Callable[[Sequence[pa.Array]], pa.BinaryArray]
     values: Callable[[pa.BinaryArray], Int64s] | None = None
     ttl_ms: int | None = None
@@ -144,10 +144,10 @@ class Over:
     def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> tuple[Entries, Entries]:
         """Rows with their results as they are no longer, and as they are now."""
         found: list[tuple[Entries, Entries]] = []
-        spans = _Spans.around(np.concatenate([gone.place, come.place]), sum(self.spec.reach("rows")) + _SPARE)
+        spans = _Touched.around(np.concatenate([gone.place, come.place]), sum(self.spec.reach("rows")) + _SPARE)
         while len(spans.low):
             stored, begins, ends = spans.read(results, self.spec)
-            line = _Line.of(
+            line = _OrderedRows.of(
                 keys, stored, self.spec.kinds, *(part.filter(spans.hold(part.place)) for part in (gone, come))
             )
             before, after, unsure = self._computed(line, spans, begins, ends)
@@ -157,7 +157,9 @@ class Over:
             spans = spans.longer(again)
         return Entries.concat([each[0] for each in found]), Entries.concat([each[1] for each in found])
 
-    def _computed(self, line: _Line, spans: _Spans, begins: Mask, ends: Mask) -> tuple[Entries, Entries, Indices]:
+    def _computed(
+        self, line: _OrderedRows, spans: _Touched, begins: Mask, ends: Mask
+    ) -> tuple[Entries, Entries, Indices]:
         """The rows as they were and as they are, and of which spans more must be read to be certain."""
         spec = self.spec
         own = spans.of(line.entries.place)
@@ -229,7 +231,7 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spans:
+class _Touched:
     """The places of the changes of each partition, in order; partitions may share one.
 
     `enough` is how many rows are to be read before and behind.
@@ -240,7 +242,7 @@ class _Spans:
     enough: Int64s
 
     @classmethod
-    def around(cls, places: Uint64s, enough: int) -> _Spans:
+    def around(cls, places: Uint64s, enough: int) -> _Touched:
         """From the first to the last of these places in each partition."""
         places = np.sort(places)
         key = places & UPPER_ORDERED
@@ -262,9 +264,9 @@ class _Spans:
         """Which of these places are of partitions of spans."""
         return is_in(places & UPPER_ORDERED, self.first)
 
-    def longer(self, which: Mask) -> _Spans:
+    def longer(self, which: Mask) -> _Touched:
         """Some of them, of which more is to be read."""
-        return _Spans(self.low[which], self.high[which], 4 * self.enough[which])
+        return _Touched(self.low[which], self.high[which], 4 * self.enough[which])
 
     def read(self, results: Arrangement, spec: OverSpec) -> tuple[Entries, Mask, Mask]:
         """The rows that are there in the spans and around them, and whether the partitions begin and end there."""
@@ -282,7 +284,7 @@ class _Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _OrderedRows:
     """Rows of partitions in order: those that stay, those that go, and those that come.
 
     - `key` and `order` are their partitions and order keys by number.
@@ -304,7 +306,7 @@ class _Line:
         return changed
 
     @classmethod
-    def of(cls, keys: TouchedKeys, stored: Entries, kinds: str, gone: Entries, come: Entries) -> _Line:
+    def of(cls, keys: TouchedKeys, stored: Entries, kinds: str, gone: Entries, come: Entries) -> _OrderedRows:
         """The rows that are stored with their results, of which some go; only partitions with changes."""
         touched = np.zeros(len(keys.hash) + 1, np.bool_)
         for part in (gone, come):

@@ -36,7 +36,7 @@ Numbering = Literal["row_number", "rank", "dense_rank"]
 OverAggregate = Literal["count", "sum", "avg", "bool_and", "bool_or", "min", "max"]
 OverFunction = OverAggregate | Picked | Neighbour | Numbering
 
-Arguments = Mapping[str, pa.Array]
+CallArguments = Mapping[str, pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Given:
     rows: Stretches
     first: Indices
     stop: Indices
-    arguments: Arguments
+    arguments: CallArguments
     seeds: Seeds
 
     def __len__(self) -> int:

@@ -189,7 +189,7 @@ class PhysicalSession:
 
 
 @dataclass(frozen=True)
-class Measure:
+class OrderMeasure:
     """The column by whose values rows are ordered, where distances between them count, and how it sorts."""
 
     column: str
@@ -209,7 +209,7 @@ class PhysicalOver:
     input: PhysicalNode
     state: PhysicalInput
     calls: tuple[WindowCall, ...]
-    measure: Measure | None
+    measure: OrderMeasure | None
     partition: tuple[str, ...]
     order: tuple[str, ...]
     schema: Record

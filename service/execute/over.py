@@ -16,7 +16,7 @@ from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.over_frame import LARGEST, LEAST
 from rowkind.operators.over_function import OverCall
 from rowkind.service.over_call import WindowCall
-from rowkind.service.physical import Measure
+from rowkind.service.physical import OrderMeasure
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Measured:
     """What packed rows of `record` are ordered by, as numbers that ascend: times in microseconds."""
 
     record: Record
-    by: Measure
+    by: OrderMeasure
 
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
         """The number of each row, the least or the largest where it is NULL."""

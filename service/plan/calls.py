@@ -8,6 +8,8 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
+from rowkind.operators.over_frame import Frame
+from rowkind.operators.over_function import OverFunction
 from rowkind.service.python.function import PythonFunction
 
 
@@ -50,3 +52,21 @@ class LogicalCall:
         """The columns that it is computed from."""
         ordered = (each.column for each in self.order if each.column is not None)
         return (*self.arguments, *ordered, *([self.filter] if self.filter is not None else []))
+
+
+@dataclass(frozen=True)
+class LogicalOverCall:
+    """One window function over columns of its input, as `service.over_call` has it. `at` is the window in the SQL."""
+
+    function: OverFunction
+    arguments: tuple[str, ...]
+    type: Type
+    frame: Frame
+    at: exp.Expr
+    filter: str | None = None
+    nth: int = 1
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it is computed from."""
+        return (*self.arguments, *([self.filter] if self.filter is not None else []))

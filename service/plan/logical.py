@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.over_frame import Frame
-from rowkind.operators.over_function import OverFunction
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
 from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.matching import CalledColumn, SoughtPattern
 from rowkind.service.physical import InputLayout, RankStrategy
-from rowkind.service.plan.calls import LogicalCall, OrderColumn
+from rowkind.service.plan.calls import LogicalCall, LogicalOverCall, OrderColumn
 from rowkind.service.source_table import SourceTable
 from rowkind.service.time_match import TimeMatch
 
@@ -264,24 +262,6 @@ class LogicalSession:
     def last(self) -> str:
         """What the last time of a session is called where an aggregate has it; no query can say so."""
         return f"{self.start}#last"
-
-
-@dataclass(frozen=True)
-class LogicalOverCall:
-    """One window function over columns of its input, as `service.over_call` has it. `at` is the window in the SQL."""
-
-    function: OverFunction
-    arguments: tuple[str, ...]
-    type: Type
-    frame: Frame
-    at: exp.Expr
-    filter: str | None = None
-    nth: int = 1
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns that it is computed from."""
-        return (*self.arguments, *([self.filter] if self.filter is not None else []))
 
 
 @dataclass(frozen=True)

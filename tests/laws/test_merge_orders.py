@@ -24,6 +24,7 @@ from rowkind.operators.expiry import Expiry
 from rowkind.operators.join import Join
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator, Output
+from rowkind.operators.over import Over
 from rowkind.operators.rank import Rank
 from rowkind.operators.semi_join import SemiJoin
 from rowkind.operators.session import Session
@@ -64,6 +65,8 @@ NAMES = (
     "expiry of one row per key",
     "expiry of multiset",
     "sessions with a gap of 2 by seq",
+    "a running sum and minimum by seq",
+    "frames of rows and values by seq",
     "left as-of join by >=",
 )
 SUBJECTS = [one for one in ALL if one.name in NAMES]
@@ -89,6 +92,8 @@ def with_ttl(operator: Operator) -> Operator:
             return Aggregate(replace(spec, ttl_ms=TTL))
         case Session(spec):
             return Session(replace(spec, ttl_ms=TTL))
+        case Over(spec):
+            return Over(replace(spec, ttl_ms=TTL))
         case AsofJoin(spec):
             return AsofJoin(replace(spec, left_ttl_ms=TTL))
     raise AssertionError(f"{operator} is not known here")

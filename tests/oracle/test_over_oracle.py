@@ -23,43 +23,46 @@ from tests.seeds import seeds
 START = datetime(2024, 1, 1, tzinfo=UTC)
 BY = "PARTITION BY k ORDER BY ts NULLS FIRST"
 SINGLE = f"OVER ({BY}{{arrival}})"
+ROWS = f"OVER ({BY}{{arrival}} ROWS"
+PEERS = f"OVER ({BY})"
+RANGE = f"OVER ({BY} RANGE"
 COLUMNS = ("id", "k", "v", "d", "m", "ts", "t")
 
 QUERIES = {
-    "running": f"SELECT id, SUM(v) OVER ({BY}) AS s, COUNT(*) OVER ({BY}) AS n, COUNT(v) OVER ({BY}) AS c, "
-    f"MIN(v) OVER ({BY}) AS lo, MAX(v) OVER ({BY}) AS hi, AVG(v) OVER ({BY}) AS mean FROM a",
-    "running rows": f"SELECT id, SUM(v) OVER ({BY}{{arrival}} ROWS UNBOUNDED PRECEDING) AS s, MIN(v) OVER "
-    f"({BY}{{arrival}} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS lo, COUNT(*) OVER ({BY}{{arrival}} ROWS "
+    "running": f"SELECT id, SUM(v) {PEERS} AS s, COUNT(*) {PEERS} AS n, COUNT(v) {PEERS} AS c, "
+    f"MIN(v) {PEERS} AS lo, MAX(v) {PEERS} AS hi, AVG(v) {PEERS} AS mean FROM a",
+    "running rows": f"SELECT id, SUM(v) {ROWS} UNBOUNDED PRECEDING) AS s, MIN(v) "
+    f"{ROWS} BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS lo, COUNT(*) {ROWS} "
     "BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING) AS n FROM a",
-    "doubles and decimals": f"SELECT id, SUM(d) OVER ({BY}) AS s, AVG(d) OVER ({BY}{{arrival}} ROWS BETWEEN 2 PRECEDING "
-    f"AND CURRENT ROW) AS mean, CAST(SUM(m) OVER ({BY}) AS STRING) AS cents, MAX(d) OVER ({BY}) AS hi FROM a",
+    "doubles and decimals": f"SELECT id, SUM(d) {PEERS} AS s, AVG(d) {ROWS} BETWEEN 2 PRECEDING "
+    f"AND CURRENT ROW) AS mean, CAST(SUM(m) {PEERS} AS STRING) AS cents, MAX(d) {PEERS} AS hi FROM a",
     "neighbours": f"SELECT id, LAG(v) {SINGLE} AS before, LAG(v, 2, -1) {SINGLE} AS second, LEAD(v, 1, id) {SINGLE} "
     f"AS behind, LEAD(ts) {SINGLE} AS ts_next, LAG(t) {SINGLE} AS text_before FROM a",
-    "picked": f"SELECT id, FIRST_VALUE(v) {SINGLE} AS first, LAST_VALUE(v) OVER ({BY}{{arrival}} ROWS BETWEEN UNBOUNDED "
-    f"PRECEDING AND CURRENT ROW) AS last, NTH_VALUE(id, 2) OVER ({BY}{{arrival}} ROWS UNBOUNDED PRECEDING) AS second, FIRST_VALUE(t) OVER ({BY}{{arrival}} ROWS "
-    f"BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS text_first, NTH_VALUE(v, 3) OVER ({BY}{{arrival}} ROWS BETWEEN 2 PRECEDING "
-    "AND 2 FOLLOWING) AS third FROM a",
-    "frames of rows": f"SELECT id, SUM(v) OVER ({BY}{{arrival}} ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS s, "
-    f"MIN(v) OVER ({BY}{{arrival}} ROWS 3 PRECEDING) AS lo, MAX(v) OVER ({BY}{{arrival}} ROWS BETWEEN 3 PRECEDING AND "
-    f"1 PRECEDING) AS hi, COUNT(*) OVER ({BY}{{arrival}} ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS n FROM a",
-    "frames of time": f"SELECT id, SUM(v) OVER ({BY} RANGE BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT ROW) AS s, "
-    f"COUNT(*) OVER ({BY} RANGE BETWEEN INTERVAL '1' SECOND PRECEDING AND INTERVAL '3' SECOND FOLLOWING) AS n, "
-    f"MIN(v) OVER ({BY} RANGE BETWEEN INTERVAL '4' SECOND PRECEDING AND INTERVAL '1' SECOND PRECEDING) AS lo FROM a",
+    "picked": f"SELECT id, FIRST_VALUE(v) {SINGLE} AS first, LAST_VALUE(v) {ROWS} BETWEEN UNBOUNDED "
+    f"PRECEDING AND CURRENT ROW) AS last, NTH_VALUE(id, 2) {ROWS} UNBOUNDED PRECEDING) AS second, "
+    f"FIRST_VALUE(t) {ROWS} BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS text_first, NTH_VALUE(v, 3) {ROWS} "
+    "BETWEEN 2 PRECEDING AND 2 FOLLOWING) AS third FROM a",
+    "frames of rows": f"SELECT id, SUM(v) {ROWS} BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS s, "
+    f"MIN(v) {ROWS} 3 PRECEDING) AS lo, MAX(v) {ROWS} BETWEEN 3 PRECEDING AND "
+    f"1 PRECEDING) AS hi, COUNT(*) {ROWS} BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS n FROM a",
+    "frames of time": f"SELECT id, SUM(v) {RANGE} BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT ROW) AS s, "
+    f"COUNT(*) {RANGE} BETWEEN INTERVAL '1' SECOND PRECEDING AND INTERVAL '3' SECOND FOLLOWING) AS n, "
+    f"MIN(v) {RANGE} BETWEEN INTERVAL '4' SECOND PRECEDING AND INTERVAL '1' SECOND PRECEDING) AS lo FROM a",
     "frames of time down": "SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY ts DESC NULLS LAST RANGE BETWEEN INTERVAL "
     "'2' SECOND PRECEDING AND INTERVAL '1' SECOND FOLLOWING) AS s FROM a",
-    "frames of numbers": "SELECT id, COUNT(*) OVER (ORDER BY v NULLS LAST RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS "
-    "n FROM a",
-    "to the end": f"SELECT id, SUM(v) OVER ({BY} RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS s, LAST_VALUE(v) "
-    f"OVER ({BY}{{arrival}} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS last FROM a",
-    "two orders": f"SELECT id, SUM(v) OVER ({BY}) AS s, SUM(v) OVER (PARTITION BY k ORDER BY v DESC NULLS LAST) AS t, "
+    "frames of numbers": "SELECT id, COUNT(*) OVER (ORDER BY v NULLS LAST RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) "
+    "AS n FROM a",
+    "to the end": f"SELECT id, SUM(v) {RANGE} BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS s, LAST_VALUE(v) "
+    f"{ROWS} BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS last FROM a",
+    "two orders": f"SELECT id, SUM(v) {PEERS} AS s, SUM(v) OVER (PARTITION BY k ORDER BY v DESC NULLS LAST) AS t, "
     "COUNT(*) OVER (PARTITION BY v ORDER BY id) AS n FROM a",
-    "filtered": f"SELECT id, COUNT(*) FILTER (WHERE v > 4) OVER ({BY}) AS n, SUM(v) FILTER (WHERE d > 1) OVER ({BY}) AS "
+    "filtered": f"SELECT id, COUNT(*) FILTER (WHERE v > 4) {PEERS} AS n, SUM(v) FILTER (WHERE d > 1) {PEERS} AS "
     "s FROM a",
     "named": f"SELECT id, SUM(v) OVER w AS s, MAX(v + 1) OVER w AS hi FROM a WINDOW w AS ({BY})",
     "of groups": "SELECT k, v, SUM(COUNT(*)) OVER (PARTITION BY k ORDER BY v NULLS FIRST) AS s FROM a GROUP BY k, v",
-    "below": f"SELECT k, MAX(s) AS hi, COUNT(*) AS n FROM (SELECT k, SUM(v) OVER ({BY}) AS s FROM a) GROUP BY k",
-    "filtered by": f"SELECT id, s FROM (SELECT id, k, SUM(v) OVER ({BY}) AS s FROM a) WHERE s > 8 AND k > 1",
-    "beside the whole": f"SELECT id, SUM(v) OVER ({BY}) AS s, SUM(v) OVER (PARTITION BY k) AS whole FROM a",
+    "below": f"SELECT k, MAX(s) AS hi, COUNT(*) AS n FROM (SELECT k, SUM(v) {PEERS} AS s FROM a) GROUP BY k",
+    "filtered by": f"SELECT id, s FROM (SELECT id, k, SUM(v) {PEERS} AS s FROM a) WHERE s > 8 AND k > 1",
+    "beside the whole": f"SELECT id, SUM(v) {PEERS} AS s, SUM(v) OVER (PARTITION BY k) AS whole FROM a",
     "arrival": "SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY {proctime}) AS s, LAG(v) OVER (PARTITION BY k ORDER BY "
     "{proctime}) AS before FROM a",
 }

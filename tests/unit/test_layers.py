@@ -34,10 +34,12 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.calc": ("service.aggregation", "service.keys"),
     "service.join_kinds": (),
     "service.time_match": (),
+    "service.over_call": ("operators", "avro"),
     "service.matching": ("operators", "service.expression"),
     "service.physical": (
         "service.calc",
         "service.matching",
+        "service.over_call",
         "service.join_kinds",
         "service.source_table",
         "service.time_match",

@@ -40,7 +40,7 @@ from rowkind.service.plan.explain.description import (
     Way,
 )
 from rowkind.service.plan.explain.matches import match_facts
-from rowkind.service.plan.explain.state import alias, called, kept
+from rowkind.service.plan.explain.state import alias, called, concerned, kept
 from rowkind.service.plan.explain.titles import title, titled_values
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.python.function import PythonFunction
@@ -250,19 +250,9 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
         case PhysicalNormalize(takes_back=False):
             yield Fact("needed", _needed(node), {"reason": node.reason})
         case PhysicalOver():
-            yield Fact("a change", _seen(node))
+            yield Fact("a change", concerned(node))
         case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalNormalize() | PhysicalUnion():
             return
-
-
-def _seen(node: PhysicalOver) -> str:
-    """Which rows are sent again with a change, in a sentence."""
-    frames = [call.frame for call in node.calls]
-    if any(each.end is None for each in frames):
-        return "concerns all rows of its partition, or all before it"
-    if any(each.start is None for each in frames):
-        return "concerns the rows behind it; a row that comes last reads the one before it only"
-    return "concerns the rows in whose frames it is"
 
 
 def _of_rank(node: PhysicalRank) -> Iterator[Fact]:

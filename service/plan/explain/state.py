@@ -243,6 +243,16 @@ def _session(node: PhysicalSession) -> StepState:
     return _rows(node, node.state, layout, reason, _values(node.input, "every row"))
 
 
+def concerned(node: PhysicalOver) -> str:
+    """Which rows are sent again with a change, in a sentence."""
+    frames = [call.frame for call in node.calls]
+    if any(each.end is None for each in frames):
+        return "concerns all rows of its partition, or all before it"
+    if any(each.start is None for each in frames):
+        return "concerns the rows behind it; a row that comes last reads the one before it only"
+    return "concerns the rows in whose frames it is"
+
+
 def _over(node: PhysicalOver) -> tuple[StepState, StepState]:
     layout = "every row, in order" + (" in its partition" if node.partition else "")
     values = _values(node.input, "every row")

@@ -25,7 +25,7 @@ from sqlglot import exp
 
 from rowkind.operators.over_frame import Frame
 from rowkind.operators.ranking import Ranking, Ties
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -36,7 +36,6 @@ from rowkind.service.plan.logical import (
     LogicalLookup,
     LogicalNode,
     LogicalOver,
-    LogicalOverCall,
     LogicalProject,
     LogicalRank,
     LogicalScan,

@@ -20,9 +20,9 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.over_frame import Frame
 from rowkind.operators.over_function import OverFunction
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalOverCall
+from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import show
 from rowkind.service.plan.scalar.types import BOOLEAN, family
@@ -47,7 +47,7 @@ _LARGEST = 1 << 62
 _NULLS = "IGNORE NULLS is not supported in OVER: filter the rows in a derived table"
 
 
-class Columns(Protocol):
+class RowColumns(Protocol):
     """Expressions as columns of the rows below."""
 
     def value(self, node: exp.Expr) -> str:
@@ -108,7 +108,7 @@ def _is_whole(spec: exp.WindowSpec | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Over:
+class OrderedWindow:
     """A window function with the columns of its partition and order, and what its column is called."""
 
     window: exp.Window
@@ -117,7 +117,9 @@ class Over:
     call: LogicalOverCall
 
     @classmethod
-    def of(cls, window: exp.Window, partition: tuple[str, ...], order: tuple[OrderColumn, ...], rows: Columns) -> Over:
+    def of(
+        cls, window: exp.Window, partition: tuple[str, ...], order: tuple[OrderColumn, ...], rows: RowColumns
+    ) -> OrderedWindow:
         """What a window asks for, over columns of the rows. Raises Refusal."""
         arrival = [number for number, each in enumerate(order) if each.column is None]
         if arrival:
@@ -134,7 +136,7 @@ class Over:
         return cls(window, partition, order, call)
 
 
-def stacked(node: LogicalNode, overs: Mapping[str, Over]) -> LogicalNode:
+def stacked(node: LogicalNode, overs: Mapping[str, OrderedWindow]) -> LogicalNode:
     """The rows with the value of each window in a column of this name."""
     alike: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], dict[str, LogicalOverCall]] = {}
     at: dict[tuple[tuple[str, ...], tuple[OrderColumn, ...]], exp.Expr] = {}
@@ -146,7 +148,7 @@ def stacked(node: LogicalNode, overs: Mapping[str, Over]) -> LogicalNode:
     return node
 
 
-def _aggregated(window: exp.Window, rows: Columns, *, arrives: bool) -> LogicalOverCall:
+def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> LogicalOverCall:
     asked = aggregate_call(window.this)
     function = _ADDED.get(str(asked.function))
     if function is None or asked.distinct:
@@ -171,7 +173,7 @@ def _aggregated(window: exp.Window, rows: Columns, *, arrives: bool) -> LogicalO
     )
 
 
-def _picked(window: exp.Window, function: exp.Expr, rows: Columns, *, arrives: bool) -> LogicalOverCall:
+def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives: bool) -> LogicalOverCall:
     picks, value = _PICKS[type(function)], function.this
     type_ = rows.type(value)
     if family(type_) == "null":
@@ -208,7 +210,7 @@ def _whole_number(function: exp.Expr, name: str, missing: int | None, *, least: 
     return turn * int(literal.name)
 
 
-def _frame(window: exp.Window, rows: Columns, *, arrives: bool) -> Frame:
+def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
     """What rows a window sees. Raises Refusal."""
     if (spec := window.args.get("spec")) is None:
         return Frame("rows" if arrives else "range", None, 0)
@@ -235,7 +237,7 @@ def _frame(window: exp.Window, rows: Columns, *, arrives: bool) -> Frame:
     return Frame("range", start, end)
 
 
-def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: Columns) -> int:
+def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -> int:
     bare = node.unnest()
     if kind == "ROWS" or not isinstance(bare, exp.Interval):
         if not isinstance(bare, exp.Literal) or not bare.is_int:

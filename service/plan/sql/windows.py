@@ -26,7 +26,7 @@ from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.aggregates import is_known
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.grouping import Grouping, stem
-from rowkind.service.plan.sql.over import Over, check_over, is_over, stacked
+from rowkind.service.plan.sql.over import OrderedWindow, check_over, is_over, stacked
 from rowkind.service.plan.sql.scope import outside_queries
 
 _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
@@ -152,7 +152,7 @@ def number_rows(
     partitions = {window: terms.columns(window.args.get("partition_by") or [], "PARTITION BY") for window in found}
     overs = {window: own for window, own in found.items() if is_over(window)}
     asked = {
-        own or names.fresh(stem(window.this)): Over.of(
+        own or names.fresh(stem(window.this)): OrderedWindow.of(
             window, partitions[window], terms.orders(window.args["order"]), terms
         )
         for window, own in ((window, names.claim(own) if own else "") for window, own in overs.items())

@@ -34,7 +34,9 @@ def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: 
             WindowCall(name, call.function, call.type, call.frame, call.arguments, call.filter, call.nth, show(call.at))
             for name, call in over.calls.items()
         ),
-        measure=None if over.measure is None else physical.Measure(over.measure, first.descending, first.nulls_first),
+        measure=None
+        if over.measure is None
+        else physical.OrderMeasure(over.measure, first.descending, first.nulls_first),
         partition=shown(map(resolved, over.partition)),
         order=tuple(map(ordered, over.order)),
         schema=schema,
