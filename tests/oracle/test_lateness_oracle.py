@@ -16,6 +16,7 @@ from rowkind.service.plan.errors import PlanError
 from tests.oracle.test_time_oracle import (
     FORMS,
     GROUPED,
+    JOINED,
     LEFT,
     SESSIONS,
     START,
@@ -33,7 +34,7 @@ from tests.oracle.test_time_oracle import (
 from tests.seeds import seeds
 
 LATENESS = timedelta(seconds=20)
-ALLOWED = ", allowed_lateness: 20s"
+ALLOWED = "delay: 4s, allowed_lateness: 20s"
 CASES = [(GROUPED, "panes"), (VALUES, "hop"), (TOP, "tumble"), (LEFT, "tumble")]
 
 
@@ -96,6 +97,47 @@ def test_sessions_take_late_rows_as_long_as_they_are_allowed(tmp_path: Path, mod
         assert max(kept(query).values()) <= 2 * 3 * 3, (seed, kept(query))
         query.end()
         assert as_rows(query) == model.result(final=False), seed
+
+
+NEAR = "ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '3' SECOND AND a.ts + INTERVAL '5' SECOND"
+KEPT_LONGER = {
+    "window": GROUPED.format(a=FORMS["hop"].format("a")),
+    "session": SESSIONS["flink"],
+    "interval": f"SELECT a.id, b.id AS other FROM a JOIN b {NEAR}",
+    "interval, padded": f"SELECT a.id, b.id AS other FROM a LEFT JOIN b {NEAR}",
+    "interval, none": f"SELECT a.id FROM a LEFT ANTI JOIN b {NEAR}",
+    "as of": "SELECT a.id, b.id AS other FROM a ASOF LEFT JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k",
+    "window join": JOINED.format(a=FORMS["tumble"].format("a"), b=FORMS["tumble"].format("b")),
+}
+
+
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("name", KEPT_LONGER)
+def test_what_may_be_late_is_kept_as_by_a_longer_delay(tmp_path: Path, name: str, mode: str) -> None:
+    """Where nothing waits for the watermark itself, the lateness and the delay are one length of time."""
+    sql = KEPT_LONGER[name]
+    sink = "mode: retract" if name.startswith("interval") else "mode: retract, emit: changes"
+    for number in seeds():
+        seed = f"longer {name} {mode} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        queries = []
+        for delay in (ALLOWED, "delay: 24s"):
+            folder = tmp_path / f"{number} {delay}"
+            folder.mkdir()
+            queries.append(running(folder, mode, sql, sink, delay))
+        rest = changes_of(dice, mode, 60)
+        while rest:
+            size = dice.choice((1, 2, 5, 11))
+            batch, rest = rest[:size], rest[size:]
+            lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
+            for query in queries:
+                query.batch(0, *lines)
+                restart(query)
+            assert queries[0].view == queries[1].view, f"{seed}: {batch}"
+        for query in queries:
+            query.end()
+        assert queries[0].view == queries[1].view, seed
 
 
 def test_what_is_corrected_is_no_append_stream(tmp_path: Path) -> None:

@@ -142,11 +142,11 @@ def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[str, in
     return found
 
 
-def running(folder: Path, mode: str, sql: str, sink: str, more: str = "") -> Clocked:
+def running(folder: Path, mode: str, sql: str, sink: str, delay: str = "delay: 4s") -> Clocked:
     """The query, with watermarks on both tables."""
     columns = "{id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL}"
     tables = "\n".join(
-        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {{column: ts, delay: 4s{more}}}}}"
+        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {{column: ts, {delay}}}}}"
         for name in "ab"
     )
     sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
