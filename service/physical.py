@@ -86,6 +86,8 @@ class PhysicalJoin:
     or an IN. `on_error` says what becomes of pairs on which the condition fails: unless the query does, they are no
     match.
 
+    `unmarked`, here and elsewhere: columns of tables, `sales.at`, on which a watermark would let go of rows.
+
     `fused`, here and elsewhere: the node runs in its consumer's stage, because its rows are partitioned as the consumer
     wants them; nothing is shuffled between the two.
     """
@@ -101,6 +103,7 @@ class PhysicalJoin:
     calc: Calc
     facts: tuple[PhysicalNode, ...] = ()
     on_error: OnError = "fail"
+    unmarked: tuple[str, ...] = ()
     traits: Traits = Traits()
     fused: bool = False
 
@@ -113,6 +116,7 @@ class PhysicalAggregate:
     input: PhysicalNode
     aggregation: Aggregation
     calc: Calc
+    unmarked: tuple[str, ...] = ()
     traits: Traits = Traits()
     fused: bool = False
 
@@ -157,6 +161,7 @@ class PhysicalRank:
     calc: Calc
     condition: RankCondition | None = None
     settled: int | None = None
+    unmarked: tuple[str, ...] = ()
     traits: Traits = Traits()
     fused: bool = False
 

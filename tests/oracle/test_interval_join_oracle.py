@@ -155,10 +155,9 @@ def running(folder: Path, mode: str, sql: str, sink: str, time: str = "ts") -> C
     columns = ", ".join(f"{name}: BIGINT NOT NULL" for name in ("id", "k", "v"))
     columns = f"{{{columns}, ts: TIMESTAMP NOT NULL, n: TIMESTAMP_NTZ}}"
     column, delay = "n" if time == "n" else "ts", "1d" if time == "d" else "4s"
+    watermark = f"{{column: {column}, delay: {delay}}}"
     tables = "\n".join(
-        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, "
-        f"watermark: {{column: {column}, delay: {delay}}}}}"
-        for name in "ab"
+        f"  {name}: {{topic: {name}, mode: {mode}, columns: {columns}, watermark: {watermark}}}" for name in "ab"
     )
     sinks = f"  result: {{topic: r, {sink}, sql: {json.dumps(sql)}}}"
     return Clocked.of(job_of(folder, f"job: j\ntables:\n{tables}\nsinks:\n{sinks}\n"))
@@ -346,3 +345,32 @@ def test_a_long_stream_keeps_what_an_interval_holds(tmp_path: Path) -> None:
             query.batch(0, *((name, "+I", as_json(row)) for row in rows for name in "ab"))
             kept.append(sum(each.rows for each in query.engine.state.values()))
         assert max(kept[40:]) < 1.5 * max(kept[10:25]), form
+
+
+@pytest.mark.parametrize("mode", ["append", "retract"])
+def test_windows_of_an_interval_join_lose_nothing(tmp_path: Path, mode: str) -> None:
+    """A window of its pairs and pads closes when the last of them has come: each row of it once, and right."""
+    inner = "SELECT a.ts, b.id AS other FROM a LEFT JOIN b ON a.k = b.k AND " + BOTH.format(a="a", b="b", t="ts")
+    windows = f"TABLE(TUMBLE(({inner}), DESCRIPTOR(ts), INTERVAL '5' SECOND))"
+    sql = f"SELECT window_end AS t, COUNT(*) AS n, COUNT(other) AS m FROM {windows} GROUP BY window_start, window_end"
+    oracle = (
+        "SELECT to_timestamp(5 * (floor(epoch(ts) / 5) + 1)) AS t, COUNT(*) AS n, COUNT(other) AS m "
+        f"FROM ({inner}) GROUP BY t"
+    )
+    for number in seeds(1):
+        seed = f"windows {mode} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query, model = running(tmp_path, mode, sql, "mode: append"), Model(BOUNDS[BOTH])
+        rest = changes_of(dice, mode, 80)
+        while rest:
+            size = dice.choice((1, 2, 3, 8))
+            batch, rest = rest[:size], rest[size:]
+            query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
+            restart(query)
+            model.batch(batch)
+            now = model.watermark()
+            over = {row: 1 for row in model.query(oracle) if now >= _utc(row[0]) + 15 * SECOND}
+            assert as_rows(query) == Counter(over), f"{seed}: {batch}"
+        query.end()
+        assert as_rows(query) == model.query(oracle), seed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rowkind.operators.aggregate_function import GATHERED
 from rowkind.service.physical import (
@@ -178,6 +178,17 @@ def _on_time(sink: PhysicalSink) -> Iterator[Advice]:
         shown = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
         text = f"without a ttl rows are kept for ever in {shown}: set `ttl` if old rows may be forgotten."
         yield Advice(first, "no ttl", text)
+    for node in walk(sink):
+        if not isinstance(node, PhysicalJoin | PhysicalAggregate | PhysicalRank) or not node.unmarked:
+            continue
+        if any(each.endless for each in kept(node)):
+            yield Advice(node.node, "no watermark", _unmarked(node.node, node.unmarked))
+
+
+def _unmarked(name: str, columns: Sequence[str]) -> str:
+    pairs = [column.rpartition(".") for column in columns]
+    shown = " and ".join(f"`watermark: {{column: {column}, delay: 5s}}` on {table}" for table, _, column in pairs)
+    return f"{name} would let go of its rows as time passes, without a ttl, with {shown}."
 
 
 def _on_sink(sink: PhysicalSink) -> Iterator[Advice]:

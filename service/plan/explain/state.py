@@ -307,7 +307,8 @@ def _is_let_go(closing: Closing | None) -> bool:
 
 def _for_long(ttl_ms: int | None, closing: Closing | None = None) -> str:
     if closing is not None and closing.kept is None:
-        return f"for ever: a match may come at any time; late once {by(closing.clock)} passes {moment(closing.late)}"
+        late = f"late once {by(closing.clock)} passes {moment(closing.late)}"
+        return f"for ever: no condition bounds how much later a match may be; {late}"
     if closing is not None and closing.kept is not None:
         late = f", late once it passes {moment(closing.late)}" if closing.late != closing.kept else ""
         return _until(closing.clock, closing.kept) + late

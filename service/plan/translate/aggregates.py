@@ -10,6 +10,7 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalAggregate, LogicalNode
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.traits.missing_watermarks import missing_watermarks
 from rowkind.service.plan.translate.first_step import with_first_step
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, shown, traits
 
@@ -39,6 +40,7 @@ def aggregate(
         input=with_first_step(node, aggregation) if aggregation.adds_up else node,
         aggregation=aggregation,
         calc=nodes.calc(top, edge, output, named(output), record),
+        unmarked=missing_watermarks(aggregate),
         traits=traits(top, shown(map(resolved, aggregate.group)), edge.needs_before),
     )
 

@@ -13,6 +13,7 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalInput, LogicalJoin, LogicalNode
 from rowkind.service.plan.scalar.scalars import compile_condition, resolved
 from rowkind.service.plan.scalar.types import BIGINT
+from rowkind.service.plan.traits.missing_watermarks import missing_watermarks
 from rowkind.service.plan.traits.unique_keys import keeps_key
 from rowkind.service.plan.translate.nodes import (
     Nodes,
@@ -46,6 +47,7 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
         calc=nodes.calc(top, edge, schema, named(schema), record),
         facts=_facts(nodes, join) if join.counts_right else (),
         on_error=nodes.on_error,
+        unmarked=missing_watermarks(join),
         traits=traits(
             top,
             (*shown(key.left if join.kind != "right" else key.right for key in join.keys), *salts(join)),

@@ -11,6 +11,7 @@ from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalR
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.scalar.types import INT
 from rowkind.service.plan.traits.changelog_modes import bare_scan, base
+from rowkind.service.plan.traits.missing_watermarks import missing_watermarks
 from rowkind.service.plan.translate.first_step import with_first_step
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, salt, salts, shown, traits
 
@@ -47,6 +48,7 @@ def rank(nodes: Nodes, rank: LogicalRank, top: LogicalNode, edge: Edge, record: 
         calc=nodes.calc(top, edge, schema, named(schema), record),
         condition=rank_condition(rank, node.calc.output, nodes.on_error),
         settled=rank.settled,
+        unmarked=missing_watermarks(rank),
         traits=traits(top, (*shown(map(resolved, rank.partition)), *salts(rank)), edge.needs_before),
     )
 

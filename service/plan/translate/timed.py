@@ -58,7 +58,8 @@ def temporal_filter(
     by = shown(map(resolved, key))
     if isinstance(node, physical.PhysicalOperator) and partitioning(side.input) is not None:
         # An agenda does not ask for keys: a row is taken back in the shard in which it came.
-        node, by = replace(node, fused=True), node.traits.partition_key
+        node = replace(node, fused=True)
+        by = by if len(by) == len(node.traits.partition_key) else node.traits.partition_key
     schema = node.calc.output
     return physical.PhysicalTemporalFilter(
         node=nodes.name("temporal_filter", passing),

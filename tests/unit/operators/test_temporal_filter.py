@@ -14,7 +14,7 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.operator import Output
-from rowkind.operators.rowtime import END
+from rowkind.operators.rowtime import BEGINNING, END
 from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, unpack
@@ -135,6 +135,14 @@ def test_a_refresh_goes_on_where_its_row_is_there() -> None:
     assert running.batch(1, (REFRESH, row)) == []
     running.batch(12)
     assert running.batch(13, (REFRESH, row)) == [("=", row)]
+
+
+def test_what_has_always_been_there_does_not_wait_for_a_clock() -> None:
+    """A watermark that knows of no time yet holds back what has one, and nothing else."""
+    running = Running(ends=False)
+    assert running.batch(BEGINNING, (INSERT, (1, -END, None)), (INSERT, (2, 5, None))) == [("+", (1, -END, None))]
+    assert running.batch(BEGINNING, (DELETE, (1, -END, None))) == [("-", (1, -END, None))]
+    assert running.batch(5) == [("+", (2, 5, None))]
 
 
 @pytest.mark.parametrize("seed", seeds(60))

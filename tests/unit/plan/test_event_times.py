@@ -109,6 +109,24 @@ CASES = [
     ),
     ("SELECT a.ts AS a FROM bids a JOIN asks b ON a.k = b.k", ""),
     (
+        (
+            "SELECT a.ts AS a, b.at AS b FROM bids a JOIN asks b ON a.k = b.k "
+            "AND b.at BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '10' MINUTE"
+        ),
+        "a: asks.at bids.ts other 15, b: asks.at bids.ts other 15",
+    ),
+    (
+        (
+            "SELECT a.ts AS a, b.at AS b FROM bids a LEFT JOIN asks b ON a.k = b.k "
+            "AND a.ts >= b.at - INTERVAL '5' MINUTE AND b.at > a.ts + INTERVAL '1' MINUTE"
+        ),
+        "a: asks.at bids.ts other 5",
+    ),
+    (
+        "SELECT a.ts AS a, b.at AS b FROM bids a JOIN asks b ON a.k = b.k AND b.at >= a.ts - INTERVAL '5' MINUTE",
+        "b: asks.at bids.ts other 5",
+    ),
+    (
         "SELECT a FROM (SELECT ts AS a FROM bids UNION ALL SELECT at - INTERVAL '1' MINUTE FROM asks)",
         "a: asks.at bids.ts other 1",
     ),

@@ -1,0 +1,63 @@
+"""Watermarks that would bound what an operator keeps, where the tables have none.
+
+An aggregate by a window, a rank of one, a join of windows or within an interval keeps its rows for ever if no watermark
+is on the time that the window or the interval is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalNode, LogicalRank, LogicalScan
+from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.traits.event_times import TimeColumn, event_times
+from rowkind.service.plan.traits.time_bounds import time_bounds
+from rowkind.service.plan.tree import walk
+from rowkind.service.source_table import SourceTable
+
+_Origins = frozenset[TimeColumn]
+
+
+def missing_watermarks(node: LogicalAggregate | LogicalRank | LogicalJoin) -> tuple[str, ...]:
+    """The columns of tables, `sales.at`, on which there would have to be one; the fewest, none if nothing would do."""
+    sources = {each.source.table: each.source for each in walk(node) if isinstance(each, LogicalScan)}
+    marks = {name: source.watermark.subject for name, source in sources.items() if source.watermark is not None}
+    found = []
+    for origins in _bounding(node):
+        lacking = sorted(each for each in origins if marks.get(each.table) != each.column)
+        # A table has one watermark, and it is on a TIMESTAMP.
+        if all(each.table not in marks and _is_stamp(sources[each.table], each.column) for each in lacking):
+            found.append(tuple(f"{each.table}.{each.column}" for each in lacking))
+    return min(found, key=len, default=())
+
+
+def _is_stamp(source: SourceTable, column: str) -> bool:
+    return column in source.declared.names and family(source.declared.type(column)) in ("timestamp", "local")
+
+
+def _bounding(node: LogicalNode) -> Iterator[_Origins]:
+    """The times of tables by which all of an operator's rows would be let go of, one way after the other."""
+    match node:
+        case LogicalAggregate(is_global=False):
+            times = event_times(node.input.input)
+            yield from (times[name].origins for name in node.group if name in times)
+        case LogicalRank():
+            times = event_times(node.input.input)
+            yield from (times[name].origins for name in node.partition if name in times)
+        case LogicalJoin(counts_right=False):
+            yield from _joined(node)
+        case _:
+            return
+
+
+def _joined(join: LogicalJoin) -> Iterator[_Origins]:
+    left, right = event_times(join.left.input), event_times(join.right.input)
+    for key in join.keys:
+        a, b = key.left.unnest(), key.right.unnest()
+        if isinstance(a, exp.Column) and isinstance(b, exp.Column) and a.name in left and b.name in right:
+            yield left[a.name].origins | right[b.name].origins
+    for bounds in time_bounds(join, left.keys(), right.keys()):
+        if bounds.whole:
+            yield left[bounds.left].origins | right[bounds.right].origins
