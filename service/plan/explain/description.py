@@ -41,7 +41,6 @@ AdviceCode = Literal[
     "every row kept",
     "old rows kept",
     "no ttl",
-    "no watermark",
     "no within",
     "shuffle to the sink",
     "sink without key",

@@ -61,6 +61,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.scalar.time_units import LONGEST
 from rowkind.service.plan.scalar.time_windows import (
     DAY,
     PANE,
@@ -78,20 +79,6 @@ from rowkind.service.plan.traits.time_bounds import spans, time_bounds
 from rowkind.service.plan.watermarks import time_of
 
 TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
-
-_UNITS: Mapping[str, int] = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    **dict.fromkeys(("DAY", "DD"), DAY),
-    "WEEK": 7 * DAY,
-    **dict.fromkeys(("MONTH", "MON", "MM"), 31 * DAY),
-    "QUARTER": 92 * DAY,
-    **dict.fromkeys(("YEAR", "YYYY", "YY"), 366 * DAY),
-}
-"""The longest that a unit of DATE_TRUNC can be, in microseconds."""
 
 
 @dataclass(frozen=True, order=True)
@@ -290,8 +277,8 @@ def _cast(node: exp.Cast, below: Mapping[str, EventTime]) -> EventTime | None:
 
 def _called(node: exp.Anonymous, below: Mapping[str, EventTime]) -> EventTime | None:
     match word(node), node.expressions:
-        case "DATE_TRUNC", [exp.Literal() as unit, time] if unit.is_string and unit.name.upper() in _UNITS:
-            return _moved(time, below, "other", _UNITS[unit.name.upper()])
+        case "DATE_TRUNC", [exp.Literal() as unit, time] if unit.is_string and unit.name.upper() in LONGEST:
+            return _moved(time, below, "other", LONGEST[unit.name.upper()])
         case (("TO_DATE" | "DATE"), [time]):
             return _moved(time, below, "other", DAY)
     return None
