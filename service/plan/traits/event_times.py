@@ -75,7 +75,7 @@ from rowkind.service.plan.scalar.time_windows import (
 )
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.sessions import session_of
-from rowkind.service.plan.traits.time_bounds import spans, time_bounds
+from rowkind.service.plan.traits.time_bounds import stays_of, time_bounds
 from rowkind.service.plan.watermarks import time_of
 
 TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
@@ -318,11 +318,11 @@ def _bound(join: LogicalJoin, left: Mapping[str, EventTime], right: Mapping[str,
     found: dict[str, EventTime] = {}
     for bounds in time_bounds(join, left.keys(), right.keys()):
         a, b = left[bounds.left], right[bounds.right]
-        of = spans(join, bounds, (a.slack, b.slack))
+        of = stays_of(join, bounds, (a.slack, b.slack))
         stays = not join.pads_right, not join.pads_left and not join.keeps_left
-        for name, span, there in zip((bounds.left, bounds.right), of, stays, strict=True):
-            if there and span.settled is not None and name not in found:
-                found[name] = EventTime(a.origins | b.origins, "other", span.settled)
+        for name, stay, there in zip((bounds.left, bounds.right), of, stays, strict=True):
+            if there and stay.settled is not None and name not in found:
+                found[name] = EventTime(a.origins | b.origins, "other", stay.settled)
     return found
 
 

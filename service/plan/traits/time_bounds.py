@@ -92,7 +92,7 @@ class TimeBounds:
 
 
 @dataclass(frozen=True)
-class Span:
+class Stay:
     """What a watermark does to the rows of one side when it has passed their time by more than so many microseconds.
 
     They are `late`, they have `settled`, and they are not `kept` any more; None for never.
@@ -114,7 +114,7 @@ def time_bounds(join: LogicalJoin, left: AbstractSet[str], right: AbstractSet[st
     return tuple(sorted(found.values(), key=_width))
 
 
-def spans(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tuple[Span, Span]:
+def stays_of(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tuple[Stay, Stay]:
     """What a watermark does to left and right rows, whose times lie behind it by as much as `slacks`."""
     s_a, s_b = slacks
     earliest, latest = bounds.earliest, bounds.latest
@@ -127,7 +127,7 @@ def spans(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tup
         kept_b = None if earliest is None or settled_a is None else max(settled_b or late_b, settled_a - earliest)
     if join.pads_right:
         kept_a = None if latest is None or settled_b is None else max(settled_a or late_a, latest + settled_b)
-    return Span(late_a, settled_a, kept_a), Span(late_b, settled_b, kept_b)
+    return Stay(late_a, settled_a, kept_a), Stay(late_b, settled_b, kept_b)
 
 
 def _width(bounds: TimeBounds) -> tuple[bool, int]:
