@@ -20,7 +20,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
+from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending, TimeBounds
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
@@ -34,7 +34,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import EventTime, event_times
 from rowkind.service.plan.traits.sessions import session_of
-from rowkind.service.plan.traits.time_bounds import Stay, TimeBounds, stays_of, time_bounds
+from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 from rowkind.service.plan.tree import bottom_up, walk
 from rowkind.service.source_table import SourceTable
 from rowkind.service.time_match import TimeMatch

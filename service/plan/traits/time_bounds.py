@@ -50,6 +50,7 @@ from sqlglot import exp
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Type
+from rowkind.service.clocks import TimeBounds
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalJoin
 from rowkind.service.plan.scalar.intervals import amount
@@ -65,30 +66,6 @@ _MIRRORED: Mapping[type[exp.Expr], type[exp.Expr]] = {
 }
 _MONTH = (28 * DAY, 31 * DAY)
 """The shortest and the longest month, in microseconds."""
-
-
-@dataclass(frozen=True)
-class TimeBounds:
-    """Pairs match only if the right column is between the left one and `earliest`, and it and `latest` microseconds.
-
-    None where there is no such bound. Where one column is NULL there is no match.
-    """
-
-    left: str
-    right: str
-    earliest: int | None = None
-    latest: int | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether both bounds are there."""
-        return self.earliest is not None and self.latest is not None
-
-    def within(self, other: TimeBounds) -> TimeBounds:
-        """Both at once, of the same columns."""
-        earliest = [each for each in (self.earliest, other.earliest) if each is not None]
-        latest = [each for each in (self.latest, other.latest) if each is not None]
-        return replace(self, earliest=max(earliest, default=None), latest=min(latest, default=None))
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
+from rowkind.service.clocks import TimeBounds
 from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalUnion
-from rowkind.service.plan.traits.time_bounds import Stay, TimeBounds, stays_of, time_bounds
+from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE
