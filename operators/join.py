@@ -52,7 +52,7 @@ from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Uint64s
 from rowkind.operators.columns.grouping import Groups, distinct, is_in
 from rowkind.operators.join_output import PAD, Emission, Parents, emit
-from rowkind.operators.join_rows import Pairs, SideRows, hashes, number_keys, pads
+from rowkind.operators.join_rows import Near, Pairs, SideRows, hashes, number_keys, pads
 from rowkind.operators.operator import Output
 from rowkind.operators.rowtime import RowTime
 
@@ -89,8 +89,9 @@ class JoinSpec:
     """What a join computes.
 
     `condition` gets as many left as right payloads and says which pairs match; it is true only where SQL's condition
-    is true. The pads are the payloads that stand for a missing row. `refreshes`: whether somebody further down has a
-    TTL.
+    is true, and `near` says of which pairs it cannot be: these it is not asked about, so that the rows of a hot key are
+    compared with those of their time only. The pads are the payloads that stand for a missing row. `refreshes`: whether
+    somebody further down has a TTL.
     """
 
     kind: JoinKind
@@ -100,6 +101,7 @@ class JoinSpec:
     left_pad: bytes = b""
     right_pad: bytes = b""
     refreshes: bool = False
+    near: Near | None = None
 
     @property
     def pads_left(self) -> bool:
@@ -129,7 +131,7 @@ class Join:
         left = JoinInput.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
         right = JoinInput.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
         left_rows, right_rows = self._rows_of_touched_keys(left, right)
-        pairs = Pairs.of(left_rows, right_rows, spec.condition)
+        pairs = Pairs.of(left_rows, right_rows, spec.condition, spec.near)
         emissions = [pairs.emission]
         renewed = pairs.renewed(left_rows, right_rows, now) if spec.refreshes else None
         again = [] if renewed is None else [renewed]

@@ -18,11 +18,73 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s, Mask, Uint64s, concat_binary
 from rowkind.operators.columns.grouping import Groups, group, members, to_mask
 from rowkind.operators.join_output import PAD, Emission
+from rowkind.operators.rowtime import RowTime
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs that the condition is asked about at a time."""
 
 Condition = Callable[[pa.BinaryArray, pa.BinaryArray], Mask]
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A pair can match only if the right row's time is between the left one's plus `earliest`, and it plus `latest`.
+
+    In microseconds; None for no bound. What times there are of rows whose time is NULL does not matter: they fulfil no
+    condition.
+    """
+
+    left: RowTime
+    right: RowTime
+    earliest: int | None
+    latest: int | None
+
+    def times(self, left: SideRows, right: SideRows) -> Times:
+        """The times of the rows of both sides."""
+        return Times(self.left(left.payload), self.right(right.payload), self.earliest, self.latest)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times of two sides' rows, and how far from each other those of a pair may lie."""
+
+    left: Int64s
+    right: Int64s
+    earliest: int | None
+    latest: int | None
+
+    @property
+    def mirrored(self) -> Times:
+        """The same with the sides exchanged."""
+        earliest, latest = (None if each is None else -each for each in (self.latest, self.earliest))
+        return Times(self.right, self.left, earliest, latest)
+
+    def among(self, left: Indices, right: Indices) -> Times:
+        """Those of these rows."""
+        return replace(self, left=self.left[left], right=self.right[right])
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Whether pairs of rows with equal keys match: those that are near in time, if that is said, are asked about."""
+
+    asked: Callable[[Indices, Indices], Mask]
+    times: Times | None
+
+    @classmethod
+    def of(cls, left: SideRows, right: SideRows, condition: Condition, near: Near | None) -> Self:
+        """By a condition on the rows of two sides."""
+
+        def asked(left_rows: Indices, right_rows: Indices) -> Mask:
+            return condition(left.payload.take(pa.array(left_rows)), right.payload.take(pa.array(right_rows)))
+
+        return cls(asked, None if near is None else near.times(left, right))
+
+    @property
+    def mirrored(self) -> Matching:
+        """The same with the sides exchanged."""
+        asked = self.asked
+        return Matching(lambda right, left: asked(left, right), None if self.times is None else self.times.mirrored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +179,12 @@ class Pairs:
     right: Indices
     gained: Mask
     weight: Int64s
-    matches: Callable[[Indices, Indices], Mask] | None
+    matches: Matching | None
 
     @classmethod
-    def of(cls, left: SideRows, right: SideRows, condition: Condition | None) -> Self:
+    def of(cls, left: SideRows, right: SideRows, condition: Condition | None, near: Near | None = None) -> Self:
         """All pairs that the batch brings or takes away."""
-        matches = None if condition is None else _matcher(left, right, condition)
+        matches = None if condition is None else Matching.of(left, right, condition, near)
         parts = []
         for left_range, right_range in (
             ((0, left.changed), (right.changed, len(right))),
@@ -160,14 +222,8 @@ class Pairs:
     @property
     def mirrored(self) -> Pairs:
         """The same with the sides exchanged."""
-        matches = self.matches
-        return Pairs(
-            self.right,
-            self.left,
-            self.gained,
-            self.weight,
-            None if matches is None else lambda right, left: matches(left, right),
-        )
+        matches = None if self.matches is None else self.matches.mirrored
+        return Pairs(self.right, self.left, self.gained, self.weight, matches)
 
 
 def pads(outer: SideRows, inner: SideRows, pairs: Pairs, *, marked: bool) -> tuple[Emission, Int8s]:
@@ -246,19 +302,21 @@ def _equal_keys(
     left_rows: Indices,
     right: SideRows,
     right_rows: Indices,
-    matches: Callable[[Indices, Indices], Mask] | None,
+    matches: Matching | None,
 ) -> Iterator[tuple[Indices, Indices]]:
     """The pairs of these rows that have equal keys and match, in parts of bounded size where there is a condition."""
     right_rows = right_rows[right.keys[right_rows] >= 0]
     left_rows = left_rows[left.keys[left_rows] >= 0]
     if len(left_rows) == 0 or len(right_rows) == 0:
         return
-    right_keys = right.keys[right_rows]
-    right_rows = right_rows[np.argsort(right_keys, kind="stable")]
-    per_key = np.bincount(right_keys, minlength=right.key_count)
-    first = np.cumsum(per_key) - per_key
-    left_rows = left_rows[per_key[left.keys[left_rows]] > 0]
-    counts = per_key[left.keys[left_rows]]
+    keys = left.keys[left_rows], right.keys[right_rows]
+    if matches is None or matches.times is None:
+        order, first, counts = _of_keys(*keys, right.key_count)
+    else:
+        order, first, counts = _near(*keys, matches.times.among(left_rows, right_rows))
+    right_rows = right_rows[order]
+    some = counts > 0
+    left_rows, first, counts = left_rows[some], first[some], counts[some]
     total = np.cumsum(counts)
     bounds: Indices = np.array([0, len(left_rows)])
     if matches is not None and len(total):
@@ -266,15 +324,30 @@ def _equal_keys(
         bounds = np.unique([0, *inner, len(total)])
     for start, stop in itertools.pairwise(bounds.tolist()):
         owner, rank = members(counts[start:stop])
-        part = left_rows[start:stop][owner], right_rows[first[left.keys[left_rows[start:stop]]][owner] + rank]
+        part = left_rows[start:stop][owner], right_rows[first[start:stop][owner] + rank]
         if matches is not None:
-            mask = matches(*part)
+            mask = matches.asked(*part)
             part = part[0][mask], part[1][mask]
         yield part
 
 
-def _matcher(left: SideRows, right: SideRows, condition: Condition) -> Callable[[Indices, Indices], Mask]:
-    def matches(left_rows: Indices, right_rows: Indices) -> Mask:
-        return condition(left.payload.take(pa.array(left_rows)), right.payload.take(pa.array(right_rows)))
+def _of_keys(left: Indices, right: Indices, key_count: int) -> tuple[Indices, Indices, Indices]:
+    """The order of right rows in which those of a key stand together; of each left row where its begin, how many."""
+    per_key = np.bincount(right, minlength=key_count)
+    first = np.cumsum(per_key) - per_key
+    return np.argsort(right, kind="stable"), first[left], per_key[left]
 
-    return matches
+
+def _near(left: Indices, right: Indices, times: Times) -> tuple[Indices, Indices, Indices]:
+    """The same where of a key only those are wanted whose times are near: they stand in the order of their time."""
+    known = np.unique(times.right)
+    size = len(known)
+    place = right * size + np.searchsorted(known, times.right)
+    order = np.argsort(place, kind="stable")
+    low, high = np.zeros(len(left), np.int64), np.full(len(left), size)
+    if times.earliest is not None:
+        low = np.searchsorted(known, times.left + times.earliest, side="left")
+    if times.latest is not None:
+        high = np.searchsorted(known, times.left + times.latest, side="right")
+    first, end = (np.searchsorted(place[order], left * size + each) for each in (low, high))
+    return order, first, np.maximum(end - first, 0)

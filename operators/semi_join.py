@@ -51,7 +51,7 @@ from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.operators.join import JoinInput, Side, number_rows, rows_of_touched_keys
-from rowkind.operators.join_rows import Condition, Pairs, SideRows, pads
+from rowkind.operators.join_rows import Condition, Near, Pairs, SideRows, pads
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 
@@ -65,9 +65,9 @@ class SemiJoinSpec:
     The plan provides, as for a join: equal keys on both sides with equal bytes, null where SQL's equality cannot be
     true, and the shard by the hash of the key. A NULL key's hash is free on the left of an anti join and a mark join;
     elsewhere rows with NULL keys may be dropped before. `condition` gets as many left as right payloads and is true
-    only where SQL's condition is. Further conditions on L alone belong before the operator for a semi join, and for the
-    others into `condition`. `answers` is what a mark join appends to a row's payload where the answer is FALSE, TRUE or
-    NULL.
+    only where SQL's condition is; `near` says of which pairs it cannot be. Further conditions on L alone belong before
+    the operator for a semi join, and for the others into `condition`. `answers` is what a mark join appends to a row's
+    payload where the answer is FALSE, TRUE or NULL.
 
     For the null-aware kinds moreover, facts reach *every* shard (a broadcast; their hash does not matter) in the
     batch of the right rows that they are about: a net changelog of rows with key `NOT_EMPTY` that has a row exactly
@@ -86,6 +86,7 @@ class SemiJoinSpec:
     condition: Condition | None = None
     refreshes: bool = False
     answers: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+    near: Near | None = None
 
     @property
     def null_aware(self) -> bool:
@@ -130,7 +131,9 @@ class SemiJoin:
                 refreshes=spec.refreshes,
             )
         marked = spec.right.ttl_ms is not None
-        pairs = _no_pairs() if spec.condition is None else Pairs.of(left_rows, right_rows, spec.condition)
+        pairs = _no_pairs()
+        if spec.condition is not None:
+            pairs = Pairs.of(left_rows, right_rows, spec.condition, spec.near)
         lonely = _Lonely.of(left_rows, right_rows, pairs, marked=marked)
         again = None
         if spec.refreshes:

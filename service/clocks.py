@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -52,3 +52,27 @@ class Ending:
 
     clock: Clock
     at: ColumnTime
+
+
+@dataclass(frozen=True)
+class TimeBounds:
+    """Pairs match only if the right column is between the left one and `earliest`, and it and `latest` microseconds.
+
+    None where there is no such bound. Where one column is NULL there is no match.
+    """
+
+    left: str
+    right: str
+    earliest: int | None = None
+    latest: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether both bounds are there."""
+        return self.earliest is not None and self.latest is not None
+
+    def within(self, other: TimeBounds) -> TimeBounds:
+        """Both at once, of the same columns."""
+        earliest = [each for each in (self.earliest, other.earliest) if each is not None]
+        latest = [each for each in (self.latest, other.latest) if each is not None]
+        return replace(self, earliest=max(earliest, default=None), latest=min(latest, default=None))

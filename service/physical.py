@@ -16,7 +16,7 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc, OnError
-from rowkind.service.clocks import Clock, Closing, ColumnTime
+from rowkind.service.clocks import Clock, Closing, ColumnTime, TimeBounds
 from rowkind.service.expression import Expression
 from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.matching import Matching
@@ -85,7 +85,7 @@ class PhysicalJoin:
     the rows that the join emits and its calc takes in: the two concatenated, or the left one alone for the kinds
     that emit left rows only, with the answer behind it for "mark" and "in". `facts` feed side 2 of a NOT IN
     or an IN. `on_error` says what becomes of pairs on which the condition fails: unless the query does, they are no
-    match.
+    match. `near`: what the condition says of how far apart the times of a pair may lie.
 
     `unmarked`, here and elsewhere: columns of tables, `sales.at`, on which a watermark would let go of rows.
 
@@ -104,6 +104,7 @@ class PhysicalJoin:
     calc: Calc
     facts: tuple[PhysicalNode, ...] = ()
     on_error: OnError = "fail"
+    near: TimeBounds | None = None
     unmarked: tuple[str, ...] = ()
     traits: Traits = Traits()
     fused: bool = False

@@ -10,8 +10,9 @@ import pyarrow as pa
 from rowkind.avro import codec
 from rowkind.avro.schema import Record
 from rowkind.operators.columns.changes import Int64s
+from rowkind.operators.join_rows import Near
 from rowkind.operators.rowtime import END
-from rowkind.service.clocks import Closing, ColumnTime
+from rowkind.service.clocks import Closing, ColumnTime, TimeBounds
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,15 @@ def in_us(values: pa.Array) -> Int64s:
     return found
 
 
+def near_of(bounds: TimeBounds, left: Record, right: Record) -> Near:
+    """How far apart the times of packed rows of two sides may lie for them to match."""
+    of_left, of_right = MicrosOf(left, ColumnTime(bounds.left)), MicrosOf(right, ColumnTime(bounds.right))
+    return Near(of_left, of_right, bounds.earliest, bounds.latest)
+
+
 @dataclass(frozen=True)
 class MicrosOf:
-    """A time of each packed row of `record` in microseconds; never NULL."""
+    """A time of each packed row of `record` in microseconds; of a NULL, whichever."""
 
     record: Record
     time: ColumnTime

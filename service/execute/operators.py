@@ -23,7 +23,7 @@ from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.calc import condition
-from rowkind.service.execute.column_times import TimeOf, until
+from rowkind.service.execute.column_times import TimeOf, near_of, until
 from rowkind.service.execute.lookups import as_of, by_arrival
 from rowkind.service.execute.matched_rows import match_spec
 from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, over_call
@@ -67,18 +67,19 @@ def _join(node: physical.PhysicalJoin, refreshes: bool) -> Operator:
     left, right = node.left.calc.output, node.right.calc.output
     left_side, right_side = _side(node.left, node.left_input), _side(node.right, node.right_input)
     matches = condition(node.condition, left, right, node.on_error) if node.condition else None
+    near = None if node.near is None else near_of(node.near, left, right)
     match node.kind:
         case "semi" | "anti":
-            return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches, refreshes))
+            return SemiJoin(SemiJoinSpec(node.kind, left_side, right_side, matches, refreshes, near=near))
         case "not in":
             return SemiJoin(SemiJoinSpec("null-aware anti", left_side, right_side, matches, refreshes))
         case "mark" | "in":
             kind: SemiJoinKind = "mark" if node.kind == "mark" else "null-aware mark"
-            return SemiJoin(SemiJoinSpec(kind, left_side, right_side, matches, refreshes, _answers(node.schema)))
+            return SemiJoin(SemiJoinSpec(kind, left_side, right_side, matches, refreshes, _answers(node.schema), near))
         case "inner" | "left" | "right" | "full":
             left_pad = null_row(left) if node.kind in {"right", "full"} else b""
             right_pad = null_row(right) if node.kind in {"left", "full"} else b""
-            return Join(JoinSpec(node.kind, left_side, right_side, matches, left_pad, right_pad, refreshes))
+            return Join(JoinSpec(node.kind, left_side, right_side, matches, left_pad, right_pad, refreshes, near))
         case _:
             assert_never(node.kind)
 

@@ -20,7 +20,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
+from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending, TimeBounds
 from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalInput,
@@ -36,7 +36,7 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import EventTime
 from rowkind.service.plan.traits.sessions import session_of
-from rowkind.service.plan.traits.time_bounds import SettledSpan, TimeBounds, spans, time_bounds
+from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 from rowkind.service.plan.tree import bottom_up, walk
 from rowkind.service.source_table import SourceTable
 from rowkind.service.time_match import TimeMatch
@@ -123,8 +123,8 @@ class Interval:
 
     clock: Clock
     bounds: TimeBounds
-    left: SettledSpan
-    right: SettledSpan
+    left: Stay
+    right: Stay
 
 
 def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
@@ -138,7 +138,7 @@ def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
     ]
     for bounds in time_bounds(join, clocks[0].keys(), clocks[1].keys()):
         clock = _both(clocks[0][bounds.left], clocks[1][bounds.right])
-        return Interval(clock, bounds, *spans(join, bounds, (left[bounds.left].slack, right[bounds.right].slack)))
+        return Interval(clock, bounds, *stays_of(join, bounds, (left[bounds.left].slack, right[bounds.right].slack)))
     return None
 
 
@@ -148,11 +148,11 @@ def _closed_interval_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | No
     if found is None:
         return None
     sides = (join.left, found.bounds.left, found.left), (join.right, found.bounds.right, found.right)
-    if all(span.kept is None for _, _, span in sides) or any(s.ttl_ms and span.kept is None for s, _, span in sides):
+    if all(stay.kept is None for _, _, stay in sides) or any(s.ttl_ms and stay.kept is None for s, _, stay in sides):
         return None
     left, right = (
-        _let_go(side, Closing(found.clock, past(name, span.late), None if span.kept is None else past(name, span.kept)))
-        for side, name, span in sides
+        _let_go(side, Closing(found.clock, past(name, stay.late), None if stay.kept is None else past(name, stay.kept)))
+        for side, name, stay in sides
     )
     return replace(join, left=left, right=right)
 

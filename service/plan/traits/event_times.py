@@ -68,7 +68,7 @@ from rowkind.service.plan.traits.followed import (
     moved,
 )
 from rowkind.service.plan.traits.sessions import session_of
-from rowkind.service.plan.traits.time_bounds import spans, time_bounds
+from rowkind.service.plan.traits.time_bounds import stays_of, time_bounds
 
 _Known = TypeVar("_Known")
 
@@ -201,11 +201,11 @@ def _bound(join: LogicalJoin) -> dict[str, EventTime]:
     found: dict[str, EventTime] = {}
     for bounds in time_bounds(join, left.keys(), right.keys()):
         a, b = left[bounds.left], right[bounds.right]
-        of = spans(join, bounds, (a.slack, b.slack))
+        of = stays_of(join, bounds, (a.slack, b.slack))
         stays = not join.pads_right, not join.pads_left and not join.keeps_left
-        for name, span, there in zip((bounds.left, bounds.right), of, stays, strict=True):
-            if there and span.settled is not None and name not in found:
-                found[name] = EventTime(a.origins | b.origins, "other", span.settled)
+        for name, stay, there in zip((bounds.left, bounds.right), of, stays, strict=True):
+            if there and stay.settled is not None and name not in found:
+                found[name] = EventTime(a.origins | b.origins, "other", stay.settled)
     return found
 
 

@@ -50,6 +50,7 @@ from sqlglot import exp
 
 from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Type
+from rowkind.service.clocks import TimeBounds
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalJoin
 from rowkind.service.plan.scalar.intervals import amount
@@ -68,31 +69,7 @@ _MONTH = (28 * DAY, 31 * DAY)
 
 
 @dataclass(frozen=True)
-class TimeBounds:
-    """Pairs match only if the right column is between the left one and `earliest`, and it and `latest` microseconds.
-
-    None where there is no such bound. Where one column is NULL there is no match.
-    """
-
-    left: str
-    right: str
-    earliest: int | None = None
-    latest: int | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether both bounds are there."""
-        return self.earliest is not None and self.latest is not None
-
-    def within(self, other: TimeBounds) -> TimeBounds:
-        """Both at once, of the same columns."""
-        earliest = [each for each in (self.earliest, other.earliest) if each is not None]
-        latest = [each for each in (self.latest, other.latest) if each is not None]
-        return replace(self, earliest=max(earliest, default=None), latest=min(latest, default=None))
-
-
-@dataclass(frozen=True)
-class SettledSpan:
+class Stay:
     """What a watermark does to the rows of one side when it has passed their time by more than so many microseconds.
 
     They are `late`, they have `settled`, and they are not `kept` any more; None for never.
@@ -114,7 +91,7 @@ def time_bounds(join: LogicalJoin, left: AbstractSet[str], right: AbstractSet[st
     return tuple(sorted(found.values(), key=_width))
 
 
-def spans(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tuple[SettledSpan, SettledSpan]:
+def stays_of(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tuple[Stay, Stay]:
     """What a watermark does to left and right rows, whose times lie behind it by as much as `slacks`."""
     s_a, s_b = slacks
     earliest, latest = bounds.earliest, bounds.latest
@@ -127,7 +104,7 @@ def spans(join: LogicalJoin, bounds: TimeBounds, slacks: tuple[int, int]) -> tup
         kept_b = None if earliest is None or settled_a is None else max(settled_b or late_b, settled_a - earliest)
     if join.pads_right:
         kept_a = None if latest is None or settled_b is None else max(settled_a or late_a, latest + settled_b)
-    return SettledSpan(late_a, settled_a, kept_a), SettledSpan(late_b, settled_b, kept_b)
+    return Stay(late_a, settled_a, kept_a), Stay(late_b, settled_b, kept_b)
 
 
 def _width(bounds: TimeBounds) -> tuple[bool, int]:

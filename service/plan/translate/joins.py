@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.service import physical
+from rowkind.service.clocks import TimeBounds
 from rowkind.service.join_kinds import JOIN_NAMES
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalAggregate, LogicalFilter, LogicalInput, LogicalJoin, LogicalNode
 from rowkind.service.plan.scalar.scalars import compile_condition, resolved
-from rowkind.service.plan.scalar.types import BIGINT
+from rowkind.service.plan.scalar.types import BIGINT, family
 from rowkind.service.plan.traits.missing_watermarks import missing_watermarks
+from rowkind.service.plan.traits.time_bounds import time_bounds
 from rowkind.service.plan.traits.unique_keys import keeps_key
 from rowkind.service.plan.translate.nodes import (
     Nodes,
@@ -26,6 +30,8 @@ from rowkind.service.plan.translate.nodes import (
     shown,
     traits,
 )
+
+_TIMES = ("timestamp", "local", "date")
 
 
 def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalJoin:
@@ -47,6 +53,7 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
         calc=nodes.calc(top, edge, schema, named(schema), record),
         facts=_facts(nodes, join) if join.counts_right else (),
         on_error=nodes.on_error,
+        near=_near(join),
         unmarked=missing_watermarks(join),
         traits=traits(
             top,
@@ -54,6 +61,12 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
             edge.needs_before,
         ),
     )
+
+
+def _near(join: LogicalJoin) -> TimeBounds | None:
+    """How far apart its condition lets the times of a pair lie; the key needs nobody to say so."""
+    left, right = ({name for name, type_ in carried(side).items() if family(type_) in _TIMES} for side in join.sides)
+    return next(iter(time_bounds(replace(join, keys=()), left, right)), None)
 
 
 def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int, above: Edge) -> physical.PhysicalNode:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
+from rowkind.service.clocks import TimeBounds
 from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalUnion
-from rowkind.service.plan.traits.time_bounds import Span, TimeBounds, spans, time_bounds
+from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE
@@ -51,20 +52,20 @@ def test_other_conditions_bound_nothing(condition: str) -> None:
 def test_a_side_is_kept_for_who_counts_its_rows() -> None:
     """Without slack both settle after the whole interval; who is counted stays until those that it matches settle."""
     bounds = TimeBounds("a", "b", -5, 10)
-    assert spans(joined("a < b"), bounds, (0, 0)) == (Span(10, 15, 15), Span(5, 15, 15))
-    assert spans(joined("a < b", "left"), bounds, (0, 0)) == (Span(10, 15, 15), Span(5, 15, 20))
-    assert spans(joined("a < b", "full"), bounds, (0, 0)) == (Span(10, 15, 25), Span(5, 15, 20))
-    assert spans(joined("a < b"), bounds, (2, 3)) == (Span(13, 17, 17), Span(7, 18, 18))
+    assert stays_of(joined("a < b"), bounds, (0, 0)) == (Stay(10, 15, 15), Stay(5, 15, 15))
+    assert stays_of(joined("a < b", "left"), bounds, (0, 0)) == (Stay(10, 15, 15), Stay(5, 15, 20))
+    assert stays_of(joined("a < b", "full"), bounds, (0, 0)) == (Stay(10, 15, 25), Stay(5, 15, 20))
+    assert stays_of(joined("a < b"), bounds, (2, 3)) == (Stay(13, 17, 17), Stay(7, 18, 18))
 
 
 def test_a_row_that_is_on_time_is_not_late() -> None:
     """An interval that lies before the row's own time has passed when it comes: its matches are kept for it."""
     before = TimeBounds("a", "b", -10, -5)
-    assert spans(joined("a < b"), before, (0, 0)) == (Span(0, 5, 5), Span(10, 10, 10))
+    assert stays_of(joined("a < b"), before, (0, 0)) == (Stay(0, 5, 5), Stay(10, 10, 10))
 
 
 def test_one_bound_lets_go_of_one_side() -> None:
     """With an earliest time alone, left rows have matches to come for ever; who counts these needs all of the right."""
     bounds = TimeBounds("a", "b", -5, None)
-    assert spans(joined("a < b"), bounds, (0, 0)) == (Span(0, None, None), Span(5, 5, 5))
-    assert spans(joined("a < b", "left"), bounds, (0, 0)) == (Span(0, None, None), Span(5, 5, None))
+    assert stays_of(joined("a < b"), bounds, (0, 0)) == (Stay(0, None, None), Stay(5, 5, 5))
+    assert stays_of(joined("a < b", "left"), bounds, (0, 0)) == (Stay(0, None, None), Stay(5, 5, None))
