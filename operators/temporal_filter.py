@@ -53,6 +53,17 @@ def places(times: Int64s, payload: pa.BinaryArray) -> Uint64s:
     return np.where(times > -END, found, np.uint64(0))
 
 
+def last_place(now: int) -> np.uint64:
+    """The last place of what is due at a time, in ms."""
+    ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
+    return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
+
+
+def time_at(place: int) -> int:
+    """The time, in ms, of what stands at this place in an agenda."""
+    return (place >> _SPREAD) + _EARLIEST
+
+
 @dataclass(frozen=True, slots=True)
 class TemporalFilterSpec:
     """From when on and until when rows are in the result, each None for always.
@@ -132,17 +143,6 @@ class TemporalFilter:
         begins = np.full(count, -END) if self.spec.begins is None else self.spec.begins(payload)
         ends = np.full(count, END) if self.spec.ends is None else self.spec.ends(payload)
         return begins, ends
-
-
-def last_place(now: int) -> np.uint64:
-    """The last place of what is due at a time, in ms."""
-    ms = np.clip(np.array([now]), _EARLIEST - 1, _LATEST - 1)[0] - _EARLIEST
-    return np.uint64(max(0, ((int(ms) + 1) << _SPREAD) - 1))
-
-
-def time_at(place: int) -> int:
-    """The time, in ms, of what stands at a place."""
-    return (place >> _SPREAD) + _EARLIEST
 
 
 def _entries(place: Uint64s, mark: Int8s, payload: pa.BinaryArray) -> Entries:

@@ -1,4 +1,4 @@
-"""Semi joins, aggregates and normalize with the random changelogs that they take."""
+"""Semi joins, aggregates, normalize and expiry with the random changelogs that they take."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
+from rowkind.operators.expiry import Expiry
 from rowkind.operators.join import Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.partial_aggregate import add_up
@@ -77,6 +78,8 @@ def _aggregate(name: str, aggregates: Sequence[Aggregated], *, two_phase: bool, 
 _LAYOUTS: tuple[Layout, ...] = ("one row per key", "unique key", "multiset")
 _KINDS: tuple[SemiJoinKind, ...] = ("semi", "anti", "mark")
 _NULL_AWARE: tuple[SemiJoinKind, ...] = ("null-aware anti", "null-aware mark")
+_LONG = 1_000_000
+"""A TTL that no row lives to see."""
 
 SUBJECTS: tuple[Subject, ...] = (
     *(
@@ -101,6 +104,10 @@ SUBJECTS: tuple[Subject, ...] = (
     ),
     *(
         Subject(f"normalize of {of.layout}", Normalize(Side(of.layout, by_seq=of.by_seq)), (of,))
+        for of in (Input("one row per key", by_seq=True), Input("multiset", by_seq=False))
+    ),
+    *(
+        Subject(f"expiry of {of.layout}", Expiry(Side(of.layout, _LONG, by_seq=of.by_seq)), (of,))
         for of in (Input("one row per key", by_seq=True), Input("multiset", by_seq=False))
     ),
 )

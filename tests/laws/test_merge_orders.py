@@ -20,6 +20,7 @@ from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from rowkind.operators.asof_join import AsofJoin
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.expiry import Expiry
 from rowkind.operators.join import Join
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator, Output
@@ -60,6 +61,8 @@ NAMES = (
     "sums, one phase",
     "extremes, two phases",
     "normalize of one row per key",
+    "expiry of one row per key",
+    "expiry of multiset",
     "sessions with a gap of 2 by seq",
     "left as-of join by >=",
 )
@@ -78,6 +81,8 @@ def with_ttl(operator: Operator) -> Operator:
             return SemiJoin(replace(spec, left=left, right=right))
         case Normalize(side):
             return Normalize(replace(side, ttl_ms=TTL))
+        case Expiry(side):
+            return Expiry(replace(side, ttl_ms=TTL))
         case Rank(spec):
             return Rank(replace(spec, ttl_ms=TTL))
         case Aggregate(spec):

@@ -1,0 +1,151 @@
+"""Expiry against its definition: after every batch, the rows of the input that are alive.
+
+What is alive is said by `NaiveSide`, one row at a time. Rows are written again, replaced, taken back before they expire
+and after; batches come without rows, and after long pauses. Of what is due only a part may go at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.expiry import Expiry
+from rowkind.operators.join import Side
+from tests import changelogs
+from tests.changelogs import Change, Row, changes, fold, show
+from tests.oracle.findings import changes_differ, finding, operating
+from tests.oracle.inputs import Batches, Input, random_batches, shrink, times, with_refreshes
+from tests.oracle.naive_join import NaiveSide, Steps
+from tests.seeds import seeds
+
+CASES_EACH = seeds(25)
+TTL = 3
+INPUTS = [
+    Input("one row per key", by_seq=True),
+    Input("one row per key", by_seq=False),
+    Input("multiset", by_seq=False),
+    Input("multiset", by_seq=True),
+]
+
+
+@pytest.mark.parametrize("of", INPUTS, ids=str)
+def test_each_batch_emits_what_changes_among_the_rows_alive(of: Input, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch emits the difference between the rows after it and before it, and refreshes of those written."""
+    for number in CASES_EACH:
+        seed = f"expiry, {of}, {number}"
+        print(f"seed '{seed}'")
+        generator = random.Random(seed)
+        hashed = generator.choice(changelogs.HASHES)
+        rows = generator.choice([3, segment.SEGMENT_ROWS])
+        with monkeypatch.context() as patch:
+            patch.setattr(segment, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SEGMENT_ROWS", rows)
+            patch.setattr(compaction, "SMALL_RUN", 2)
+            batches = with_refreshes(random_batches([of], seed, batches=12), seed)
+            difference = functools.partial(_difference, of, hashed)
+            if difference(batches) is not None:
+                least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
+                pytest.fail(f"seed '{seed}'\n{show(least)}\n{difference(least)}")
+
+
+@finding
+def _difference(of: Input, hashed: changelogs.Hash, batches: Batches) -> str | None:
+    """What is wrong with the operator on these batches, whose times depend on their number; None if nothing is."""
+    operator = Expiry(Side(of.layout, TTL, of.by_seq), refreshes=True)
+    naive = NaiveSide(of, TTL)
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
+        before, steps = {id(one): one for one in naive.stored}, Steps()
+        naive.expire(now)
+        unmatched = naive.apply(batch, now)
+        after = {id(one): one for one in naive.stored}
+        for at, one in (before | after).items():
+            steps.add(one.row, was=at in before, is_=at in after, written=one.written_at == now)
+        with operating(number):
+            output = operator.process(changelogs.changes(batch, [of.table], hashed), stores, now)
+        if wrong := changes_differ(number, output.rows, steps.net, steps.refreshed):
+            return wrong
+        if output.expired != len(unmatched):
+            return f"batch {number}: {output.expired} retractions of expired rows are counted, not {len(unmatched)}"
+        dues = [one.written_at + TTL for one in naive.stored]
+        if (output.due is None) != (not dues) or (output.due is not None and output.due > min(dues)):
+            return f"batch {number}: says that {output.due} is due, of {dues}"
+        stores = {name: store.copy() for name, store in stores.items()}
+    return None
+
+
+@pytest.mark.parametrize("only_comes", [True, False])
+def test_rows_that_only_come_go_in_their_time(only_comes: bool) -> None:
+    """With the agenda alone, and with the rows beside it; in the end nothing is left."""
+    for number in seeds(10):
+        generator = random.Random(f"arrivals {number}")
+        operator = Expiry(Side("multiset", TTL), only_comes=only_comes)
+        stores = {name: MemoryStore() for name in operator.arrangements}
+        view: Counter[Row] = Counter()
+        written: list[tuple[int, Row]] = []
+        seq = 0
+        for now in range(30):
+            rows = [(generator.randint(0, 2), 0, 0) for _ in range(generator.choice([0, 0, 1, 5]) * (now < 25))]
+            batch = [Change(0, RowKind.INSERT, row, seq := seq + 1) for row in rows]
+            output = operator.process(changes(batch, [Input("multiset", by_seq=False).table]), stores, now)
+            fold(view, output.rows)
+            written = [(at, row) for at, row in written if at + TTL > now] + [(now, row) for row in rows]
+            assert view == Counter(row for _, row in written), f"arrivals {number}, {now}"
+            assert output.due == (written[0][0] + TTL if written else None)
+        assert not any(list(store) for store in stores.values())
+
+
+@pytest.mark.parametrize("only_comes", [True, False])
+def test_after_a_pause_the_oldest_go_first(only_comes: bool) -> None:
+    """Those of one batch go together; what is due and has not gone is alive, can be taken back, and is due at once."""
+    operator = Expiry(Side("multiset", TTL), only_comes=only_comes, most=3)
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    table = Input("multiset", by_seq=False).table
+
+    def batch(now: int, *steps: tuple[RowKind, int]) -> list[int]:
+        given = [Change(0, kind, (id_, 0, 0), 10 * now + id_) for kind, id_ in steps]
+        output = operator.process(changes(given, [table]), stores, now)
+        nonlocal due, expired
+        due, expired = output.due, output.expired
+        signs = np.where(output.rows.kind == RowKind.DELETE, -1, 1).tolist()
+        ids = [changelogs.unpack(each)[0] or 0 for each in output.rows.payload.to_pylist()]
+        return [sign * id_ for sign, id_ in zip(signs, ids, strict=True)]
+
+    due: int | None = None
+    expired = 0
+    for now in (1, 2, 3):
+        batch(now, *((RowKind.INSERT, 2 * now + each) for each in (0, 1)))
+    taken = [] if only_comes else [(RowKind.DELETE, 6)]
+    assert sorted(batch(50, *taken)) == [*([-6] if taken else []), -5, -4, -3, -2]
+    assert due == 3 + TTL
+    assert sorted(batch(50, *taken)) == [-7, *([] if taken else [-6])]
+    assert (expired, due) == (len(taken), None)
+
+
+def test_a_ttl_may_be_made_longer_or_shorter() -> None:
+    """Rows that are there go by the new one, and what has gone does not come back."""
+    table = Input("one row per key", by_seq=True).table
+    stores = {name: MemoryStore() for name in Expiry(Side("one row per key", TTL)).arrangements}
+    view: Counter[Row] = Counter()
+
+    def batch(ttl: int, now: int, *ids: int) -> list[int | None]:
+        given = [Change(0, RowKind.INSERT, (id_, 0, 0), 10 * now + id_) for id_ in ids]
+        output = Expiry(Side("one row per key", ttl, by_seq=True)).process(changes(given, [table]), stores, now)
+        fold(view, output.rows)
+        return sorted(row[0] or 0 for row in view)
+
+    assert batch(3, 1, 1, 2) == [1, 2]
+    assert batch(3, 3, 3) == [1, 2, 3]
+    assert batch(3, 4) == [3]
+    assert batch(100, 5) == [3]
+    assert batch(100, 90, 1) == [1, 3]
+    assert batch(2, 91) == [1]
+    assert batch(2, 92) == []
+    assert not any(list(store) for store in stores.values())
