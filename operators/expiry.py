@@ -42,19 +42,22 @@ from rowkind.operators.operator import Output
 from rowkind.operators.rowtime import BEGINNING
 from rowkind.operators.temporal_filter import last_place, places, time_at
 
+_AT_ONCE = 500_000
+"""About how many rows go in one batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
     """The operator; it has no state of its own. Raises nothing.
 
     The plan provides what it does for a `Normalize`, and a TTL. `only_comes`: the input is a table that only inserts,
-    with no key by which a row could be written again. `most`: of the rows that are due, about how many go in one batch;
-    None for all. `refreshes`: whether somebody further down has a TTL.
+    with no key by which a row could be written again. `most`: of the rows that are due, about how many go in one batch.
+    `refreshes`: whether somebody further down has a TTL.
     """
 
     side: Side
     only_comes: bool = False
-    most: int | None = None
+    most: int = _AT_ONCE
     refreshes: bool = False
 
     @property
@@ -128,7 +131,7 @@ class Expiry:
         assert self.side.ttl_ms is not None, "without a TTL nothing expires"
         until = now - self.side.ttl_ms
         due = agenda.between(np.zeros(1, np.uint64), np.array([last_place(until)]))
-        if self.most is not None and len(due) > self.most:
+        if len(due) > self.most:
             until = time_at(int(np.partition(due.place, self.most - 1)[self.most - 1]))
             due = due.filter(due.place <= last_place(until))
         return due, until

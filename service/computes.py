@@ -82,7 +82,8 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
             names = _numbered(node.input.calc.output)
             return f"match {_matching(node.matching, names)}{_closing(node.closing, names)}"
         case PhysicalNormalize():
-            return f"normalize {_input(node.state, ttl, _numbered(node.input.calc.output))}"
+            word = "expiry" if node.takes_back else "normalize"
+            return f"{word} {_input(node.state, ttl, _numbered(node.input.calc.output))}"
         case PhysicalTemporalFilter():
             names = _numbered(node.input.calc.output)
             times = [_time(each, names) for each in (node.begins, node.ends)]

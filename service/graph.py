@@ -28,6 +28,7 @@ from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalMatch,
     PhysicalNode,
+    PhysicalNormalize,
     PhysicalOperator,
     PhysicalScan,
     PhysicalSink,
@@ -163,6 +164,8 @@ def always_runs(node: PhysicalOperator) -> bool:
 
 def waits(node: PhysicalOperator) -> bool:
     """Whether an operator has something to do because time has passed, without changes."""
+    if isinstance(node, PhysicalNormalize):
+        return node.takes_back
     return isinstance(node, PhysicalTemporalFilter | PhysicalMatch)
 
 

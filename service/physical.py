@@ -184,15 +184,25 @@ class PhysicalSession:
 
 @dataclass(frozen=True)
 class PhysicalNormalize:
-    """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`."""
+    """The exact changelog of an input that leaves out old rows; rows are those of `input.calc.output`.
+
+    `takes_back`: rows whose TTL is over go, and whoever comes after is told.
+    """
 
     node: str
     input: PhysicalNode
     state: PhysicalInput
     reason: str
     calc: Calc
+    takes_back: bool = False
     traits: Traits = Traits()
     fused: bool = False
+
+    @property
+    def only_comes(self) -> bool:
+        """Whether nothing in the input is ever taken back or written again."""
+        scan = self.input
+        return isinstance(scan, PhysicalScan) and scan.source.mode == "append" and self.state.layout == "multiset"
 
 
 @dataclass(frozen=True)
@@ -347,9 +357,11 @@ def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
 
 
 def clock(node: PhysicalOperator) -> Clock | None:
-    """The time that an operator goes by where its rows have times of their own; None where it is that of the batch."""
+    """The time that an operator goes by where time alone moves rows; None where it only is that of the batch."""
     if isinstance(node, PhysicalTemporalFilter):
         return node.clock
+    if isinstance(node, PhysicalNormalize) and node.takes_back:
+        return Clock()
     if isinstance(node, PhysicalAggregate) and node.aggregation.ending is not None:
         return node.aggregation.ending.clock
     return next((closing.clock for closing in closings(node) if closing is not None), None)

@@ -12,6 +12,8 @@ from rowkind.service.expression import Expression
 from rowkind.service.row_kind import DEFAULT_HEADER, RowKindHeader
 
 TopicFormat = Literal["avro", "plain_avro", "json"]
+OnExpire = Literal["forget", "retract"]
+"""What becomes of a row whose TTL is over: it is forgotten without a word, or taken back with what is made of it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class SourceTable:
       envelopes. In upsert mode only the new rows in them count, and of old ones the primary key.
     - `mode`: in upsert mode a null value is a delete, and the row is made of the primary key's columns from the Kafka
       key, the others NULL.
-    - `ttl_ms`: the table's own, None for the job's.
+    - `ttl_ms`: the table's own, None for the job's. `on_expire`: what becomes of a row then; None for the job's.
     - `watermark`: until when its rows may still come; None where nobody knows.
     - `exact`: the producer's promise that every retraction takes back a row that was sent, that every update brings
       its -U, and that the changes of one key come in their order.
@@ -73,6 +75,7 @@ class SourceTable:
     declared: Record
     primary_key: tuple[str, ...]
     ttl_ms: int | None = None
+    on_expire: OnExpire | None = None
     row_kind: RowKindHeader = DEFAULT_HEADER
     start: Start = Start()
     exact: bool = False

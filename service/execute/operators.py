@@ -10,6 +10,7 @@ import pyarrow as pa
 from rowkind.avro.codec import encode, null_row
 from rowkind.avro.schema import Record
 from rowkind.operators.aggregate import Aggregate
+from rowkind.operators.expiry import Expiry
 from rowkind.operators.join import Join, JoinSpec, Side
 from rowkind.operators.match_recognize import MatchRecognize
 from rowkind.operators.normalize import Normalize
@@ -47,7 +48,7 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
                 return by_arrival(node, *sides, refreshes)
             return as_of(node, node.match, *sides, refreshes)
         case physical.PhysicalNormalize():
-            return Normalize(_side(node.input, node.state), refreshes)
+            return _normalize(node, refreshes)
         case physical.PhysicalTemporalFilter():
             row = node.input.calc.output
             begins, ends = (None if each is None else TimeOf(row, each) for each in (node.begins, node.ends))
@@ -110,6 +111,13 @@ def _rank(node: physical.PhysicalRank, refreshes: bool) -> Operator:
             refreshes=refreshes,
         )
     )
+
+
+def _normalize(node: physical.PhysicalNormalize, refreshes: bool) -> Operator:
+    side = _side(node.input, node.state)
+    if not node.takes_back:
+        return Normalize(side, refreshes)
+    return Expiry(side, only_comes=node.only_comes, refreshes=refreshes)
 
 
 def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:

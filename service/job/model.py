@@ -30,6 +30,7 @@ from rowkind.service.job.substitution import Settings
 from rowkind.service.job.table import RowKindSettings, Table
 from rowkind.service.python.code import Code
 from rowkind.service.python.errors import FunctionError
+from rowkind.service.source_table import OnExpire
 
 
 class Sink(Section):
@@ -116,6 +117,7 @@ class Job(Section):
     status: SettingsField | None = None
     checkpoint: str | None = None
     ttl: Duration | None = None
+    on_expire: OnExpire = "forget"
     parallelism: int = Field(default=2, gt=0, le=1024)
     shards: int | None = Field(default=None, gt=0, le=1024)
     memory: Size | None = None

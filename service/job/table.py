@@ -14,7 +14,7 @@ from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
 from rowkind.service.job.fields import ColumnNames, Duration, Section, TopicName, either
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
-from rowkind.service.source_table import Start, TopicFormat
+from rowkind.service.source_table import OnExpire, Start, TopicFormat
 
 Policy = Literal["insert", "dead_letter", "fail"]
 
@@ -138,6 +138,8 @@ class Table(Section):
     `format` is how values and keys are written. In mode `debezium` values are its envelopes.
     `exact` is a promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that
     was sent. Without it the job keeps the rows of the table wherever somebody depends on that.
+    A row that was written a `ttl` ago is forgotten: what was made of it stays in the results. With `on_expire: retract`
+    it is taken back from them, as if it had been deleted. Both are the job's where they are not said here.
     """
 
     topic: TopicName = ""
@@ -148,6 +150,7 @@ class Table(Section):
     primary_key: ColumnNames = ()
     exact: bool = False
     ttl: Duration | None = None
+    on_expire: OnExpire | None = None
     watermark: WatermarkSettings | None = None
     row_kind: RowKindSettings = RowKindSettings()
     start: From = From()

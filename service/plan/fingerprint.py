@@ -126,7 +126,8 @@ def _own(
         case PhysicalMatch():
             return _match(node)
         case PhysicalNormalize():
-            return {"state": _input(node.state)}
+            expired = {"expired": "taken back"} if node.takes_back else {}
+            return {"state": _input(node.state), **expired}
         case PhysicalTemporalFilter():
             return {"begins": _time(node.begins), "ends": _time(node.ends), "clock": node.clock.name}
         case PhysicalUnion():

@@ -350,11 +350,15 @@ class LogicalMatch:
 
 @dataclass(frozen=True)
 class LogicalNormalize:
-    """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why."""
+    """The input as an exact changelog: `key` is its primary key, empty where it is a multiset; `reason` is why.
+
+    `takes_back`: rows whose TTL is over go, and whoever comes after is told.
+    """
 
     input: LogicalInput
     key: tuple[str, ...]
     reason: str
+    takes_back: bool = False
 
 
 @dataclass(frozen=True)

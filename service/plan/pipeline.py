@@ -36,6 +36,7 @@ from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
 from rowkind.service.plan.passes.split_distinct import split_distinct
 from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
+from rowkind.service.plan.passes.take_back_expired import take_back_expired
 from rowkind.service.plan.passes.tell_arrivals_apart import tell_arrivals_apart
 from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
 from rowkind.service.plan.query import Query
@@ -59,6 +60,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     extract_equal_keys,
     tell_arrivals_apart,
     resolve_conflicts,
+    take_back_expired,
     order_matches,
     hold_pads,
     hold_back,
@@ -162,6 +164,7 @@ def source_table(job: Job, table: str) -> SourceTable:
         declared=columns,
         primary_key=of.primary_key,
         ttl_ms=of.ttl,
+        on_expire=of.on_expire,
         row_kind=of.row_kind.physical(of.changelog),
         start=of.start.physical(),
         exact=of.exact,

@@ -10,14 +10,16 @@ from sqlglot import exp
 from rowkind.service.job.model import Job
 from rowkind.service.job.model import Sink as JobSink
 from rowkind.service.plan.logical import LogicalNode, LogicalProject
+from rowkind.service.source_table import OnExpire
 
 
 @dataclass(frozen=True)
 class TtlHint:
-    """One entry of a STATE_TTL hint, and where it stands."""
+    """One entry of a STATE_TTL hint, and where it stands; `on_expire` is None where it does not say."""
 
     ttl_ms: int
     at: exp.Expr
+    on_expire: OnExpire | None = None
 
 
 @dataclass(frozen=True)

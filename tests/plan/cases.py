@@ -72,6 +72,8 @@ class Case:
         if "ttl" in settings:
             ttl = settings.pop("ttl")
             tables = re.sub(r"^ttl: .*\n", f"ttl: {ttl}\n" if ttl else "", tables, flags=re.MULTILINE)
+        if "on_expire" in settings:
+            tables = f"on_expire: {settings.pop('on_expire')}\n{tables}"
         own = {"views": settings.pop("views", {}), "sinks": {"result": sink}}
         assert not settings, f"unknown settings {settings}"
         file = folder / "job.yaml"

@@ -19,6 +19,8 @@ FOLDER = Path(__file__).parent / "wording"
 PLANS = (
     "asof_join",
     "chain_join_of_ranks",
+    "expire_append",
+    "expire_left_join",
     "filter_without_key",
     "fixed_by_deduplicated",
     "fixed_not_by_pads",

@@ -34,7 +34,7 @@ def advice(sink: PhysicalSink) -> Iterator[Advice]:
                 yield from _on_aggregate(node)
             case PhysicalRank():
                 yield from _on_rank(node)
-            case PhysicalNormalize():
+            case PhysicalNormalize(takes_back=False):
                 yield from _on_normalize(node)
             case PhysicalMatch():
                 yield from _on_match(node)

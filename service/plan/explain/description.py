@@ -24,6 +24,7 @@ StepKind = Literal[
     "asof_join",
     "lookup",
     "normalize",
+    "expiry",
     "temporal_filter",
     "match",
     "union",

@@ -177,7 +177,7 @@ def _kind(node: PhysicalNode) -> StepKind:
         case PhysicalLookup():
             return "lookup" if node.match is None else "asof_join"
         case PhysicalNormalize():
-            return "normalize"
+            return "expiry" if node.takes_back else "normalize"
         case PhysicalTemporalFilter():
             return "temporal_filter"
         case PhysicalMatch():
@@ -244,9 +244,9 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield from _of_rank(node)
         case PhysicalMatch():
             yield from match_facts(node)
-        case PhysicalNormalize():
+        case PhysicalNormalize(takes_back=False):
             yield Fact("needed", _needed(node), {"reason": node.reason})
-        case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalUnion():
+        case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalNormalize() | PhysicalUnion():
             return
 
 

@@ -26,6 +26,7 @@ _WORDS = {
     "lookup": "lookup",
     "temporal_filter": "temporal filter",
     "normalize": "normalize",
+    "expiry": "expiry",
     "union": "union",
 }
 _MODES = {"append": "+I", "retract": "+I -U +U -D", "upsert": "+I +U -D"}

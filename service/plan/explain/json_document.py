@@ -24,7 +24,7 @@ KEYS = {
     "tables": "of a query: the tables that it reads, each once",
     "name": "of a query, a sink, a step, a state, a column or a call",
     "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, session, asof_join, lookup, match, "
-    "temporal_filter, normalize or union",
+    "temporal_filter, normalize, expiry or union",
     "title": "what the step does, in one line, for people",
     "inputs": "the steps whose rows the step takes in, left before right; none where `same_as` says where they are",
     "same_as": "the sink and step under which the same step stands before: it is there once; else null",
@@ -41,7 +41,8 @@ KEYS = {
     "shard)",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
-    "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, null for never",
+    "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, or by an expiry "
+    "taken back, null for never",
     "by_arrival": "of a state: whether changes count in their order of arrival, and of those of a key the last",
     "closes": "of a state: the watermark that lets go of its rows, by clock and at, the time of a row",
     "at": "of closes: the time of a row that has to be passed",

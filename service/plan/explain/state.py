@@ -22,10 +22,13 @@ from rowkind.service.physical import (
     PhysicalSession,
     PhysicalTemporalFilter,
     PhysicalUnion,
+    inputs,
 )
 from rowkind.service.plan.explain.description import StepState, StepValues
 from rowkind.service.python.function import PythonFunction
 from rowkind.service.time_match import TimeMatch
+
+_BACK = ", then it expires and is taken back with all that was made of it"
 
 
 def kept(node: PhysicalNode) -> tuple[StepState, ...]:
@@ -86,8 +89,10 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
         # Of a row that has expired nobody could say whether it is in there.
         whole = node.kind in ("not in", "in") and name == "right"
         ttl = chosen.ttl_ms
-        kept = f"for ever: {node.kind.upper()} has to know all of them" if whole else _for_long(ttl, chosen.closing)
-        endless = ttl is None and not _is_let_go(chosen.closing) and not whole
+        kept = f"for ever: {node.kind.upper()} has to know all of them"
+        if not whole or comes_alive(below):
+            kept = _for_long(ttl, below, chosen.closing)
+        endless = ttl is None and not _is_let_go(chosen.closing) and not whole and not comes_alive(below)
         sub_key = {"sub_key": _sub_key(below)} if chosen.layout == "unique key" else {}
         values = _values(below, chosen.layout, chosen.closing, **sub_key)
         yield StepState(name, called(below), layout, reason, ttl, kept, _order(chosen), endless, values)
@@ -113,15 +118,15 @@ def _by_arrival(node: PhysicalLookup) -> Iterator[StepState]:
         right.ttl_ms,
         _values(node.right, right.layout),
     )
-    kept, endless = _for_long(ttl), ttl is None
+    kept, endless = _for_long(ttl, node.right), ttl is None and not comes_alive(node.right)
     yield StepState("right", called(node.right), layout, reason, ttl, kept, _order(right), endless, values)
 
 
 def _by_time(node: PhysicalLookup, match: TimeMatch) -> Iterator[StepState]:
     left, right, closing = node.left_input, node.right_input, node.left_input.closing
     layout, reason = "every row by key, in the order of time", "what is nearest to it may change"
-    ttl, kept, values = left.ttl_ms, _for_long(left.ttl_ms, closing), _values(node.left, "every row")
-    endless = ttl is None and closing is None
+    ttl, kept, values = left.ttl_ms, _for_long(left.ttl_ms, node.left, closing), _values(node.left, "every row")
+    endless = ttl is None and closing is None and not comes_alive(node.left)
     yield StepState("left", called(node.left), layout, reason, ttl, kept, _order(left), endless, values)
     what = "version" if match.versions else "row"
     kept = "for ever: no watermark says that no left row of an earlier time comes"
@@ -162,8 +167,8 @@ def _aggregate(node: PhysicalAggregate) -> Iterator[StepState]:
         what += ", with what has been added up so far" if node.aggregation.calls else ", with how many rows it has"
         what += _told_apart(node.aggregation)
         closing, ending = node.aggregation.closing, node.aggregation.ending
-        endless = ttl is None and closing is None and ending is None
-        kept = _for_long(ttl, closing) if ending is None else _until(ending.clock, ending.at)
+        endless = ttl is None and closing is None and ending is None and not comes_alive(node.input)
+        kept = _for_long(ttl, node.input, closing) if ending is None else _until(ending.clock, ending.at)
         yield StepState("groups", of, what, None, ttl, kept, endless=endless, values=groups)
     retracts = node.aggregation.retracts
     for call in node.aggregation.calls:
@@ -235,11 +240,20 @@ def _session(node: PhysicalSession) -> StepState:
 
 
 def _normalize(node: PhysicalNormalize) -> StepState:
+    if node.only_comes:
+        layout, reason = "all rows, in the order in which they came", None
+        kept, values = _for_long(node.state.ttl_ms, node.input), _values(node.input, "timed")
+        return StepState(
+            "agenda", called(node.input), layout, reason, node.state.ttl_ms, f"{kept}{_BACK}", values=values
+        )
     if node.state.layout == "one row per key":
         layout = f"the last row of each ({', '.join(part.text for part in node.input.calc.key.parts)})"
     else:
         layout = f"all rows, equal ones {_equal_ones(node.state)}"
     reason = "that is where old rows are found"
+    if node.takes_back:
+        layout += ", and when each was written"
+        reason = "whoever writes or takes back a row names its content"
     return _rows(node, node.state, layout, reason, _values(node.input, node.state.layout))
 
 
@@ -251,8 +265,9 @@ def _rows(
     values: StepValues,
 ) -> StepState:
     """The rows of an operator with one input."""
-    ttl, endless = state.ttl_ms, state.ttl_ms is None and state.closing is None
-    kept = _for_long(ttl, state.closing)
+    ttl, endless = state.ttl_ms, state.ttl_ms is None and state.closing is None and not comes_alive(node.input)
+    kept = _for_long(ttl, node.input, state.closing)
+    kept += _BACK if isinstance(node, PhysicalNormalize) and node.takes_back else ""
     return StepState("rows", called(node.input), layout, reason, ttl, kept, _order(state), endless, values)
 
 
@@ -300,17 +315,28 @@ def _until(clock: Clock, time: ColumnTime) -> str:
     return f"each until {by(clock)} passes {moment(time)}"
 
 
+def comes_alive(node: PhysicalNode) -> bool:
+    """Whether all that an input is made of is taken back when it expires."""
+    if isinstance(node, PhysicalNormalize) and node.takes_back:
+        return True
+    if isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions:
+        return comes_alive(node.left)
+    return not isinstance(node, PhysicalScan) and all(map(comes_alive, inputs(node)))
+
+
 def _is_let_go(closing: Closing | None) -> bool:
     """Whether a watermark lets go of rows, and does not only say which are late."""
     return closing is not None and closing.kept is not None
 
 
-def _for_long(ttl_ms: int | None, closing: Closing | None = None) -> str:
+def _for_long(ttl_ms: int | None, below: PhysicalNode, closing: Closing | None = None) -> str:
     if closing is not None and closing.kept is None:
         return f"for ever: a match may come at any time; late once {by(closing.clock)} passes {moment(closing.late)}"
     if closing is not None and closing.kept is not None:
         late = f", late once it passes {moment(closing.late)}" if closing.late != closing.kept else ""
         return _until(closing.clock, closing.kept) + late
+    if ttl_ms is None and comes_alive(below):
+        return "as long as they are there: what expires is taken back"
     return "for ever: there is no ttl" if ttl_ms is None else f"each for {show(ttl_ms)} after its last change"
 
 

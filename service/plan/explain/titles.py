@@ -49,7 +49,7 @@ def title(node: PhysicalNode) -> str:
             what = f"{'LEFT ' * node.pads}{'LOOKUP' if node.match is None else 'ASOF JOIN'}"
             return f"{what} ON {' AND '.join([*_pairs(node), *_times(node)]) or 'TRUE'}"
         case PhysicalNormalize():
-            return f"exact changes of {called(node.input)}"
+            return f"{'rows alive' if node.takes_back else 'exact changes'} of {called(node.input)}"
         case PhysicalTemporalFilter():
             return _passing(node)
         case PhysicalMatch():

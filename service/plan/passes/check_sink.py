@@ -13,6 +13,7 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalJoin,
     LogicalLookup,
+    LogicalNormalize,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -21,6 +22,7 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.passes.hold_back import final_at, without_watermark
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.scope import near
+from rowkind.service.plan.traits.aliases import source
 from rowkind.service.plan.traits.changelog_modes import updating
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from rowkind.service.plan.tree import inputs
@@ -103,6 +105,12 @@ def _check_append(query: Query) -> None:
                 "has been met: give the sink mode upsert or retract, or both sides a `watermark`, and each row goes "
                 "out once, when it has passed",
                 lookup.at.this,
+            )
+        case LogicalNormalize(takes_back=True) as expiry:
+            raise Refusal(
+                "an append sink takes inserts only, but rows are taken back here when they expire, because of "
+                "`on_expire: retract`: say `on_expire: forget`, or give the sink mode retract or upsert",
+                getattr(source(expiry), "at", None),
             )
         case LogicalScan() as scan:
             raise Refusal(

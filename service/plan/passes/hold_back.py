@@ -12,7 +12,14 @@ from sqlglot import exp
 
 from rowkind.service.clocks import Clock, ColumnTime
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalNode, LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalInput,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalTemporalFilter,
+)
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.scalars import resolved
@@ -20,6 +27,7 @@ from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime, micr
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.event_times import TimeColumn, event_times
 from rowkind.service.plan.traits.partitioning import partitioning
+from rowkind.service.plan.tree import walk
 
 AT_ONCE = 500_000
 """About how many rows are let out of one shard at a time, so that no batch has to carry all windows of a day."""
@@ -32,6 +40,12 @@ def hold_back(query: Query) -> Query:
     if not wanted:
         return query
     held = final_at(query)
+    if held is None and query.sink.emit == "final" and any(map(_takes_back, walk(query.root))):
+        raise Refusal(
+            "`emit: final` needs rows that do not change any more, and with `on_expire: retract` they are taken back "
+            "when what they were made of expires: say `on_expire: forget`, or `emit: changes`",
+            field="emit",
+        )
     if held is None and query.sink.emit == "final":
         asked = " and ".join(f"{each.table} one on {each.column}" for each in without_watermark(query))
         raise Refusal(
@@ -67,6 +81,10 @@ def without_watermark(query: Query) -> list[TimeColumn]:
     origins = sorted(min((each.origins for each in windows), key=sorted, default=frozenset()))
     marks = {name: table.watermark.subject for name, table in tables.items() if table.watermark is not None}
     return [each for each in origins if marks.get(each.table) != each.column]
+
+
+def _takes_back(node: LogicalNode) -> bool:
+    return isinstance(node, LogicalNormalize) and node.takes_back
 
 
 def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> LogicalNode | None:

@@ -1,10 +1,10 @@
-"""Hints: `/*+ STATE_TTL('orders' = '7d'), SKEW('orders'), SPLIT_DISTINCT, UNBOUNDED_RANK */` behind SELECT."""
+"""Hints: `/*+ STATE_TTL('orders' = '7d retract'), SKEW('orders'), SPLIT_DISTINCT, UNBOUNDED_RANK */` behind SELECT."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from sqlglot import exp
 
@@ -12,6 +12,7 @@ from rowkind.service.job import duration
 from rowkind.service.keys import MOST_SALTS
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.query import SkewHint, TtlHint
+from rowkind.service.source_table import OnExpire
 
 _KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias'), SPLIT_DISTINCT and UNBOUNDED_RANK are"
 _SHARDS_OF_A_HOT_KEY = 8
@@ -67,9 +68,16 @@ def _times(hint: exp.Anonymous) -> dict[str, TtlHint]:
     times = {}
     for pair in hint.expressions:
         if not (isinstance(pair, exp.EQ) and pair.right.is_string):
-            raise Refusal("the hint STATE_TTL is written STATE_TTL('alias' = '7d')", hint)
+            raise Refusal(
+                "the hint STATE_TTL is written STATE_TTL('alias' = '7d'), or '7d retract' where what expires is to be "
+                "taken back",
+                hint,
+            )
+        length, _, word = str(pair.right.this).strip().rpartition(" ")
+        said = next((each for each in get_args(OnExpire) if each == word.lower()), None)
         try:
-            times[pair.left.name.lower()] = TtlHint(duration.parse(str(pair.right.this)), pair.left)
+            ttl = duration.parse(length if said is not None else str(pair.right.this))
+            times[pair.left.name.lower()] = TtlHint(ttl, pair.left, said)
         except ValueError as error:
             raise Refusal(f"STATE_TTL: {error}", pair.right) from None
     return times

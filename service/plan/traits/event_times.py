@@ -135,7 +135,8 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
         case LogicalExpand():
             return event_times(node.input) | _expanded(node)
         case LogicalNormalize():
-            return event_times(node.input.input)
+            # Rows that expire go long after their time.
+            return {} if node.takes_back else event_times(node.input.input)
         case LogicalTemporalFilter():
             # What time moves is out of the order of its input, but for what a watermark lets out just before it passes.
             held = node.final or (node.ends is None and node.clock.tables)

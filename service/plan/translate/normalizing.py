@@ -20,16 +20,17 @@ def normalize(
     given = Edge(
         types=carried(side),
         key=tuple((resolved(name), below[name], True) for name in key),
-        needs_before=False,
+        needs_before=normalize.takes_back and not normalize.key,
         refreshes=refreshes(side, edge),
     )
     node = nodes.input(side, given)
     schema = node.calc.output
     return physical.PhysicalNormalize(
-        node=nodes.name("normalize", normalize),
+        node=nodes.name("expiry" if normalize.takes_back else "normalize", normalize),
         input=node,
         state=input_state(side),
         reason=normalize.reason,
         calc=nodes.calc(top, edge, schema, named(schema), record),
+        takes_back=normalize.takes_back,
         traits=traits(top, shown(map(resolved, key)), edge.needs_before),
     )

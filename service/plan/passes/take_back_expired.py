@@ -1,0 +1,93 @@
+"""Expiry that is told: with `on_expire: retract`, rows whose TTL is over are taken back from all that was made of them.
+
+A Normalize with a clock is put above each table that says so, or at the input that a hint names, and is the only one to
+know of the TTL: what comes out of it are the rows that are alive. So operators over nothing but such rows have none,
+and their result is the SQL over these. Where other rows come in, which are forgotten, their TTL holds as everywhere.
+
+As it keeps the rows by their key, it finds old rows, too, that a table leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rowkind.service.plan.logical import (
+    LogicalExpand,
+    LogicalFilter,
+    LogicalInput,
+    LogicalLookup,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalScan,
+    LogicalTemporalFilter,
+)
+from rowkind.service.plan.query import Query, TtlHint
+from rowkind.service.plan.traits.aliases import alias, means, sides
+from rowkind.service.plan.traits.changelog_modes import base
+from rowkind.service.plan.traits.emptiness import is_empty
+from rowkind.service.plan.traits.expiries import on_expire, table
+from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
+from rowkind.service.plan.tree import with_inputs
+
+
+def take_back_expired(query: Query) -> Query:
+    """The query with a Normalize that takes back what expires wherever somebody is to be told."""
+    return replace(query, root=_Placing(query).below(query.root, query.ttl_hints))
+
+
+@dataclass(frozen=True)
+class _Placing:
+    query: Query
+
+    def below(self, node: LogicalNode, hints: Mapping[str, TtlHint]) -> LogicalNode:
+        """A node, and all that is below it."""
+        scan = base(node)
+        if isinstance(scan, LogicalScan):
+            ttl = scan.source.ttl_ms or self.query.job.ttl
+            return _told(node, ttl) if ttl and on_expire(self.query, None, scan) == "retract" else node
+        if isinstance(node, LogicalLookup) and node.match is not None and node.match.versions:
+            # A version is valid at its time however old it is, and they have to come as they were sent.
+            return replace(node, left=replace(node.left, input=self._input(hints, node.left.input)))
+        if sides(node):
+            return with_inputs(node, partial(self._input, hints))
+        return with_inputs(node, lambda each: self.below(each, hints))
+
+    def _input(self, hints: Mapping[str, TtlHint], node: LogicalNode) -> LogicalNode:
+        """The input of an operator, which may have a hint of its own."""
+        is_table, called = table(node) is not None, alias(node)
+        names = [name for name in hints if (means(name, called) if is_table else name == called)]
+        if not names:
+            return self.below(node, hints)
+        hint = hints[names[-1]]
+        told = on_expire(self.query, hint, node) == "retract"
+        if is_table:
+            return _told(node, hint.ttl_ms) if told else node
+        below = self.below(node, {name: hint for name, hint in hints.items() if name not in names})
+        return _told(below, hint.ttl_ms) if told else below
+
+
+def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
+    """The node over rows that are taken back when they expire.
+
+    Of a table, these are the ones that pass the filters right above it; what is made of them need not keep the key. Of
+    what comes out of an operator, they are those that its consumer gets.
+    """
+    if is_empty(node):
+        return node
+    if isinstance(node, LogicalTemporalFilter) and table(node) is not None:
+        return replace(node, input=replace(node.input, input=_told(node.input.input, ttl_ms)))
+    if isinstance(node, LogicalProject | LogicalExpand) or (isinstance(node, LogicalFilter) and not _filtered(node)):
+        return replace(node, input=_told(node.input, ttl_ms))
+    keys = in_order(unique_keys(node), node)
+    reason = "what is made of it is taken back with it"
+    return LogicalNormalize(LogicalInput(node, ttl_ms=ttl_ms), keys[0] if keys else (), reason, takes_back=True)
+
+
+def _filtered(node: LogicalNode) -> bool:
+    """Whether these are rows of a table or an operator, with nothing but filters above."""
+    while isinstance(node, LogicalFilter):
+        node = node.input
+    return not isinstance(node, LogicalProject | LogicalExpand | LogicalTemporalFilter)

@@ -1,0 +1,42 @@
+"""What becomes of rows that expire: they are forgotten, or taken back from all that was made of them."""
+
+from __future__ import annotations
+
+from rowkind.service.plan.logical import (
+    LogicalLookup,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalScan,
+    LogicalTemporalFilter,
+)
+from rowkind.service.plan.query import Query, TtlHint
+from rowkind.service.plan.traits.changelog_modes import base
+from rowkind.service.plan.traits.emptiness import is_empty
+from rowkind.service.plan.tree import inputs
+from rowkind.service.source_table import OnExpire
+
+
+def table(node: LogicalNode) -> LogicalScan | None:
+    """The table that an input is, whatever part of its rows; None for any other."""
+    while isinstance(node := base(node), LogicalTemporalFilter | LogicalNormalize):
+        node = node.input.input
+    return node if isinstance(node, LogicalScan) else None
+
+
+def on_expire(query: Query, hint: TtlHint | None, node: LogicalNode) -> OnExpire:
+    """What becomes of the rows of an input: what a hint says, else their table, else the job."""
+    said = None if hint is None else hint.on_expire
+    scan = table(node)
+    return said or (scan and scan.source.on_expire) or query.job.on_expire
+
+
+def all_taken_back(node: LogicalNode) -> bool:
+    """Whether all rows that a node is made of are taken back when they expire, so that it needs no TTL.
+
+    Versions do not expire: the one that is valid at a time is so however old it is.
+    """
+    if isinstance(node, LogicalNormalize) and node.takes_back:
+        return True
+    if isinstance(node, LogicalLookup) and node.match is not None and node.match.versions:
+        return all_taken_back(node.left.input)
+    return is_empty(node) or (not isinstance(node, LogicalScan) and all(map(all_taken_back, inputs(node))))
