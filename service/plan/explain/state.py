@@ -253,7 +253,7 @@ def _normalize(node: PhysicalNormalize) -> StepState:
     reason = "that is where old rows are found"
     if node.takes_back:
         layout += ", and when each was written"
-        reason = "whoever writes or takes back a row names its content"
+        reason = "a row that is written again lives longer"
     return _rows(node, node.state, layout, reason, _values(node.input, node.state.layout))
 
 
