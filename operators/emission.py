@@ -31,6 +31,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rowkind.operators.changelog import ChangelogMode, RowKind
 from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask
@@ -45,16 +46,29 @@ class RetractionError(ValueError):
     """An append-only result was given a retraction: the plan let a query through that it should have refused."""
 
 
-def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = False) -> Changes:
+def net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool = False, ordered: bool = False) -> Changes:
     """The net changes, those of one key next to each other, with the row kinds that `form` calls for, old before new.
 
     - `keyed`: `changes.key` is the result's unique key; else whole rows count.
     - `by_seq`: the changes are an upsert stream as it comes from its source, in which the last change of a key by `seq`
       wins and earlier rows are not taken back; they are not a multiset with signs.
+    - `ordered`: rows only come, and in the order of their sub-keys; those with the same one in the order of arrival.
 
     Dead letters must have been taken out before. Refreshes never get here: whoever keeps a result keeps it for ever.
     """
     assert not (changes.kind >= RowKind.DEAD_LETTER).any(), "only changes with a row kind of a topic are netted"
+    result = _net(changes, form, keyed=keyed, by_seq=by_seq)
+    return _in_order(result) if ordered else result
+
+
+def _in_order(changes: Changes) -> Changes:
+    """The changes by sub-key and arrival."""
+    terms = pa.table({"sub_key": changes.sub_key, "seq": changes.seq})
+    order = pc.sort_indices(terms, [("sub_key", "ascending"), ("seq", "ascending")])
+    return changes.take(order.to_numpy().astype(np.int64))
+
+
+def _net(changes: Changes, form: ChangelogMode, *, keyed: bool, by_seq: bool) -> Changes:
     if form == "append":
         if (changes.weight < 0).any():
             raise RetractionError("an append-only result was given a retraction")

@@ -69,13 +69,15 @@ class TemporalFilterSpec:
     """From when on and until when rows are in the result, each None for always.
 
     The input is an exact changelog. `most`: of the rows that a batch finds due, about how many it lets out, the others
-    in the next ones; None for all. `refreshes`: whether somebody further down has a TTL.
+    in the next ones; None for all. `refreshes`: whether somebody further down has a TTL. `whole`: all that is due at
+    one time, in ms, is let out in one batch.
     """
 
     begins: RowTime | None
     ends: RowTime | None
     most: int | None = None
     refreshes: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class TemporalFilter:
         due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
         if self.spec.most is not None and len(due) > self.spec.most:
             reached = np.partition(due.place, self.spec.most - 1)[self.spec.most - 1]
+            reached = last_place(time_at(int(reached))) if self.spec.whole else reached
             due = due.filter(due.place <= reached)
         due = due.take(np.lexsort((due.seq, due.place >> np.uint64(_SPREAD))))
         agenda.append(-due)

@@ -230,7 +230,9 @@ class PhysicalLookup:
 class PhysicalTemporalFilter:
     """The rows whose time has come, by `begins`, and is not over, by `ends`; rows are those of `input.calc.output`.
 
-    What the watermark of `closing` leaves behind is late. `most`: about how many rows it lets out at a time.
+    What the watermark of `closing` leaves behind is late. `most`: about how many rows it lets out at a time. `order` is
+    what the user wrote, where the rows are to come in an order: they are in one shard, and all rows of a time come
+    together.
     """
 
     node: str
@@ -242,6 +244,7 @@ class PhysicalTemporalFilter:
     calc: Calc
     closing: Closing | None = None
     most: int | None = None
+    order: tuple[str, ...] = ()
     traits: Traits = Traits()
     fused: bool = False
 
@@ -299,11 +302,13 @@ PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
 class PhysicalSink:
     """The root: where the changes go.
 
-    `key` names the columns of the topic's key and the sink's unique key; empty for a retract or append topic without
-    one. `exchange` says that the changes must be shuffled by that key before they are written, because rows with one
-    key may come from several shards of the input. `fixes` are the parts of the input's partition key for which that is
-    not so although the key does not name them: they are the same in all rows that ever have one key. `value` and
-    `key_record` are the schemas of the topic, `format` is how rows of them are written.
+    `key` names the columns of the topic's key and the sink's unique key; empty for a retract or append topic
+    without one. `exchange` says that the changes must be shuffled by that key before they are written, because rows
+    with one key may come from several shards of the input. `ordered` says that the rows of a batch are written in
+    the order of their sub-key and, where that is the same, of their arrival. `fixes` are the parts of the input's
+    partition key for which that is not so although the key does not name them: they are the same in all rows that
+    ever have one key. `value` and `key_record` are the schemas of the topic, `format` is how rows of them are
+    written.
     """
 
     name: str
@@ -317,6 +322,7 @@ class PhysicalSink:
     row_kind: RowKindHeader = DEFAULT_HEADER
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     fixes: tuple[str, ...] = ()
+    ordered: bool = False
     format: Literal["avro", "json"] = "avro"
 
     @property

@@ -85,7 +85,7 @@ def prepare(spec: WriterSpec, changes: Changes) -> tuple[Outgoing, Outgoing]:
 def _messages(sink: SinkSpec, changes: Changes, counters: dict[str, float]) -> Messages:
     """The net changes of one sink, counted."""
     try:
-        changes = net(changes, sink.form, keyed=sink.keyed, by_seq=sink.by_seq)
+        changes = net(changes, sink.form, keyed=sink.keyed, by_seq=sink.by_seq, ordered=sink.ordered)
     except RetractionError:
         raise AppendOnlyError(
             f"Sink {sink.sink}, topic {sink.topic}: a row was to be taken back, but the topic takes insertions only. "

@@ -89,7 +89,8 @@ class SinkSpec:
     """A topic and how it is written.
 
     - `keyed`: changes carry the sink's unique key, packed as the Kafka key.
-    - `by_seq`: they are an upsert stream as it was read (`operators.emission.net`).
+    - `by_seq`: they are an upsert stream as it was read, `ordered`: they are written in an order
+      (`operators.emission.net`).
     - `value`, `key`: how values and keys are written; None where there are no keys.
     - `row_kind`: the header of the row kind, None for none.
     - `transactions`: exactly once; else at least once, for upsert sinks.
@@ -104,6 +105,7 @@ class SinkSpec:
     key: Written | None = None
     row_kind: RowKindHeader | None = field(default_factory=RowKindHeader)
     transactions: bool = True
+    ordered: bool = False
 
 
 @dataclass(frozen=True)

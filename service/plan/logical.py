@@ -290,7 +290,8 @@ class LogicalLookup:
 class LogicalTemporalFilter:
     """The rows whose time has come, by the column `begins`, and is not over, by `ends`, as the clock goes.
 
-    `final` says that they do not change any more once they have come. `most`: about how many come at a time.
+    `final` says that they do not change any more once they have come. `most`: about how many come at a time. `order` is
+    that in which they come, its first column a time; empty where nobody asks.
     """
 
     input: LogicalInput
@@ -301,11 +302,13 @@ class LogicalTemporalFilter:
     reason: str
     at: exp.Expr
     most: int | None = None
+    order: tuple[OrderColumn, ...] = ()
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns with the times."""
-        return tuple(each.column for each in (self.begins, self.ends) if each is not None)
+        """The columns with the times, and those of the order."""
+        times = (each.column for each in (self.begins, self.ends) if each is not None)
+        return (*times, *(each.column for each in self.order if each.column is not None))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
+from rowkind.service.plan.passes.sort_by_time import sort_by_time
 from rowkind.service.plan.passes.split_distinct import split_distinct
 from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
 from rowkind.service.plan.passes.take_back_expired import take_back_expired
@@ -63,6 +64,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     take_back_expired,
     order_matches,
     hold_pads,
+    sort_by_time,
     hold_back,
     normalize_inputs,
     check_sink,

@@ -111,7 +111,11 @@ class MemoryEngine:
             self._send(each.exits, output.rows, inbox, _failure(each.node))
         return {
             sink.name: net(
-                Changes.concat(inbox[self.graph.place(sink.name)]), sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq
+                Changes.concat(inbox[self.graph.place(sink.name)]),
+                sink.mode,
+                keyed=bool(sink.key),
+                by_seq=sink.by_seq,
+                ordered=sink.ordered,
             )
             for sink in self.graph.sinks
         }

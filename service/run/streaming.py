@@ -219,4 +219,5 @@ def _sink(sink: PhysicalSink, at: Deployment) -> SinkSpec:
         key=forms.key,
         row_kind=None if sink.mode == "upsert" else sink.row_kind,
         transactions=sink.delivery == "exactly_once",
+        ordered=sink.ordered,
     )

@@ -103,7 +103,7 @@ def changes_of(sink: PhysicalSink, blocks: Sequence[Block], place: int) -> Chang
     """The net changes of a sink, which has this place, in the blocks of one batch."""
     changes = Changes.concat([block.changes for block in blocks])
     live = addressed(changes.filter(changes.kind != RowKind.DEAD_LETTER), place)
-    return net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq)
+    return net(live, sink.mode, keyed=bool(sink.key), by_seq=sink.by_seq, ordered=sink.ordered)
 
 
 def write(path: Path, parts: Iterable[Part], of: Graph, shards: int, marks: TimeMarks) -> None:

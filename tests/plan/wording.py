@@ -42,6 +42,7 @@ PLANS = (
     "right_chain",
     "scalar_over_group",
     "semi_join_condition",
+    "sort_by_time",
     "unnest_left",
     "upsert_sink_longer_key",
     "upsert_table_to_retract",

@@ -15,6 +15,7 @@ from rowkind.service.physical import (
     PhysicalRank,
     PhysicalScan,
     PhysicalSink,
+    PhysicalTemporalFilter,
     walk,
 )
 from rowkind.service.plan.explain.description import Advice
@@ -34,6 +35,8 @@ def advice(sink: PhysicalSink) -> Iterator[Advice]:
                 yield from _on_aggregate(node)
             case PhysicalRank():
                 yield from _on_rank(node)
+            case PhysicalTemporalFilter():
+                yield from _on_filter(node)
             case PhysicalNormalize(takes_back=False):
                 yield from _on_normalize(node)
             case PhysicalMatch():
@@ -113,6 +116,15 @@ def _on_rank(rank: PhysicalRank) -> Iterator[Advice]:
             "every row kept",
             f"{rank.node} keeps every row of {called(rank.input)}, because {rank.reason}. {_with_less(rank)}",
         )
+
+
+def _on_filter(node: PhysicalTemporalFilter) -> Iterator[Advice]:
+    if node.order:
+        text = (
+            f"{node.node} puts all rows in one order: they are in one shard, which one task has to deal with, and one "
+            f"task writes them. A topic with several partitions has them in order in each."
+        )
+        yield Advice(node.node, "one shard", text)
 
 
 def _with_less(rank: PhysicalRank) -> str:

@@ -101,7 +101,7 @@ KEYS = {
     "number": "of a rank: the column with the number by its function, null where nobody reads it",
     "numbers": "of a rank: its columns with numbers, where they are by other functions, each with name and function",
     "partition_by": "of a rank: its partition",
-    "order_by": "of a rank: its order; `arrival` for the order of arrival",
+    "order_by": "of a rank: its order, of a temporal filter: that in which rows come; `arrival` for that of arrival",
     "strategy": "of a rank: append, improving or retract",
     "ties": "of a rank: `latest first` where the later arrival of equal rows counts",
     "time": "of a session: the column with the time of a row",

@@ -99,12 +99,15 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
             return {}
         case PhysicalTemporalFilter():
             times = {"begins": node.begins, "ends": node.ends}
-            return {"clock": node.clock.name} | {name: moment(at) for name, at in times.items() if at is not None}
+            order = {"order_by": list(node.order)} if node.order else {}
+            told = {name: moment(at) for name, at in times.items() if at is not None}
+            return {"clock": node.clock.name, **told, **order}
 
 
 def _passing(node: PhysicalTemporalFilter) -> str:
     """From when on and until when rows are let through."""
-    begins = "" if node.begins is None else f" from when {by(node.clock)} passes {moment(node.begins)}"
+    when = f" in the order of {', '.join(node.order)}, each when" if node.order else " from when"
+    begins = "" if node.begins is None else f"{when} {by(node.clock)} passes {moment(node.begins)}"
     if isinstance(node.input, PhysicalJoin) and node.input.kind != "anti" and node.begins is not None:
         begins = f" with a match, and those without one{begins}" if node.begins.null == "always" else begins
     return f"rows{begins}{'' if node.ends is None else f' until {by(node.clock)} passes {moment(node.ends)}'}"

@@ -35,9 +35,7 @@ AT_ONCE = 500_000
 
 def hold_back(query: Query) -> Query:
     """The query with a temporal filter below the sink where it wants final rows. Raises Refusal."""
-    updates = produced(query.root) != "append"
-    wanted = query.sink.emit == "final" or (query.sink.emit is None and query.sink.mode == "append" and updates)
-    if not wanted:
+    if not wants_final(query.root, query) or _is_sorted(query.root):
         return query
     held = final_at(query)
     if held is None and query.sink.emit == "final" and any(map(_takes_back, walk(query.root))):
@@ -81,6 +79,18 @@ def without_watermark(query: Query) -> list[TimeColumn]:
     origins = sorted(min((each.origins for each in windows), key=sorted, default=frozenset()))
     marks = {name: table.watermark.subject for name, table in tables.items() if table.watermark is not None}
     return [each for each in origins if marks.get(each.table) != each.column]
+
+
+def _is_sorted(root: LogicalNode) -> bool:
+    """Whether rows wait for their place in the order of time, by which they are final."""
+    below = root.input if isinstance(root, LogicalProject) else None
+    return isinstance(below, LogicalTemporalFilter) and bool(below.order)
+
+
+def wants_final(node: LogicalNode, query: Query) -> bool:
+    """Whether the sink wants no row of this node before it is final."""
+    updates = produced(node) != "append"
+    return query.sink.emit == "final" or (query.sink.emit is None and query.sink.mode == "append" and updates)
 
 
 def _takes_back(node: LogicalNode) -> bool:

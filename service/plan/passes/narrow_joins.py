@@ -79,7 +79,9 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
             return replace(node, input=replace(node.input, input=below))
         case LogicalUnion():
             return replace(node, inputs=tuple(_narrow(each, above) for each in node.inputs))
-        case LogicalRank() | LogicalNormalize() | LogicalTemporalFilter():
+        case LogicalTemporalFilter():
+            return replace(node, input=replace(node.input, input=_narrow(node.input.input, above)))
+        case LogicalRank() | LogicalNormalize():
             raise AssertionError("joins are narrowed before ranks and old rows are thought of")
 
 

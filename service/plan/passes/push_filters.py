@@ -90,7 +90,9 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
         case LogicalUnion():
             return replace(node, inputs=tuple(_push(each, conditions) for each in node.inputs))
-        case LogicalRank() | LogicalNormalize() | LogicalTemporalFilter():
+        case LogicalTemporalFilter():
+            return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, ()))), conditions)
+        case LogicalRank() | LogicalNormalize():
             raise AssertionError("filters sink before ranks and old rows are thought of")
 
 

@@ -36,6 +36,7 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalScan,
+    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
 )
@@ -289,6 +290,8 @@ def _uses_below(node: LogicalNode, uses: Uses) -> Uses:
             calls = node.calls.values()
             arguments = {name for call in calls for name in (*call.arguments, call.filter) if name is not None}
             return dict.fromkeys({*node.group, *arguments}, math.inf)
+        case LogicalTemporalFilter():
+            return dict.fromkeys({*uses, *node.reads}, math.inf)
     return dict.fromkeys(uses, math.inf)
 
 

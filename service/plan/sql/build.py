@@ -18,6 +18,7 @@ from rowkind.service.plan.sql.one_select import OneSelect
 from rowkind.service.plan.sql.parse import query
 from rowkind.service.plan.sql.scope import Unreachable
 from rowkind.service.plan.sql.session_ends import with_ends
+from rowkind.service.plan.sql.time_order import in_time_order, time_order
 from rowkind.service.plan.sql.top_rows import top_of_result
 from rowkind.service.plan.sql.unions import set_operation
 
@@ -38,10 +39,12 @@ class Builder:
 
     def query(self, tree: exp.Expr) -> LogicalProject:
         """The plan of a whole query. Raises Refusal."""
+        tree, order = time_order(tree)
         built = self.select(tree, Context())
         root = with_ends(LogicalProject(built.input, built.outputs))
         assert isinstance(root, LogicalProject), "the root stays what it is"
-        return over_a_table(root, self)
+        root = over_a_table(root, self)
+        return root if order is None else in_time_order(root, order)
 
     @property
     def ttl_hints(self) -> dict[str, TtlHint]:

@@ -15,7 +15,10 @@ from rowkind.service.plan.sql.scope import Scope, near
 from rowkind.service.plan.sql.select_list import Item, SelectList
 from rowkind.service.plan.sql.windows import Terms, no_windows
 
-_NO_ORDER = "ORDER BY has no meaning for a result that keeps changing: leave it out and sort where the result is read"
+_NO_ORDER = (
+    "ORDER BY says nothing inside of a query: leave it out, or keep the first rows by LIMIT n. At the end of the whole "
+    "query it puts the result in the order of time"
+)
 _NO_LIMIT = (
     "LIMIT without ORDER BY keeps any rows: say which by ORDER BY, or ORDER BY PROCTIME() for the first to arrive"
 )

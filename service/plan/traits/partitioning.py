@@ -82,7 +82,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
             return _bare(node.input, normalize_key(node))
         case LogicalTemporalFilter():
             parts = partitioning(node.input.input)
-            return _bare(node.input, temporal_key(node)) if parts is None else parts
+            return _bare(node.input, temporal_key(node)) if parts is None or node.order else parts
 
 
 def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
@@ -95,8 +95,10 @@ def temporal_key(node: LogicalTemporalFilter) -> tuple[str, ...]:
     """What a temporal filter is partitioned by: by as much of the row as can be part of a key.
 
     Where its input is an operator, rows stay where they are: an agenda does not ask for keys. What is left of that
-    operator's key names the rows all the same.
+    operator's key names the rows all the same. Rows that come in an order are in one shard.
     """
+    if node.order:
+        return ()
     below = columns(node.input.input)
     parts = partitioning(node.input.input)
     if parts is not None:

@@ -12,6 +12,7 @@ from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.partitioning import partitioning, temporal_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, refreshes, shown, traits
+from rowkind.service.plan.translate.ranks import ordered
 
 
 def session(
@@ -56,7 +57,7 @@ def temporal_filter(
     )
     node = nodes.input(side, given)
     by = shown(map(resolved, key))
-    if isinstance(node, physical.PhysicalOperator) and partitioning(side.input) is not None:
+    if not passing.order and isinstance(node, physical.PhysicalOperator) and partitioning(side.input) is not None:
         # An agenda does not ask for keys: a row is taken back in the shard in which it came.
         node, by = replace(node, fused=True), node.traits.partition_key
     schema = node.calc.output
@@ -70,5 +71,6 @@ def temporal_filter(
         calc=nodes.calc(top, edge, schema, named(schema), record),
         closing=side.closing,
         most=passing.most,
+        order=tuple(map(ordered, passing.order)),
         traits=traits(top, by, edge.needs_before),
     )

@@ -49,13 +49,18 @@ def translate(query: Query) -> physical.PhysicalSink:
     """The physical plan. Raises Refusal for an expression that cannot be translated."""
     sink, result = query.sink, columns(query.root)
     key_record = record_of(f"{_identifier(query.name)}_key", {name: result[name] for name in sink.key})
+    top, sub_key = _in_order(query)
     edge = Edge(
         types=result,
         key=tuple((resolved(name), result[name], True) for name in sink.key),
+        sub_key=sub_key,
         key_record=key_record if sink.key else None,
         needs_before=sink.mode != "upsert" or frozenset(sink.key) not in unique_keys(query.root),
     )
-    node = _Translator(query.job.on_error).node(query.root, edge, _identifier(query.name))
+    node = _Translator(query.job.on_error).node(top, edge, _identifier(query.name))
+    if sub_key:
+        of = node.traits
+        node = replace(node, traits=traits(query.root, of.partition_key, of.needs_before))
     keyed = bool(sink.key) and sink.mode != "append"
     unmoved = keyed and together(query.root, frozenset(sink.key))
     return physical.PhysicalSink(
@@ -70,7 +75,21 @@ def translate(query: Query) -> physical.PhysicalSink:
         row_kind=sink.row_kind.physical(sink.mode),
         delivery=sink.delivery,
         fixes=_fixed(query, node) if unmoved else (),
+        ordered=bool(sub_key),
         format=sink.format,
+    )
+
+
+def _in_order(query: Query) -> tuple[LogicalNode, tuple[tuple[str, bool, bool], ...]]:
+    """The query with columns for the order of its rows besides, where it has one, and how each of these sorts."""
+    root = query.root
+    if not isinstance(root, LogicalProject) or not isinstance(root.input, LogicalTemporalFilter):
+        return root, ()
+    order = {f"#order_{number}": each for number, each in enumerate(root.input.order) if each.column is not None}
+    columns_ = {name: resolved(str(each.column)) for name, each in order.items()}
+    return (
+        replace(root, outputs={**root.outputs, **columns_}),
+        tuple((name, each.descending, each.nulls_first) for name, each in order.items()),
     )
 
 

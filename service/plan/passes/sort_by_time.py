@@ -1,0 +1,77 @@
+"""Rows in the order of time: ORDER BY behind the whole query, whose first column follows the time of a table.
+
+A row is held back until no row can come any more that belongs before it: until the watermark passes its time. So the
+temporal filter that `sql.time_order` has put below the SELECT list gets the watermark's clock here. All rows are in one
+shard, as there is one order of all; what the watermark has left behind is late, and has no place in it. (Flink's
+temporal sort, and its parallelism of one.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rowkind.service.clocks import Closing
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.passes.close_inputs import passed, timed_tables
+from rowkind.service.plan.passes.hold_back import AT_ONCE, wants_final
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.tree import walk
+
+_ORDER = (
+    "rows can be put in order only as time goes on: begin ORDER BY with the time of a table that has a `watermark`, "
+    "ascending, or with what follows it, such as window_end. For another order keep the first rows by LIMIT n, or sort "
+    "where the result is read"
+)
+
+
+def sort_by_time(query: Query) -> Query:
+    """The query whose rows come in order, if they are to. Raises Refusal."""
+    root = query.root
+    below = root.input if isinstance(root, LogicalProject) else None
+    sorted_ = [node for node in walk(root) if isinstance(node, LogicalTemporalFilter) and node.order]
+    if not sorted_:
+        return query
+    if not isinstance(root, LogicalProject) or below is not sorted_[-1]:
+        raise Refusal(
+            "with `on_conflict` rows of the result replace each other, and could not be moved in its order then: leave "
+            "one of the two out",
+            sorted_[-1].at,
+        )
+    return replace(query, root=replace(root, input=_sorted(sorted_[-1], query)))
+
+
+def _sorted(node: LogicalTemporalFilter, query: Query) -> LogicalTemporalFilter:
+    """The filter by which rows come in the order of their time. Raises Refusal."""
+    below, first = node.input.input, node.order[0]
+    time = event_times(below).get(first.column or "")
+    found = None if time is None or first.descending else passed(timed_tables(below), str(first.column), time)
+    if produced(below) != "append" and not wants_final(below, query):
+        raise Refusal(
+            "rows of this result change after they have come, and could not be moved in its order then: write "
+            "`emit: final` for a result of windows, keep the first rows by LIMIT n, or sort where the result is read",
+            node.at,
+        )
+    if found is None:
+        raise Refusal(_ORDER, node.at)
+    clock, begins = found
+    if columns(below)[begins.column].nullable:
+        raise Refusal(
+            "this time may be NULL, and a row without a time has no place in the order: leave such rows out by "
+            "WHERE … IS NOT NULL",
+            node.at,
+        )
+    arrival = next((number for number, each in enumerate(node.order) if each.column is None), len(node.order))
+    if arrival < len(node.order) and node.order[arrival].descending:
+        raise Refusal("rows of one time come in the order of arrival: leave PROCTIME() DESC out", node.at)
+    return replace(
+        node,
+        input=LogicalInput(below, closing=Closing(clock, begins, begins)),
+        clock=clock,
+        begins=begins,
+        most=AT_ONCE,
+        order=node.order[:arrival],
+    )

@@ -1,0 +1,90 @@
+"""ORDER BY without LIMIT behind the whole query: its rows in the order of time, as they are let out by a watermark.
+
+What a result is put in order by is computed below its SELECT list, and a temporal filter lies between the two. Whether
+there is a watermark, and whether the rows stay as they are, is known later (`passes.hold_back`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from rowkind.service.clocks import Clock
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalInput, LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.sql.context import Names
+from rowkind.service.plan.sql.scope import near
+from rowkind.service.plan.sql.windows import Terms, is_arrival
+
+
+@dataclass(frozen=True)
+class TimeOrder:
+    """An ORDER BY, for each term of which there is a column of the SELECT list, or its number.
+
+    `asked` are columns of the SELECT list that are there for nothing else. `at` is the first term as it was written.
+    """
+
+    order: exp.Order
+    at: exp.Expr
+    asked: frozenset[str] = frozenset()
+
+
+def time_order(tree: exp.Expr) -> tuple[exp.Expr, TimeOrder | None]:
+    """The query without an ORDER BY that has no LIMIT, with columns for what that asks for; and the ORDER BY."""
+    if tree.args.get("order") is None or tree.args.get("limit") or tree.args.get("offset"):
+        return tree, None
+    at, tree = tree.args["order"].expressions[0].this, tree.copy()
+    order = tree.args["order"].pop()
+    if not isinstance(tree, exp.Select) or tree.args.get("distinct"):
+        return tree, TimeOrder(order, at)
+    named = {each.alias.lower() for each in tree.expressions if isinstance(each, exp.Alias)}
+    asked: list[str] = []
+    for each in order.expressions:
+        node = each.this.unnest()
+        if isinstance(node, exp.Literal) or is_arrival(node):
+            continue
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
+            continue
+        asked.append(f"_order_{len(asked) + 1}")
+        tree.append("expressions", exp.alias_(node.copy(), asked[-1]))
+        node.replace(exp.column(asked[-1]))
+    return tree, TimeOrder(order, at, frozenset(asked))
+
+
+def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
+    """The whole query, its rows in order. Raises Refusal."""
+    outputs = {name: output for name, output in root.outputs.items() if name not in said.asked}
+    by_name = {name.lower(): output for name, output in root.outputs.items()}
+    order = said.order.copy()
+    for each in order.expressions:
+        node = each.this.unnest()
+        if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
+            number = int(str(node.this))
+            if not 1 <= number <= len(outputs):
+                raise Refusal(f"there is no column {number} in the SELECT list, which has {len(outputs)}", node)
+            each.set("this", list(outputs.values())[number - 1].copy())
+        elif isinstance(node, exp.Column) and node.name.lower() in by_name:
+            each.set("this", by_name[node.name.lower()].copy())
+        elif not is_arrival(node):
+            raise Refusal(
+                f"ORDER BY knows the columns of the result here, and {node.sql('spark')} is none of them"
+                f"{near(node.name, outputs)}",
+                node,
+            )
+    names = Names("")
+    names.reserve([*root.outputs, *columns(root.input)])
+    terms = Terms(root.input, names)
+    orders = terms.orders(order)
+    sorted_ = LogicalTemporalFilter(
+        LogicalInput(terms.node),
+        Clock(),
+        None,
+        None,
+        final=True,
+        reason="rows come in the order of their time",
+        at=said.at,
+        order=orders,
+    )
+    return LogicalProject(sorted_, outputs)
