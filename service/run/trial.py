@@ -74,7 +74,7 @@ class _Line:
 def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[TrialBatch]:
     """The changes in the lines of a file, in at least one batch. Raises InputError for the first line that is none.
 
-    A line with a clock begins a batch, at whose time those after it are too.
+    A line with a clock begins a batch, at whose time those after it are too, and those before the first such line.
     """
     records: dict[str, Record] = {}
     tables: list[tuple[int, str, _Line]] = []
@@ -98,6 +98,9 @@ def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[Tri
         if not isinstance(found, int):
             tables.append((len(batches) - 1, *found))
             room -= 1
+    begins = next((batch.clock for batch in batches if batch.clock is not None), None)
+    for batch in batches:
+        batch.clock = begins if batch.clock is None else batch.clock
     for table, record in records.items():
         own = [(batch, line) for batch, other, line in tables if other == table]
         payload = _encoded(record, job.tables[table], [line for _, line in own])

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
@@ -73,6 +74,7 @@ class OperatorProcessor(StatefulProcessor):
         promises: what becomes of a change that a table's promises do not allow. It is counted in any case.
         excused: rows that may be left out where an expression fails on them (`service.execute.failures`).
         limits: of the run cache.
+        times: when each batch is, by its number, in ms; none where that is Spark's business.
         write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
             as rows.
     """
@@ -88,6 +90,7 @@ class OperatorProcessor(StatefulProcessor):
         promises: OnBroken = "warn",
         excused: AbstractSet[str] = frozenset(),
         limits: CacheLimits = DEFAULT_LIMITS,
+        times: Sequence[int] = (),
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
     ) -> None:
         if unmatched == "dead_letter":
@@ -100,6 +103,7 @@ class OperatorProcessor(StatefulProcessor):
         self._promises = promises
         self._excused = excused
         self._limits = limits
+        self._times = tuple(times)
         self._write = write
         self._blocks: list[pa.Buffer] = []
         self._now = 0
@@ -120,7 +124,7 @@ class OperatorProcessor(StatefulProcessor):
         """Apply one batch of one shard and emit its blocks."""
         own: list[Block] = []
         for row in rows:
-            self._now = row.now
+            self._now = self._times[_batch()] if self._times else row.now
             if self._members and row.level == self._level:
                 own.append(Block.from_bytes(row.block))
             else:
@@ -261,6 +265,13 @@ class OperatorProcessor(StatefulProcessor):
         if self._unmatched == "ignore" or member.wrap is None:
             return Changes.empty()
         return dead_letters(member.wrap(lost))
+
+
+def _batch() -> int:
+    """The number of the batch that this task is of."""
+    context = TaskContext.get()
+    assert context is not None, "a task is asked"
+    return int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 
 def _due_ms(due: int | None, clock: Clock, watermarks_: Watermarks) -> float:
