@@ -69,8 +69,6 @@ class Case:
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
         sink |= {"emit": settings.pop("emit")} if "emit" in settings else {}
         tables = TABLES.read_text().partition("\nsinks:")[0]
-        if "emit" in settings:
-            sink["emit"] = settings.pop("emit")
         if "ttl" in settings:
             ttl = settings.pop("ttl")
             tables = re.sub(r"^ttl: .*\n", f"ttl: {ttl}\n" if ttl else "", tables, flags=re.MULTILINE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,3 +126,15 @@ def _upserted(table: dict[bytes, bytes], result: list[Change]) -> dict[bytes, by
             assert kind == ("+U" if key in table else "+I")
             table[key] = row
     return table
+
+
+@pytest.mark.parametrize(
+    ("form", "keyed"), [("append", False), ("retract", False), ("retract", True), ("upsert", True)]
+)
+def test_rows_that_come_in_order_are_put_in_it(form: ChangelogMode, keyed: bool) -> None:
+    """By sub-key and arrival, whichever way they came here."""
+    rows = [(b"2", 5), (b"1", 7), (b"2", 1), (b"1", 3), (b"3", 0)]
+    given = changes([("+I", b"%d" % number, b"%d" % number) for number in range(len(rows))])
+    given = replace(given, sub_key=binary(key for key, _ in rows), seq=np.array([seq for _, seq in rows]))
+    result = net(given, form, keyed=keyed, ordered=True)
+    assert result.payload.to_pylist() == [b"3", b"1", b"2", b"0", b"4"]
