@@ -65,7 +65,7 @@ def test_a_view_that_several_use_is_what_it_is_alone(seed: int, tmp_path: Path) 
     sinks = {
         "all": "SELECT * FROM v",
         "few": f"SELECT w.{first} FROM v AS w WHERE w.{first} IS NOT NULL",
-        "counts": f"SELECT {first}, COUNT(*) AS how_many FROM v GROUP BY {first}",
+        "counts": f"SELECT v.{first}, COUNT(*) AS how_many FROM v GROUP BY v.{first}",
     }
     job = job_of(tmp_path, sinks, {"v": case.sql})
     check(job, plan_query(job, list(job.sinks)).sinks, seed)
