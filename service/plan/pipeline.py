@@ -20,6 +20,7 @@ from rowkind.service.plan.passes.choose_extremes import choose_extremes
 from rowkind.service.plan.passes.choose_layouts import choose_layouts
 from rowkind.service.plan.passes.choose_rank_strategies import choose_rank_strategies
 from rowkind.service.plan.passes.close_inputs import close_inputs
+from rowkind.service.plan.passes.compare_with_clock import compare_with_clock
 from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
 from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
 from rowkind.service.plan.passes.hold_back import hold_back
@@ -49,6 +50,7 @@ from rowkind.service.source_table import SourceTable
 _Done = TypeVar("_Done")
 
 PASSES: tuple[Callable[[Query], Query], ...] = (
+    compare_with_clock,
     narrow_groups,
     narrow_joins,
     push_filters,

@@ -17,119 +17,94 @@ from functools import partial
 
 from sqlglot import exp
 
+from rowkind.avro.schema import Type
 from rowkind.service.clocks import Clock, ColumnTime
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalNode, LogicalProject, LogicalTemporalFilter
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    LogicalTemporalFilter,
+)
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.scalar.clock_conditions import TODAY, ClockCondition, moved_column, reads_clock
+from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
-from rowkind.service.plan.scalar.time_windows import DAY
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.tree import bottom_up, walk
 
-_NOW = (exp.CurrentTimestamp, exp.CurrentDate)
-_MIRRORED: Mapping[type[exp.Expr], type[exp.Binary]] = {
-    exp.GT: exp.LT,
-    exp.LT: exp.GT,
-    exp.GTE: exp.LTE,
-    exp.LTE: exp.GTE,
-}
-_FORM = (
-    "write it as a condition by itself that compares it with one time of the row, such as ts > {} - INTERVAL '1' DAY"
-)
+_MICROSECOND = exp.Interval(this=exp.Literal.string("1"), unit=exp.var("MICROSECOND"))
+_DAY = exp.Interval(this=exp.Literal.string("1"), unit=exp.var("DAY"))
 
 
 def filter_by_clock(query: Query) -> Query:
-    """The query with a temporal filter for each filter with conditions on NOW(). Raises Refusal for any other NOW()."""
+    """The query with a temporal filter for each filter with conditions on NOW(). Raises Refusal for one in a join."""
     names = {name for node in walk(query.root) for name in columns(node)}
     return replace(query, root=bottom_up(query.root, partial(_visit, names)))
 
 
-def of_clock(condition: exp.Expr) -> bool:
-    """Whether a condition asks what the time is."""
-    return condition.transform(_known).find(*_NOW) is not None
-
-
 def _visit(names: set[str], node: LogicalNode) -> LogicalNode:
-    if not isinstance(node, LogicalFilter):
-        return node
-    conjuncts = [part for each in node.conjuncts for part in _parts(each.transform(_known))]
-    timed = [each for each in conjuncts if each.find(*_NOW)]
+    match node:
+        case LogicalFilter():
+            return _filter(names, node)
+        case LogicalJoin() if at := next(filter(reads_clock, node.condition), None):
+            raise Refusal(
+                "of rows that a join keeps whatever they match, NOW() cannot say which of them may match: compare it "
+                "with a time of the other side alone, or write the condition in WHERE or in a derived table",
+                at,
+            )
+    return node
+
+
+def _filter(names: set[str], node: LogicalFilter) -> LogicalNode:
+    timed = [each for each in node.conjuncts if isinstance(each, ClockCondition)]
     if not timed:
         return node
     below = columns(node.input)
-    found = [_compared(each) for each in timed]
+    first = node.conjuncts.index(timed[0])
+    # What may fail is asked of the rows only for which all that is written before it is true.
+    guarded = [each for each in node.conjuncts[first:] if each not in timed and may_fail(each)]
+    others = [each for each in node.conjuncts if each not in (*timed, *guarded)]
+    types = [_type(each, below) for each in timed]
     # Where there is no time, the condition is not true.
-    others = [each for each in conjuncts if each not in timed]
     others += [
-        exp.Not(this=exp.Is(this=time.copy(), expression=exp.Null())) for _, time in found if _nullable(time, below)
+        exp.Not(this=exp.Is(this=each.this.copy(), expression=exp.Null()))
+        for each, type_ in zip(timed, types, strict=True)
+        if type_.nullable
     ]
-    times = {begins: [time for each, time in found if each is begins] for begins in (True, False)}
+    times: dict[bool, list[exp.Expr]] = {True: [], False: []}
+    for each, type_ in zip(timed, types, strict=True):
+        times[each.args["operator"] in ("<", "<=")].append(_moment(each, type_))
     outputs: dict[str, exp.Expr] = {name: resolved(name) for name in below}
     begins = _column(times[True], "GREATEST", "#begins", outputs, names)
     ends = _column(times[False], "LEAST", "#ends", outputs, names)
     input_: LogicalNode = LogicalFilter(node.input, tuple(others)) if others else node.input
     if outputs.keys() > below.keys():
         input_ = LogicalProject(input_, outputs)
-    passing = LogicalTemporalFilter(
+    passing: LogicalNode = LogicalTemporalFilter(
         LogicalInput(input_), Clock(), begins, ends, final=False, reason="NOW() moves", at=timed[0]
     )
-    if outputs.keys() == below.keys():
-        return passing
-    return LogicalProject(passing, {name: resolved(name) for name in below})
+    if outputs.keys() > below.keys():
+        passing = LogicalProject(passing, {name: resolved(name) for name in below})
+    return LogicalFilter(passing, tuple(guarded)) if guarded else passing
 
 
-def _known(node: exp.Expr) -> exp.Expr:
-    """NOW() and CURRENT_DATE in one form each, whichever way they are written."""
-    if isinstance(node, exp.Anonymous) and not node.expressions:
-        if node.name.upper() in ("NOW", "CURRENT_TIMESTAMP"):
-            return exp.CurrentTimestamp()
-        if node.name.upper() in ("CURRENT_DATE", "CURDATE"):
-            return exp.CurrentDate()
-    return node
-
-
-def _parts(conjunct: exp.Expr) -> Sequence[exp.Expr]:
-    """A BETWEEN with NOW() as two comparisons, anything else as it is."""
-    node = conjunct.unnest()
-    if isinstance(node, exp.Between) and node.find(*_NOW):
-        return (
-            exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()),
-            exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()),
-        )
-    return (conjunct,)
-
-
-def _compared(conjunct: exp.Expr) -> tuple[bool, exp.Expr]:
-    """Whether a row is there from a time on, or else until then, and the time. Raises Refusal."""
-    node = conjunct.unnest()
-    now = next(iter(node.find_all(*_NOW)))
-    refusal = Refusal(f"{_word(now)} cannot stand here: {_FORM.format(_word(now))}", conjunct)
-    if type(node) not in _MIRRORED:
-        raise refusal
-    left, right, operator = node.this.unnest(), node.expression.unnest(), type(node)
-    if left.find(*_NOW):
-        left, right, operator = right, left, _MIRRORED[operator]
-    time = left
-    while isinstance(right, exp.Add | exp.Sub):
-        moved, by = right.this.unnest(), right.expression.unnest()
-        if isinstance(right, exp.Add) and not moved.find(*_NOW):
-            moved, by = by, moved
-        if by.find(*_NOW):
-            raise refusal
-        back = exp.Sub if isinstance(right, exp.Add) else exp.Add
-        time, right = back(this=exp.paren(time.copy()), expression=by.copy()), moved
-    if not isinstance(right, _NOW) or left.find(*_NOW):
-        raise refusal
-    begins = operator in (exp.LT, exp.LTE)
-    if isinstance(right, exp.CurrentDate):
-        time = exp.cast(time.copy(), exp.DataType.build("DATE"))
-        after, by = operator in (exp.LT, exp.GTE), exp.Interval(this=exp.Literal.string("1"), unit=exp.var("DAY"))
-    else:
-        after = operator in (exp.LT, exp.GTE)
-        by = exp.Interval(this=exp.Literal.string("1"), unit=exp.var("MICROSECOND"))
-    return begins, exp.Add(this=exp.paren(time.copy()), expression=by) if after else time
+def _moment(condition: ClockCondition, type_: Type) -> exp.Expr:
+    """The moment from which on the condition is true, or from which on it is not true any more."""
+    time, operator = condition.this.copy(), condition.args["operator"]
+    after = operator in ("<", ">=")
+    if condition.args["clock"] != TODAY:
+        return exp.Add(this=exp.paren(time), expression=_MICROSECOND.copy()) if after else time
+    if family(type_) == "date":
+        return exp.Add(this=exp.paren(time), expression=_DAY.copy()) if after else time
+    # The first midnight that is after the time, or that is not before it.
+    time = exp.Add(this=exp.paren(time), expression=_DAY.copy())
+    if not after:
+        time = exp.Sub(this=time, expression=_MICROSECOND.copy())
+    return exp.cast(time, exp.DataType.build("DATE"))
 
 
 def _column(
@@ -142,40 +117,22 @@ def _column(
     """The column with the time when all of these have come, or one of them, computed where it is none yet."""
     if not times:
         return None
+    if len(times) == 1 and (found := moved_column(times[0])) is not None:
+        return ColumnTime(found[0].name, found[1])
     stamps = [exp.cast(each.copy(), exp.DataType.build("TIMESTAMP")) for each in times]
-    several = len(times) > 1
-    time: exp.Expr = exp.Anonymous(this=of_all, expressions=stamps) if several else times[0]
-    if (plain := _of_column(time)) is not None:
-        return plain
     while name in names:
         name += "'"
     names.add(name)
-    outputs[name] = time if several else stamps[0]
+    outputs[name] = exp.Anonymous(this=of_all, expressions=stamps) if len(stamps) > 1 else stamps[0]
     return ColumnTime(name)
 
 
-def _of_column(time: exp.Expr) -> ColumnTime | None:
-    """A time that is a column's, or so much later or earlier; None for any other."""
-    time, later = time.unnest(), 0
-    while isinstance(time, exp.Add | exp.Sub) and isinstance(time.expression, exp.Interval):
-        try:
-            months, days, rest = amount(time.expression)
-        except Refusal:
-            return None
-        if months:
-            return None
-        later += (days * DAY + rest) * (1 if isinstance(time, exp.Add) else -1)
-        time = time.this.unnest()
-    return ColumnTime(time.name, later) if isinstance(time, exp.Column) else None
-
-
-def _nullable(time: exp.Expr, below: Mapping[str, object]) -> bool:
-    known = {name: (name, type_) for name, type_ in below.items()}
-    found = compile_scalar(time, known).type  # type: ignore[arg-type]
+def _type(condition: ClockCondition, below: Mapping[str, Type]) -> Type:
+    """What the time of a condition is. Raises Refusal for what is none."""
+    found = compile_scalar(condition.this, {name: (name, type_) for name, type_ in below.items()}).type
     if family(found) not in ("timestamp", "local", "date"):
-        raise Refusal(f"NOW() is compared with a TIMESTAMP or a DATE, and this is {found.sql}", time)
-    return found.nullable
-
-
-def _word(now: exp.Expr) -> str:
-    return "CURRENT_DATE" if isinstance(now, exp.CurrentDate) else "NOW()"
+        clock = condition.args["clock"]
+        raise Refusal(
+            f"{clock} is compared with a TIMESTAMP or a DATE, and this is {found.sql}: write a CAST", condition.this
+        )
+    return found

@@ -15,7 +15,8 @@ Conditions that AND holds together guard each other in the order in which they a
 and a join guards what stands above it. So what may fail stays where it is if it would leave a guard behind. `Possible`
 of it sinks instead, which takes out the rows that it is not true of, and lets pass those on which it fails.
 
-A condition on NOW() is a filter by itself: it sinks as it is, and into no join's condition (`passes.filter_by_clock`).
+A condition on NOW() is a filter by itself in the end (`passes.filter_by_clock`), and never a part of what a join asks:
+where it cannot sink it stays above an inner join.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ from rowkind.service.plan.logical import (
     LogicalWindow,
 )
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
-from rowkind.service.plan.passes.filter_by_clock import of_clock
 from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.clock_conditions import reads_clock
 from rowkind.service.plan.scalar.conditions import Possible, may_fail
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.job_functions import functions_in
@@ -100,9 +101,9 @@ def _parted(conditions: Sequence[exp.Expr], group: set[str]) -> tuple[list[exp.E
     stay: list[exp.Expr] = []
     for each in conditions:
         whole = _within(each, group)
-        held = bool(stay) and may_fail(each) and not of_clock(each)
+        held = bool(stay) and may_fail(each)
         if whole:
-            sink.append(_possible(each) if held else each)
+            sink += _sunk(each, held=held)
         if held or not whole:
             stay.append(each)
     return sink, stay
@@ -116,15 +117,15 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
     above: list[exp.Expr] = []
 
     def put(each: exp.Expr, sink: list[exp.Expr] | None, otherwise: list[exp.Expr]) -> None:
-        held = may_fail(each) and not of_clock(each)
+        held = may_fail(each)
         for operand, beyond in zip(equal_sides(each, left, right) or (), (to_right, to_left), strict=False):
             if may_fail(operand):
                 # As a key it is computed without the other side, which the conditions there would not guard.
                 on.extend(one for one in beyond if not isinstance(one, Possible) and one not in on)
         if sink is not None:
-            sink.append(_possible(each) if held else each)
+            sink += _sunk(each, held=held)
         if held or sink is None:
-            (above if node.kind == "inner" and of_clock(each) else otherwise).append(each)
+            (above if node.kind == "inner" and reads_clock(each) else otherwise).append(each)
 
     for each in node.condition:
         if not node.pads_left and node.kind not in ("anti", "mark") and _within(each, left):
@@ -146,8 +147,11 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
     return _filtered(joined, above)
 
 
-def _possible(condition: exp.Expr) -> exp.Expr:
-    return Possible(this=condition.copy())
+def _sunk(condition: exp.Expr, *, held: bool) -> Sequence[exp.Expr]:
+    """What sinks of a condition that does, and that is `held` because it may fail."""
+    if not held:
+        return [condition]
+    return [] if reads_clock(condition) else [Possible(this=condition.copy())]
 
 
 def _within(condition: exp.Expr, side: set[str]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.scalar.clock_conditions import ClockCondition, moved_column
 from rowkind.service.plan.scalar.compiler import Compiler, Rule
 from rowkind.service.plan.scalar.exact_decimals import compared
 from rowkind.service.plan.scalar.time_windows import NODES as TIME_WINDOWS
@@ -67,6 +68,9 @@ def may_fail(node: exp.Expr) -> bool:
 
     What may fail is not evaluated for rows that a condition before it has taken out: no pass may move it past one.
     """
+    if isinstance(node, ClockCondition):
+        # A column's time is moved without SQL.
+        return moved_column(node.this) is None and may_fail(node.this)
     parts = node.walk(prune=lambda each: isinstance(each, Possible))
     return not all(isinstance(each, (*_SAFE, Possible)) or _is_safe_call(each) for each in parts)
 

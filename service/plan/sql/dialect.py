@@ -102,6 +102,14 @@ class RowkindParser(MatchParser):
                 token.token_type = TokenType.MATCH_CONDITION
         return super().parse(raw_tokens, sql)
 
+    def _parse_function_call(self, *arguments: Any, **named: Any) -> exp.Expr | None:
+        """A call; sqlglot does not say where one without parentheses stands."""
+        first = self._curr
+        found = super()._parse_function_call(*arguments, **named)
+        if isinstance(found, exp.CurrentDate | exp.CurrentTimestamp):
+            found.update_positions(first)
+        return found
+
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         """An argument of a function; sqlglot knows no TABLE among them."""
         if self._curr.token_type == TokenType.TABLE and self._next.token_type != TokenType.L_PAREN:

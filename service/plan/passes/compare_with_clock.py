@@ -1,0 +1,105 @@
+"""Conditions that compare NOW() with a time of the row, each in one form, before filters move.
+
+What is compared is NOW() by itself, or moved by lengths of time, and on the other side something of the row alone. All
+that moves NOW() goes to the other side the other way round. A month does not: a month before NOW() may be earlier the
+day after, so that rows would come back that had left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalFilter, LogicalJoin, LogicalNode
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.clock_conditions import NOW, TODAY, ClockCondition, is_now, is_today
+from rowkind.service.plan.scalar.intervals import amount
+from rowkind.service.plan.tree import bottom_up
+
+_MIRRORED: Mapping[type[exp.Expr], type[exp.Binary]] = {
+    exp.GT: exp.LT,
+    exp.LT: exp.GT,
+    exp.GTE: exp.LTE,
+    exp.LTE: exp.GTE,
+}
+_SIGNS: Mapping[type[exp.Expr], str] = {exp.GT: ">", exp.LT: "<", exp.GTE: ">=", exp.LTE: "<="}
+
+
+def compare_with_clock(query: Query) -> Query:
+    """The query with all conditions on NOW() in one form. Raises Refusal for a condition that has none."""
+    return replace(query, root=bottom_up(query.root, _visit))
+
+
+def _visit(node: LogicalNode) -> LogicalNode:
+    match node:
+        case LogicalFilter() if any(_has_clock(each) for each in node.conjuncts):
+            return replace(node, conjuncts=tuple(_in_one_form(node.conjuncts)))
+        case LogicalJoin() if any(_has_clock(each) for each in node.condition):
+            return replace(node, condition=tuple(_in_one_form(node.condition)))
+    return node
+
+
+def _has_clock(node: exp.Expr) -> bool:
+    return any(is_now(each) or is_today(each) for each in node.walk())
+
+
+def _in_one_form(conjuncts: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
+    for each in conjuncts:
+        for part in _parts(each):
+            yield _compared(part, each) if _has_clock(part) else part
+
+
+def _parts(conjunct: exp.Expr) -> Sequence[exp.Expr]:
+    """A BETWEEN with NOW() as two comparisons, anything else as it is."""
+    node = conjunct.unnest()
+    if isinstance(node, exp.Between) and _has_clock(node):
+        return (
+            exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()),
+            exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()),
+        )
+    return (conjunct,)
+
+
+def _compared(conjunct: exp.Expr, written: exp.Expr) -> ClockCondition:
+    """The condition in its form. Raises Refusal."""
+    node = conjunct.unnest()
+    clock = TODAY if any(is_today(each) for each in node.walk()) else NOW
+    refusal = Refusal(
+        f"{clock} cannot stand here: write it as a condition by itself that compares it with one time of the row, "
+        f"such as ts > {clock} - INTERVAL '1' DAY",
+        written,
+    )
+    if type(node) not in _MIRRORED:
+        raise refusal
+    left, right, operator = node.this.unnest(), node.expression.unnest(), type(node)
+    if _has_clock(left):
+        left, right, operator = right, left, _MIRRORED[operator]
+    _check_length(left, clock, written)
+    time = left.copy()
+    while isinstance(right, exp.Add | exp.Sub):
+        moved, by = right.this.unnest(), right.expression.unnest()
+        if isinstance(right, exp.Add) and not _has_clock(moved):
+            moved, by = by, moved
+        if _has_clock(by):
+            raise refusal
+        _check_length(by, clock, written)
+        back = exp.Sub if isinstance(right, exp.Add) else exp.Add
+        time, right = back(this=exp.paren(time), expression=by.copy()), moved
+    if not (is_now(right) or is_today(right)) or _has_clock(left):
+        raise refusal
+    found = ClockCondition(this=time, operator=_SIGNS[operator], clock=clock)
+    found.meta.update(written.meta)
+    return found
+
+
+def _check_length(by: exp.Expr, clock: str, written: exp.Expr) -> None:
+    """Raise Refusal for months: they are not of one length."""
+    if isinstance(by, exp.Interval) and amount(by)[0]:
+        raise Refusal(
+            f"what lies a month before {clock} may lie earlier the day after, so that rows that have left would come "
+            f"back: move the row's time by it, as in ts + INTERVAL '1' MONTH > {clock}",
+            written,
+        )
