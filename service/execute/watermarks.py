@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -74,7 +74,7 @@ class Watermarks:
         """All of it, as it is kept."""
         return pa.py_buffer(json.dumps({"seen": self.seen, "reached": self.reached, "now": self.now}).encode())
 
-    def moved(self, marks: Iterable[TimeMarks], now: int, clocks: Iterable[Clock]) -> Self:
+    def moved(self, marks: Iterable[TimeMarks], now: int, clocks: Sequence[Clock]) -> Self:
         """What is known after a batch at time `now` with these marks, of whoever goes by these clocks."""
         seen = {table: dict(partitions) for table, partitions in self.seen.items()}
         for table, partitions in (of for each in marks for of in each.items()):
@@ -82,9 +82,11 @@ class Watermarks:
             for partition, mark in partitions.items():
                 known, since = own.get(partition, (BEGINNING, now))
                 own[partition] = (known, since) if mark is None else (max(known, mark), now)
+        # Each table has a watermark of its own besides, for people to see.
+        alone = [Clock((table,)) for clock in clocks for table in clock.tables]
         reached = {
             clock.name: max(self.reached.get(clock.name, BEGINNING), _least(seen, now, clock))
-            for clock in clocks
+            for clock in (*clocks, *alone)
             if clock.tables
         }
         return type(self)(seen, reached, now)
@@ -98,8 +100,19 @@ class Watermarks:
                 found[sample("rowkind_watermark_lag_seconds", table=name)] = (now - reached) / 1000
         return found
 
-    def next_ms(self, clock: Clock) -> float:
-        """When a partition that holds this clock back is idle if nothing comes of it, in ms; infinity for never."""
+    def due_ms(self, clock: Clock, due: int | None) -> float:
+        """When who waits for the time `due` by this clock has something to do if no rows come, in ms of batch time.
+
+        Infinity for never. Where the time has come already, it did not do everything at once, and goes on with it.
+        """
+        if due is None:
+            return math.inf
+        if not clock.tables:
+            return due
+        return self.now if due <= self.at(clock) else self._next_ms(clock)
+
+    def _next_ms(self, clock: Clock) -> float:
+        """When a partition that holds this clock back is idle if nothing comes of it; infinity for never."""
         reached, waiting = self.at(clock), []
         for table, idle_ms in clock.tables:
             partitions = self.seen.get(table, {}).values()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rowkind.service.kafka.lag import Lag
@@ -50,6 +51,9 @@ class _Query:
     state_rows: dict[str, int] = field(default_factory=dict)
     state_bytes: dict[str, int] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
+    watermarks: dict[str, float] = field(default_factory=dict)
+    behind: dict[str, float] = field(default_factory=dict)
+    late: int = 0
     carried: dict[BatchPartition, Mapping[str, float]] = field(default_factory=dict)
 
 
@@ -201,6 +205,7 @@ class Monitor:
                         ("state", f"{sum(query.state_bytes.values()) / 1e6:,.1f} MB"),
                         ("batches", f"{query.batch + 1:,}"),
                         ("last batch", f"{query.seconds:.2f} s"),
+                        *_times(query),
                     ),
                 )
                 for query in self._queries.values()
@@ -209,7 +214,8 @@ class Monitor:
     def _add(self, query: _Query, counters: Mapping[str, float]) -> None:
         self._metrics.add(counters, query.name)
         for sample, value in counters.items():
-            match parse(sample)[0]:
+            name, labels = parse(sample)
+            match name:
                 case "rowkind_rows_in_total":
                     query.rows_in += int(value)
                 case "rowkind_rows_out_total":
@@ -220,6 +226,12 @@ class Monitor:
                     query.due[sample] = value * 1000
                 case "rowkind_state_bytes":
                     query.state_bytes[sample] = int(value)
+                case "rowkind_watermark_timestamp_seconds":
+                    query.watermarks[labels["table"]] = value
+                case "rowkind_watermark_lag_seconds":
+                    query.behind[labels["table"]] = value
+                case "rowkind_late_rows_total":
+                    query.late += int(value)
 
     def _stands(self, query: _Query, sources: Sequence[Mapping[str, Any]]) -> None:
         (source,) = sources
@@ -240,6 +252,15 @@ def _stages(progress: Mapping[str, Any]) -> dict[str, float]:
     found["other"] = max(0, milliseconds["triggerExecution"] - sum(found.values()))
     found["commit"] = sum(each["commitTimeMs"] for each in progress["stateOperators"])
     return {stage: each / 1000 for stage, each in found.items()}
+
+
+def _times(query: _Query) -> Iterator[tuple[str, str]]:
+    """How far time has come in words for people; nothing where nobody goes by that of a table."""
+    for table, reached in sorted(query.watermarks.items()):
+        moment = datetime.fromtimestamp(reached, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+        yield f"watermark of {table}", f"{moment} UTC, {query.behind[table]:,.0f} s behind"
+    if query.watermarks:
+        yield "late rows", f"{query.late:,}"
 
 
 def _behind(lags: Collection[Lag]) -> str:

@@ -140,9 +140,9 @@ def opens(graph: Graph, shards: int) -> tuple[tuple[int, int], ...]:
     return tuple((shard_without_key(shards), level) for level in sorted(levels))
 
 
-def due_file(drain: Path) -> Path:
-    """The file on the driver that says when something is due without rows; it lies beside the one that drains."""
-    return drain.with_name("due")
+def due_file(at: Deployment) -> Path:
+    """The query's file on the driver that says when something is due without rows; beside the one that drains."""
+    return at.drain.with_name(f"{at.name}.due")
 
 
 def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
@@ -179,7 +179,7 @@ def source(graph: Graph, at: Deployment) -> SourceSpec:
         opens=opens(graph, at.shards),
         timed_tables=graph.timed_tables,
         timed_levels=graph.timed_levels,
-        due_file=str(due_file(at.drain)) if graph.clocks else None,
+        due_file=str(due_file(at)) if graph.clocks else None,
         tasks=at.tasks,
         whole_partitions=graph.whole_partitions,
         rows_per_batch=at.job.batch.max_rows,

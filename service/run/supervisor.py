@@ -62,6 +62,8 @@ class Running:
     again: float | None = None
     """When it is to be started again, having failed; None while it runs."""
     failure: RowkindError | None = None
+    due: float | None = None
+    """When it next has something to do without rows, in ms, as its source has been told."""
 
     @property
     def name(self) -> str:
@@ -233,8 +235,9 @@ class Supervisor:
             self.monitor.progress(each.name, progress)
         reports = each.at.reports.take()
         self.monitor.collect(each.name, reports)
-        if reports and (due := self.monitor.due_ms(each.name)) is not None:
-            _replace(due_file(self.drain), "" if isinf(due) else str(due))
+        if (due := self.monitor.due_ms(each.name)) is not None and due != each.due:
+            each.due = due
+            _replace(due_file(each.at), "" if isinf(due) else str(due))
         now = time.monotonic()
         for report in reports:
             self.shares.add(report.counted.carried, now)
@@ -266,6 +269,6 @@ class Supervisor:
 
 def _replace(path: Path, text: str) -> None:
     """Let a file have this text, at once for whoever reads it."""
-    draft = path.with_suffix(".draft")
+    draft = path.with_name(f"{path.name}.draft")
     draft.write_text(text, "utf-8")
     draft.replace(path)

@@ -10,7 +10,6 @@ The class and everything that it holds are pickled by module name, so all of it 
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,6 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Block, Changes, Rows, TimeMarks
 from rowkind.operators.group_function import RowFailed
-from rowkind.service.clocks import Clock
 from rowkind.service.execute import watermarks
 from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.expressions import ExpressionError
@@ -177,7 +175,7 @@ class OperatorProcessor(StatefulProcessor):
                 own = own.filter(~late)
             rows, lost, due = self._process(member, shard, own, member.moment(time_), tally)
             if member.waits and member.clock is not None:
-                tally.set_due(shard, _due_ms(due, member.clock, after))
+                tally.set_due(shard, after.due_ms(member.clock, due))
             started = time.perf_counter()
             left_out: list[LeftOut] = []
             of = f"{member.sink}.{member.node}"
@@ -261,10 +259,3 @@ class OperatorProcessor(StatefulProcessor):
         if self._unmatched == "ignore" or member.wrap is None:
             return Changes.empty()
         return dead_letters(member.wrap(lost))
-
-
-def _due_ms(due: int | None, clock: Clock, watermarks_: Watermarks) -> float:
-    """When an operator that waits for this time by its clock has something to do if no rows come, in ms."""
-    if due is None:
-        return math.inf
-    return watermarks_.next_ms(clock) if clock.tables else due

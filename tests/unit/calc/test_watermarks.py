@@ -40,12 +40,12 @@ def test_a_partition_that_was_never_seen_holds_it_back_until_it_is_idle() -> Non
     """For so long as it takes: then the others count."""
     known = Watermarks().moved([{"orders": {0: 100, 1: None}}], 1000, [ORDERS])
     assert known.at(ORDERS) == BEGINNING
-    assert known.next_ms(ORDERS) == 1030
+    assert known.due_ms(ORDERS, 200) == 1030
     known = known.moved([{"orders": {0: 110}}], 1029, [ORDERS])
     assert known.at(ORDERS) == BEGINNING
     known = known.moved([], 1030, [ORDERS])
     assert known.at(ORDERS) == 110
-    assert known.next_ms(ORDERS) == math.inf
+    assert known.due_ms(ORDERS, 200) == math.inf
 
 
 def test_a_partition_that_wakes_up_holds_back_what_has_not_passed() -> None:
@@ -90,6 +90,24 @@ def test_what_is_known_is_kept() -> None:
     assert Watermarks.from_blob(None) == Watermarks()
     marks = {"orders": {0: 100, 1: None}}
     assert Block.from_bytes(Block(Changes.empty(), marks=marks).to_bytes()).marks == marks
+
+
+def test_who_waits_is_called_when_there_is_something_to_do() -> None:
+    """By the clock at its time; by a watermark when that may move by itself, or where it left something undone."""
+    known = Watermarks().moved([{"orders": {0: 100, 1: 50}}], 7, [ORDERS, Clock()])
+    assert known.due_ms(Clock(), 99) == 99
+    assert known.due_ms(Clock(), None) == known.due_ms(ORDERS, None) == math.inf
+    assert known.due_ms(ORDERS, 60) == 37
+    assert known.due_ms(ORDERS, 50) == 7
+
+
+def test_each_table_has_gauges_of_its_own() -> None:
+    """Also where all who go by its time go by that of another one, too."""
+    known = Watermarks().moved([{"orders": {0: 1500}, "payments": {0: 500}}], 4000, [BOTH])
+    found = {name.partition('table="')[2].strip('"}'): [] for name in known.gauges(4000)}
+    for name, value in known.gauges(4000).items():
+        found[name.partition('table="')[2].strip('"}')].append(value)
+    assert found == {"orders": [1.5, 2.5], "payments": [0.5, 3.5]}
 
 
 def test_gauges_leave_out_what_is_not_known() -> None:

@@ -58,6 +58,22 @@ def test_counters_of_tasks_are_added_and_gauges_kept() -> None:
     assert found["rowkind_rows_out_total"] == 3
 
 
+def test_how_far_time_has_come_is_told_to_people() -> None:
+    """The watermark of each table and how far it is behind, and what came too late, once somebody goes by it."""
+    monitor = watched()
+    monitor.progress("main", PROGRESS)
+    assert not [name for name, _ in monitor.queries()[0].facts if "watermark" in name or "late" in name]
+    time = {
+        'rowkind_watermark_timestamp_seconds{table="orders"}': 1_767_225_600.25,
+        'rowkind_watermark_lag_seconds{table="orders"}': 5_000.5,
+    }
+    monitor.collect("main", [report(0, {'rowkind_late_rows_total{sink="s",operator="a"}': 3} | time, {})])
+    facts = dict(monitor.queries()[0].facts)
+    assert facts["watermark of orders"] == "2026-01-01 00:00:00 UTC, 5,000 s behind"
+    assert facts["late rows"] == "3"
+    assert {each.value for each in samples(monitor) if "watermark" in each.name} == set(time.values())
+
+
 def test_what_rode_along_in_a_batch_that_is_done_again_counts_once() -> None:
     """What was written is told at once; of the counters that rode along those of the last attempt count."""
     monitor = watched()
