@@ -1,0 +1,293 @@
+"""A job that goes by time, on a real broker: watermarks of partitions, final windows, rows that leave by the clock.
+
+One story, since each start takes a while.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from rowkind.service.dev.broker import Broker
+from tests.run.process import Rowkind, get, until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+SLOW = 200
+START = datetime(2026, 1, 1, tzinfo=UTC)
+IDLE = 4.0
+"""Seconds without rows from when on a partition holds nothing back; so many, because a batch may take one."""
+
+WINDOWS = (
+    "SELECT k, window_start, COUNT(*) AS n, SUM(v) AS s "
+    "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY k, window_start, window_end"
+)
+PLAIN = {"plain": {"mode": "append", "sql": "SELECT id FROM events"}}
+TIMED = {
+    "final": {"mode": "append", "emit": "final", "sql": WINDOWS},
+    "changes": {"mode": "upsert", "key": ["k", "window_start"], "sql": WINDOWS},
+    "recent": {"mode": "retract", "sql": "SELECT id FROM events WHERE seen > NOW() - INTERVAL '4' SECOND"},
+}
+
+Row = tuple[Any, ...]
+
+
+class Topics:
+    """The topic of events with three partitions, those of the results, and what the job should have made of it."""
+
+    def __init__(self, servers: str, folder: Path) -> None:
+        self.servers, self.folder, self.name = servers, folder, f"time-{os.getpid()}"
+        self.admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        self.admin.create_topics([NewTopic(self.topic("events"), 3)])[self.topic("events")].result()
+        self.producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+        self.sent = 0
+        self.accepted: list[tuple[int, int, int]] = []
+        self._found: dict[str, list[Message]] = defaultdict(list)
+        self._next: Counter[tuple[str, int]] = Counter()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "results",
+                "log_level": 0,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 5,
+            }
+        )
+
+    def topic(self, name: str) -> str:
+        """The name of one of its topics."""
+        return f"{self.name}-{name}"
+
+    def job(self, sinks: Mapping[str, Any], **settings: Any) -> Path:
+        """The job file."""
+        columns = {"id": "BIGINT NOT NULL", "k": "INT NOT NULL", "v": "BIGINT", "ts": "TIMESTAMP", "seen": "TIMESTAMP"}
+        job = {
+            "job": self.name,
+            "kafka": {"bootstrap.servers": self.servers},
+            "checkpoint": str(self.folder / "checkpoint"),
+            "dead_letters": {"topic": self.topic("letters")},
+            "shards": 4,
+            "tables": {
+                "events": {
+                    "topic": self.topic("events"),
+                    "format": "json",
+                    "mode": "append",
+                    "columns": columns,
+                    "watermark": {"column": "ts", "delay": "2s", "idle": f"{IDLE:.0f}s", "late": "dead_letter"},
+                }
+            },
+            "sinks": {name: {"topic": self.topic(name), "format": "json", **sink} for name, sink in sinks.items()},
+            **settings,
+        }
+        (self.folder / "job.yaml").write_text(json.dumps(job))
+        return self.folder / "job.yaml"
+
+    def send(self, partition: int, *seconds: float, seen: datetime | None = None, late: bool = False) -> None:
+        """Rows of these times, in seconds from the start, of two keys in turn."""
+        for second in seconds:
+            self.sent += 1
+            k, v, ts = self.sent % 2, self.sent % 7, START + timedelta(seconds=second)
+            row = {"id": self.sent, "k": k, "v": v, "ts": ts.isoformat(), "seen": seen and seen.isoformat()}
+            self.producer.produce(self.topic("events"), json.dumps(row).encode(), partition=partition)
+            if not late:
+                self.accepted.append((k, v, int(second) // 10 * 10 + 10))
+        assert self.producer.flush(30) == 0
+
+    def windows(self, until_second: float = float("inf")) -> Counter[Row]:
+        """The windows that end until then."""
+        count: Counter[tuple[int, int]] = Counter()
+        sums: Counter[tuple[int, int]] = Counter()
+        for k, v, end in self.accepted:
+            count[k, end] += 1
+            sums[k, end] += v
+        return Counter((k, end, n, sums[k, end]) for (k, end), n in count.items() if end <= until_second)
+
+    def messages(self, name: str) -> list[Message]:
+        """All that is committed in a topic."""
+        topic = self.topic(name)
+        partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        for partition in sorted(partitions):
+            self._consumer.assign([TopicPartition(topic, partition, self._next[topic, partition])])
+            while True:
+                message = self._consumer.poll(20)
+                assert message is not None, f"nothing came from {topic}"
+                if message.error():
+                    assert message.error().code() in (
+                        KafkaError._PARTITION_EOF,
+                        KafkaError.UNKNOWN_TOPIC_OR_PART,
+                    ), message.error()
+                    break
+                self._found[name].append(message)
+                self._next[topic, partition] = message.offset() + 1
+        return self._found[name]
+
+    def final(self) -> Counter[Row]:
+        """The final rows there are."""
+        return Counter(window(json.loads(each.value())) for each in self.messages("final"))
+
+    def changed(self) -> Counter[Row]:
+        """The rows that the upsert topic stands for."""
+        last = {each.key(): each.value() for each in self.messages("changes")}
+        return Counter(window(json.loads(value)) for value in last.values() if value is not None)
+
+    def recent(self) -> dict[int, list[str]]:
+        """The kinds of changes of each row that comes and goes."""
+        kinds = defaultdict(list)
+        for each in sorted(self.messages("recent"), key=lambda message: message.timestamp()[1]):
+            kinds[json.loads(each.value())["id"]].append(dict(each.headers())["op"].decode())
+        return dict(kinds)
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()
+
+
+def window(row: Mapping[str, Any]) -> Row:
+    """A row of a result, with the seconds from the start for the window's end."""
+    begin = datetime.fromisoformat(row["window_start"]) - START
+    return row["k"], round(begin.total_seconds()) + 10, row["n"], row["s"]
+
+
+@pytest.fixture
+def topics(broker: Broker, tmp_path: Path) -> Iterator[Topics]:
+    """Topics in which nothing has happened yet."""
+    made = Topics(broker.bootstrap_servers, tmp_path)
+    yield made
+    made.close()
+
+
+def run(topics: Topics, job: Path, *arguments: str) -> Rowkind:
+    """The job on any free port."""
+    return Rowkind(topics.folder / "output", "run", str(job), "--port", "0", *arguments)
+
+
+def metric(job: Rowkind, name: str) -> float | None:
+    """The sum of the samples of a metric; None where there is none yet."""
+    page = get(job.port, "/metrics")[1]
+    found = [float(value) for value in re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", page, re.MULTILINE)]
+    return sum(found) if found else None
+
+
+def has(job: Rowkind, done: Any, wanted: Any, what: str) -> None:
+    """Wait until `done()` is what is wanted."""
+
+    def there() -> bool:
+        assert job.running, job.error
+        return bool(done() == wanted)
+
+    until(there, what, lambda: f"{done()}\ninstead of\n{wanted}\n{job.error}", SLOW)
+
+
+def watermark(job: Rowkind) -> float | None:
+    """The watermark in seconds from the start."""
+    found = metric(job, "rowkind_watermark_timestamp_seconds")
+    return None if found is None else found - START.timestamp()
+
+
+def stop(job: Rowkind) -> None:
+    """It ends at once, whatever it waits for."""
+    began = time.monotonic()
+    job.terminate()
+    assert job.ended(SLOW).code == 0, job.error
+    print(f"stopped in {time.monotonic() - began:.1f} s")
+
+
+def test_time_passes(topics: Topics) -> None:
+    """See the comments; what is final comes once, exactly, whatever happens to the job meanwhile."""
+    began = time.monotonic()
+
+    def lap(what: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} {what}")
+
+    # A job without anything that goes by time.
+    topics.send(0, 1, 2)
+    with run(topics, topics.job(PLAIN)) as job:
+        has(job, lambda: len(topics.messages("plain")), 2, "the first rows")
+        assert metric(job, "rowkind_watermark_timestamp_seconds") is None
+        stop(job)
+    lap("plain")
+    # It gets sinks that do. Partition 2 is slow, and holds back what the others have passed until it is idle, as all are.
+    topics.send(0, 12, 3, 25)
+    topics.send(1, 5, 18, 34)
+    topics.send(2, 16)
+    timed = topics.job(PLAIN | TIMED)
+    with run(topics, timed, "--upgrade") as job:
+        has(job, topics.changed, topics.windows(), "the first windows")
+        lap("changes are there")
+        has(job, topics.final, topics.windows(32), "what all have passed")
+        first = min(each.timestamp()[1] for each in topics.messages("changes"))
+        for each in topics.messages("final"):
+            after = each.timestamp()[1] - first
+            assert after < 1000 if window(json.loads(each.value()))[1] <= 14 else after > IDLE * 1000 - 500
+        assert watermark(job) == 32
+        lap("final by idleness")
+        # Late is what the watermark has passed.
+        topics.send(1, 19, late=True)
+        has(job, lambda: metric(job, "rowkind_late_rows_total"), 2, "a late row")
+        has(job, lambda: len(topics.messages("letters")), 2, "dead letters")
+        letter = json.loads(topics.messages("letters")[0].value())
+        lap("late")
+        # Rows leave by the clock.
+        topics.send(2, 48, 49, seen=datetime.now(UTC))
+        came = topics.sent - 1, topics.sent
+        has(job, topics.recent, {each: ["+I", "-D"] for each in came}, "rows that come and go")
+        lap("gone")
+        # One that stays for an hour, and nothing else to do: no batches.
+        topics.send(2, 50, seen=datetime.now(UTC) + timedelta(hours=1))
+        stays = topics.sent
+        has(job, lambda: topics.recent().get(stays), ["+I"], "a row that stays")
+        has(job, topics.final, topics.windows(48), "what all have passed")
+        time.sleep(1.5)
+        batch = metric(job, "rowkind_batch_id")
+        time.sleep(2.5)
+        assert metric(job, "rowkind_batch_id") == batch, "there was a batch though nothing was to be done"
+        lap("rest")
+        page = get(job.port, "/")[1]
+        assert "2026-01-01 00:00:48 UTC" in page
+        assert (metric(job, "rowkind_watermark_lag_seconds") or 0) > 1000
+        # It is killed with rows under way.
+        topics.send(0, 61, 62, 63)
+        topics.send(1, 55, 71, seen=datetime.now(UTC))
+        time.sleep(0.3)
+        job.kill()
+    lap("killed")
+    assert "1767225619" in json.dumps(letter) or "00:00:19" in json.dumps(letter), letter
+    # Meanwhile its state is to move to other partitions, and what it knows of time with it.
+    topics.send(0, 64, 82)
+    with run(topics, topics.job(PLAIN | TIMED, parallelism=4), "--upgrade") as job:
+        has(job, topics.changed, topics.windows(), "all windows")
+        has(job, topics.final, topics.windows(80), "what all have passed")
+        lap("after the kill, and wider")
+        topics.send(1, 75, late=True)
+        has(job, lambda: metric(job, "rowkind_late_rows_total"), 2, "a late row")
+        # A new partition holds back what it has not come to, until it is idle.
+        topics.admin.create_partitions([NewPartitions(topics.topic("events"), 4)])[topics.topic("events")].result()
+        until(
+            lambda: len(topics.admin.list_topics(timeout=10).topics[topics.topic("events")].partitions) == 4,
+            "a new partition",
+        )
+        topics.producer = Producer({"bootstrap.servers": topics.servers, "log_level": 0})
+        topics.send(3, 85)
+        topics.send(0, 99)
+        has(job, topics.changed, topics.windows(), "the new partition's rows")
+        topics.send(3, 96)
+        has(job, topics.final, topics.windows(97), "what all have come to")
+        lap("new partition")
+        stop(job)
+    lap("end")
+    assert set(map(tuple, topics.recent().values())) <= {("+I",), ("+I", "-D")}
+    assert len(topics.messages("letters")) == 4
+    assert len(topics.messages("plain")) == topics.sent
