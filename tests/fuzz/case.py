@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,19 @@ from tests.fuzz.changelogs import Change, random_changes
 from tests.fuzz.expiring import random_expiring
 from tests.fuzz.queries import random_query
 from tests.fuzz.schemas import random_tables
+from tests.fuzz.windows import Windowed, random_windows, seen_as, with_times, with_watermarks
 
 SINK = "o"
 _SKEWED = 0.2
+_WINDOWED = 0.15
 
 
 @dataclass(frozen=True)
 class Case:
     """A query, the entries of its tables and of its sink in the job file, and changes taken so many at a time.
 
-    `ttl` is the job's, and `clock` the time of each batch in ms, where time matters; the last one goes on.
+    `ttl` is the job's, and `clock` the time of each batch in ms, where time matters; the last one goes on. `windows`
+    are views of the job.
     """
 
     title: str
@@ -42,13 +45,15 @@ class Case:
     changes: Sequence[Change]
     ttl: str | None = None
     clock: Sequence[int] = ()
+    windows: Sequence[Windowed] = ()
 
     @property
     def job(self) -> Job:
         """The job. Raises pydantic's ValidationError."""
         ttl = {"ttl": self.ttl} if self.ttl is not None else {}
         entry = {**self.sink, "sql": self.sql}
-        return Job.model_validate({"job": "fuzz", "tables": self.tables, "sinks": {SINK: entry}, **ttl})
+        views = {each.name: each.sql for each in self.windows}
+        return Job.model_validate({"job": "fuzz", "tables": self.tables, "views": views, "sinks": {SINK: entry}, **ttl})
 
     @property
     def lines(self) -> list[str]:
@@ -70,7 +75,7 @@ class Case:
 
     def document(self, **more: Any) -> dict[str, Any]:
         """What the JSON file holds."""
-        time = {"ttl": self.ttl, "clock": list(self.clock)}
+        time = {"ttl": self.ttl, "clock": list(self.clock), "windows": [asdict(each) for each in self.windows]}
         return {
             "title": self.title,
             "sql": self.sql,
@@ -87,8 +92,9 @@ class Case:
         """The case in a file, whatever it expects."""
         document = json.loads(path.read_text())
         clock = document.get("clock", ())
+        windows = [Windowed(**each) for each in document.get("windows", ())]
         named = ("title", "sql", "tables", "sink", "batch_rows", "changes")
-        return cls(*(document[name] for name in named), document.get("ttl"), clock)
+        return cls(*(document[name] for name in named), document.get("ttl"), clock, windows)
 
 
 def random_case(seed: int) -> Case:
@@ -97,10 +103,16 @@ def random_case(seed: int) -> Case:
     if rng.random() < 0.08:
         return Case(f"seed {seed}", sink={"mode": "retract"}, **random_expiring(rng))
     tables = random_tables(rng)
-    sql = random_query(rng, tables)
+    windows, dice = [], random.Random(f"windows {seed}")
+    if dice.random() < _WINDOWED:
+        tables = with_times(dice, tables)
+        windows = random_windows(dice, tables)
+    # A view beside its table, and once more, so that most queries read one.
+    sql = random_query(rng, [*tables, *(seen_as(each, tables) for each in windows for _ in range(2))])
     changes = random_changes(rng, tables, rng.choice((8, 16, 24, 36)))
     rows = rng.choice((1, 3, 5, 8, 50)) if len(changes) < 12 else rng.choice((5, 8, 12, 20, 50))
-    case = Case(f"seed {seed}", sql, {each.name: each.entry for each in tables}, {"mode": "retract"}, rows, changes)
+    entries = with_watermarks(dice, {each.name: each.entry for each in tables}, windows)
+    case = Case(f"seed {seed}", sql, entries, {"mode": "retract"}, rows, changes, windows=windows)
     return _with_skew(random.Random(f"skew {seed}"), replace(case, sink=_sink(rng, case)))
 
 
@@ -133,7 +145,7 @@ def _sink(rng: random.Random, case: Case) -> Mapping[str, Any]:
     """Most often retract, which takes any query; else a mode that the query may be refused for."""
     form = rng.random()
     if form < (0.5 if all(each["mode"] == "append" for each in case.tables.values()) else 0.01):
-        return {"mode": "append"}
+        return {"mode": "append"} | ({"emit": "changes"} if case.windows else {})
     if form > 0.7:
         return {"mode": "retract"}
     try:

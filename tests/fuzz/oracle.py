@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +27,7 @@ from rowkind.avro.schema import Record
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from tests.fuzz.changelogs import Rows
+from tests.fuzz.windows import Windowed
 
 ARRIVAL = "arrival$"
 
@@ -37,7 +38,8 @@ Bag = Counter[tuple[Any, ...]]
 class Oracle:
     """A query over the tables of a job in DuckDB."""
 
-    def __init__(self, job: Job, sql: str) -> None:
+    def __init__(self, job: Job, sql: str, windows: Sequence[Windowed] = ()) -> None:
+        self._windows = windows
         self._records = {name: declared(job, name) for name in job.tables}
         self._sql = translated(sql)
         self._connection = _connection()
@@ -47,6 +49,9 @@ class Oracle:
         """The rows of the result, under the sink's record. Raises duckdb.Error."""
         for name, rows in tables.items():
             self._connection.register(name, self._table(self._records[name], rows))
+        for each in self._windows:
+            table = self._table(self._records[each.table], tables[each.table])
+            self._connection.register(each.name, each.rows(table))
         found = self._connection.sql(self._sql).to_arrow_table()
         # By name: of `*` behind USING Spark has the shared columns first, DuckDB where they stand in the table.
         columns = [_cast(found.column(field.name), field.type.arrow) for field in value.fields]

@@ -107,7 +107,7 @@ def _expectation(case: Case, job: Job, sink: PhysicalSink) -> Iterator[Bag]:
         for number, part in enumerate(case.parts):
             yield model.batch(part, case.now(number))
         return
-    oracle, tables = Oracle(job, case.sql), rows_of(case.tables)
+    oracle, tables = Oracle(job, case.sql, case.windows), rows_of(case.tables)
     seen = 0
     for part in case.parts:
         for each in part:
