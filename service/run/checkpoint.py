@@ -81,7 +81,8 @@ class Checkpoint(Notes):
         with self._files() as files:
             contents = self.contents()
             assert contents is not None, "the checkpoint was claimed"
-            if self._numbers(files, "commits"):
+            # A query without operators has no state, of which Spark would move none but fail.
+            if self._numbers(files, "commits") and files.exists(self._child("state")):
                 self._spark._streamingCheckpointManager.repartition(self.folder, tasks)
             self._write(files, replace(contents, parallelism=tasks))
 
