@@ -265,7 +265,7 @@ def check(folder: Path, sql: str, mode: str, settings: str = "") -> None:
         print(f"seed '{seed}'")
         dice = random.Random(seed)
         world, query = World(dice, mode), running(folder, sql, mode, settings)
-        for batch in range(batches(24)):
+        for batch in range(batches(16)):
             now = world.passes()
             lines = list(world.changes(dice.choice((0, 0, 1, 3, 6)) if batch else 6))
             query.batch(now, *lines)
