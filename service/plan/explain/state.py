@@ -346,20 +346,6 @@ def comes_alive(node: PhysicalNode) -> bool:
     return not isinstance(node, PhysicalScan) and all(map(comes_alive, inputs(node)))
 
 
-def _is_let_go(closing: Closing | None) -> bool:
-    """Whether a watermark lets go of rows, and does not only say which are late."""
-    return closing is not None and closing.kept is not None
-
-
-def comes_alive(node: PhysicalNode) -> bool:
-    """Whether all that an input is made of is taken back when it expires."""
-    if isinstance(node, PhysicalNormalize) and node.takes_back:
-        return True
-    if isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions:
-        return comes_alive(node.left)
-    return not isinstance(node, PhysicalScan) and all(map(comes_alive, inputs(node)))
-
-
 def _for_long(ttl_ms: int | None, below: PhysicalNode, closing: Closing | None = None) -> str:
     if closing is not None and closing.kept is None:
         late = f"late once {by(closing.clock)} passes {moment(closing.late)}"

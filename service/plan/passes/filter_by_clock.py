@@ -120,11 +120,10 @@ def _column(
     if len(times) == 1 and (found := moved_column(times[0])) is not None:
         return ColumnTime(found[0].name, found[1])
     stamps = [exp.cast(each.copy(), exp.DataType.build("TIMESTAMP")) for each in times]
-    first, *others = stamps
     while name in names:
         name += "'"
     names.add(name)
-    outputs[name] = exp.Anonymous(this=of_all, expressions=stamps) if others else first
+    outputs[name] = exp.Anonymous(this=of_all, expressions=stamps) if len(stamps) > 1 else stamps[0]
     return ColumnTime(name)
 
 

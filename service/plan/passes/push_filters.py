@@ -15,8 +15,8 @@ Conditions that AND holds together guard each other in the order in which they a
 and a join guards what stands above it. So what may fail stays where it is if it would leave a guard behind. `Possible`
 of it sinks instead, which takes out the rows that it is not true of, and lets pass those on which it fails.
 
-A condition on NOW() is a filter of its own in the end, and never a part of what a join asks: where it cannot sink it
-stays above an inner join.
+A condition on NOW() is a filter by itself in the end (`passes.filter_by_clock`), and never a part of what a join asks:
+where it cannot sink it stays above an inner join.
 """
 
 from __future__ import annotations
