@@ -337,6 +337,11 @@ def _until(clock: Clock, time: ColumnTime) -> str:
     return f"each until {by(clock)} passes {moment(time)}"
 
 
+def _is_let_go(closing: Closing | None) -> bool:
+    """Whether a watermark lets go of rows, and does not only say which are late."""
+    return closing is not None and closing.kept is not None
+
+
 def comes_alive(node: PhysicalNode) -> bool:
     """Whether all that an input is made of is taken back when it expires."""
     if isinstance(node, PhysicalNormalize) and node.takes_back:
