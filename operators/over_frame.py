@@ -13,33 +13,10 @@ from typing import Literal
 import numpy as np
 
 from rowkind.operators.columns.changes import Indices, Int64s, Mask
+from rowkind.operators.framing import Frame
 
 LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """The values of rows without one, before or behind all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The rows from `start` to `end`; by values these are distances in the unit of the values."""
-
-    kind: Literal["rows", "range"]
-    start: int | None
-    end: int | None
-
-    @property
-    def measured(self) -> bool:
-        """Whether an edge is at a distance from the row."""
-        return bool(self.start) or bool(self.end)
-
-    @property
-    def behind(self) -> int:
-        """How far behind a row there are rows that see it, where the frame is not from the partition's beginning."""
-        return max(0, -(self.start or 0))
-
-    @property
-    def before(self) -> int:
-        """How far before a row there are rows that see it."""
-        return max(0, self.end or 0)
 
 
 @dataclass(frozen=True, slots=True)

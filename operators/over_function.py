@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +28,8 @@ from rowkind.operators.columns.exact_doubles import ExactDoubles
 from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
-from rowkind.operators.over_frame import Frame, Stretches
-
-Neighbour = Literal["lag", "lead"]
-Picked = Literal["first_value", "last_value", "nth_value"]
-Numbering = Literal["row_number", "rank", "dense_rank"]
-OverAggregate = Literal["count", "sum", "avg", "bool_and", "bool_or", "min", "max"]
-OverFunction = OverAggregate | Picked | Neighbour | Numbering
+from rowkind.operators.framing import Frame, OverFunction
+from rowkind.operators.over_frame import Stretches
 
 CallArguments = Mapping[str, pa.Array]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rowkind.avro.schema import Type
-from rowkind.operators.over_frame import Frame
-from rowkind.operators.over_function import OverFunction
+from rowkind.operators.framing import Frame, OverFunction
 
 
 @dataclass(frozen=True)

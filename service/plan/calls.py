@@ -8,8 +8,7 @@ from sqlglot import exp
 
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
-from rowkind.operators.over_frame import Frame
-from rowkind.operators.over_function import OverFunction
+from rowkind.operators.framing import Frame, OverFunction
 from rowkind.service.python.function import PythonFunction
 
 

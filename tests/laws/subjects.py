@@ -12,10 +12,10 @@ from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.asof_join import AsofJoin
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes
+from rowkind.operators.framing import Frame
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from rowkind.operators.operator import Operator
 from rowkind.operators.over import Over
-from rowkind.operators.over_frame import Frame
 from rowkind.operators.over_function import OverCall
 from rowkind.operators.rank import Rank, RankSpec, Strategy
 from rowkind.operators.ranking import RankFunction, Ranking

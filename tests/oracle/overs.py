@@ -13,9 +13,9 @@ import pyarrow as pa
 from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.columns import number_bytes
 from rowkind.operators.columns.changes import Changes, Int64s, binary
+from rowkind.operators.framing import Frame, OverFunction
 from rowkind.operators.over import OverSpec
-from rowkind.operators.over_frame import Frame
-from rowkind.operators.over_function import OverCall, OverFunction
+from rowkind.operators.over_function import OverCall
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Input

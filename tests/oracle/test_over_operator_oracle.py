@@ -17,8 +17,8 @@ import pytest
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
+from rowkind.operators.framing import Frame
 from rowkind.operators.over import Over
-from rowkind.operators.over_frame import Frame
 from rowkind.operators.over_function import OverCall
 from tests import changelogs
 from tests.changelogs import Change, Row, changed, fold, net, show

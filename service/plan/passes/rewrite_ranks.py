@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from rowkind.operators.over_frame import Frame
+from rowkind.operators.framing import Frame
 from rowkind.operators.ranking import Ranking, Ties
 from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.columns import columns

@@ -18,8 +18,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.over_frame import Frame
-from rowkind.operators.over_function import OverFunction
+from rowkind.operators.framing import Frame, OverFunction
 from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver
