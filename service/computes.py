@@ -29,8 +29,8 @@ from rowkind.service.physical import (
     PhysicalSession,
     PhysicalTemporalFilter,
     PhysicalUnion,
-    inputs,
 )
+from rowkind.service.physical_tree import inputs
 from rowkind.service.python.function import called
 
 

@@ -35,9 +35,8 @@ from rowkind.service.physical import (
     PhysicalTemporalFilter,
     PhysicalUnion,
     Traits,
-    clock,
-    inputs,
 )
+from rowkind.service.physical_tree import clock, inputs
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ one; the calc of the lower node makes the one out of the other. Spark (`service.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -370,49 +370,3 @@ class PhysicalSink:
         return (
             self.mode == "upsert" and isinstance(scan, PhysicalScan) and scan.source.replaces and not scan.calc.expands
         )
-
-
-def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
-    """The nodes right below, left before right, facts last."""
-    match node:
-        case PhysicalScan():
-            return ()
-        case PhysicalJoin():
-            return node.left, node.right, *node.facts
-        case PhysicalLookup():
-            return node.left, node.right
-        case PhysicalUnion():
-            return node.inputs
-        case _:
-            return (node.input,)
-
-
-def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
-    """By side, when an operator lets go of the rows of its inputs because of their own time."""
-    match node:
-        case PhysicalJoin() | PhysicalLookup():
-            return node.left_input.closing, node.right_input.closing
-        case PhysicalAggregate():
-            return (node.aggregation.closing,)
-        case PhysicalRank() | PhysicalSession() | PhysicalOver() | PhysicalNormalize():
-            return (node.state.closing,)
-        case PhysicalTemporalFilter() | PhysicalMatch():
-            return (node.closing,)
-
-
-def clock(node: PhysicalOperator) -> Clock | None:
-    """The time that an operator goes by where time alone moves rows; None where it only is that of the batch."""
-    if isinstance(node, PhysicalTemporalFilter):
-        return node.clock
-    if isinstance(node, PhysicalNormalize) and node.takes_back:
-        return Clock()
-    if isinstance(node, PhysicalAggregate) and node.aggregation.ending is not None:
-        return node.aggregation.ending.clock
-    return next((closing.clock for closing in closings(node) if closing is not None), None)
-
-
-def walk(node: PhysicalSink | PhysicalNode) -> Iterator[PhysicalSink | PhysicalNode]:
-    """The node and everything below it, inputs first, left before right."""
-    for below in inputs(node):
-        yield from walk(below)
-    yield node

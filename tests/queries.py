@@ -35,8 +35,8 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSink,
     PhysicalUnion,
-    walk,
 )
+from rowkind.service.physical_tree import walk
 from rowkind.service.source_table import SourceTable
 
 ORDERS = Record.of({"order_id": "BIGINT NOT NULL", "customer": "INT", "amount": "DECIMAL(10,2)"}, "orders")

@@ -12,7 +12,8 @@ from rowkind.operators.partial_aggregate import packed_groups
 from rowkind.operators.rowtime import BEGINNING, END
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.column_times import TimeOf
-from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, PhysicalOperator, closings, inputs
+from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, PhysicalOperator
+from rowkind.service.physical_tree import closings, inputs
 
 
 @dataclass(frozen=True)

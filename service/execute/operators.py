@@ -30,6 +30,7 @@ from rowkind.service.execute.over import ColumnsOf, Measured, PackedResults, ove
 from rowkind.service.execute.ranked_rows import Admits, Bound, Identity, Numbered
 from rowkind.service.execute.rows_in_sessions import Started, Times
 from rowkind.service.physical import PhysicalInput, PhysicalScan, PhysicalUnion
+from rowkind.service.physical_tree import walk
 from rowkind.service.source_table import SourceTable
 
 
@@ -190,7 +191,7 @@ def sources(node: physical.PhysicalOperator) -> tuple[SourceTable | None, ...]:
 
 def tables(node: physical.PhysicalOperator) -> tuple[str, ...]:
     """The tables that an operator's rows are made of; its arrival numbers are of one of these."""
-    return tuple(dict.fromkeys(each.source.table for each in physical.walk(node) if isinstance(each, PhysicalScan)))
+    return tuple(dict.fromkeys(each.source.table for each in walk(node) if isinstance(each, PhysicalScan)))
 
 
 def _is_upsert(node: physical.PhysicalNode) -> bool:

@@ -31,9 +31,8 @@ from rowkind.service.physical import (
     PhysicalSink,
     PhysicalTemporalFilter,
     PhysicalUnion,
-    inputs,
-    walk,
 )
+from rowkind.service.physical_tree import inputs, walk
 from rowkind.service.python.function import called
 
 Fingerprint = dict[str, str]

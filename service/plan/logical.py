@@ -19,6 +19,7 @@ from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.matching import CalledColumn, SoughtPattern
 from rowkind.service.physical import InputLayout, RankStrategy
 from rowkind.service.plan.calls import LogicalCall, LogicalOverCall, OrderColumn
+from rowkind.service.plan.view import View
 from rowkind.service.source_table import SourceTable
 from rowkind.service.time_match import TimeMatch
 
@@ -47,24 +48,6 @@ class LogicalFilter:
 
     input: LogicalNode
     conjuncts: tuple[exp.Expr, ...]
-
-
-@dataclass(frozen=True)
-class View:
-    """A view of the job, where a query uses it, and all of its columns by the names that they have there.
-
-    `kept` are the places of those columns that somebody reads, in whichever query, where the view is planned as it
-    stands because several do; None where it is planned as a part of this query.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    kept: frozenset[int] | None = None
-
-    @property
-    def wanted(self) -> set[str]:
-        """The columns that somebody reads."""
-        return {self.columns[place] for place in self.kept or ()}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, of_table
 from rowkind.service.execute.watermarks import Passing, Watermarks, marks_of, passing
 from rowkind.service.graph import Exit, Graph, always_runs, graph, waits
-from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink, closings
+from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink
+from rowkind.service.physical_tree import closings
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""

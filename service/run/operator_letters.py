@@ -35,10 +35,8 @@ from rowkind.service.physical import (
     PhysicalNode,
     PhysicalOperator,
     PhysicalScan,
-    clock,
-    closings,
-    walk,
 )
+from rowkind.service.physical_tree import clock, closings, walk
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import filling_name, progress_name
 from rowkind.service.kafka.written import Forms
-from rowkind.service.physical import PhysicalSink, closings
+from rowkind.service.physical import PhysicalSink
+from rowkind.service.physical_tree import closings
 from rowkind.service.run.operator_letters import LateLetters, LeftOutLetters, UnmatchedLetters, sides, tells_late
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection

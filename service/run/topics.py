@@ -12,7 +12,8 @@ from rowkind.service.job.registry import open_registry
 from rowkind.service.kafka import topics
 from rowkind.service.kafka.topics import Topic
 from rowkind.service.kafka.written import AsJson, Forms
-from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical_tree import walk
 from rowkind.service.plan.pipeline import PlannedQuery
 
 PlannedQueries = Mapping[str, PlannedQuery]

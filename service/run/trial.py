@@ -29,7 +29,8 @@ from rowkind.service.graph import graph
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
 from rowkind.service.job.table import Table
-from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical_tree import walk
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.run.errors import RunError
 from rowkind.service.run.memory import Fold, MemoryEngine

@@ -14,7 +14,8 @@ from rowkind.service.cli import main
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job, Sink
-from rowkind.service.physical import PhysicalScan, walk
+from rowkind.service.physical import PhysicalScan
+from rowkind.service.physical_tree import walk
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import plan

@@ -22,7 +22,8 @@ import duckdb
 import pytest
 
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.service.physical import PhysicalJoin, closings, walk
+from rowkind.service.physical import PhysicalJoin
+from rowkind.service.physical_tree import closings, walk
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds
 

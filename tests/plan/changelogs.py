@@ -19,7 +19,8 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.model import Job
-from rowkind.service.physical import PhysicalScan, PhysicalSink, walk
+from rowkind.service.physical import PhysicalScan, PhysicalSink
+from rowkind.service.physical_tree import walk
 
 Row = dict[str, Any]
 

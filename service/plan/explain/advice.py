@@ -16,8 +16,8 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSink,
     PhysicalTemporalFilter,
-    walk,
 )
+from rowkind.service.physical_tree import walk
 from rowkind.service.plan.explain.description import Advice
 from rowkind.service.plan.explain.state import called, kept
 from rowkind.service.plan.scalar.scalars import resolved, show

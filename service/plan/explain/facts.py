@@ -12,7 +12,6 @@ from rowkind.service.calc import ROW_DIGEST, Calc, Contest
 from rowkind.service.computes import computes
 from rowkind.service.expression import Expand
 from rowkind.service.graph import GraphOperator, graph, is_shuffled
-from rowkind.service.join_kinds import MAY_BE_SPREAD
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
@@ -39,8 +38,9 @@ from rowkind.service.plan.explain.description import (
     StepKind,
     Way,
 )
+from rowkind.service.plan.explain.hot_keys import hot_keys, salted, spreadable
 from rowkind.service.plan.explain.matches import match_facts
-from rowkind.service.plan.explain.state import alias, called, concerned, kept
+from rowkind.service.plan.explain.state import called, concerned, kept
 from rowkind.service.plan.explain.titles import title, titled_values
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.python.function import PythonFunction
@@ -242,7 +242,7 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
         case PhysicalJoin():
             if node.condition is not None:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
-            yield from _hot_keys(_spreadable(node), "the rows of a key meet in one shard")
+            yield from hot_keys(spreadable(node), "the rows of a key meet in one shard")
         case PhysicalRank():
             yield from _of_rank(node)
         case PhysicalMatch():
@@ -266,22 +266,9 @@ def _of_rank(node: PhysicalRank) -> Iterator[Fact]:
     yield Fact("strategy", node.strategy, {"strategy": node.strategy, "reason": node.reason})
     if node.ranking.ties == "latest first":
         yield Fact("ties", "the later arrival counts")
-    spread = isinstance(node.input, PhysicalRank) and _salted(node.input.input)
+    spread = isinstance(node.input, PhysicalRank) and salted(node.input.input)
     if node.strategy == "retract" and node.ranking.last is not None and not spread:
-        yield from _hot_keys([node.input], "a partition is ranked in one shard")
-
-
-def _spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
-    """The sides that SKEW could spread, those with several rows of a key; none where it has done so."""
-    sides = (join.left, join.left_input), (join.right, join.right_input)
-    if any(_salted(node) for node, _ in sides):
-        return []
-    may = zip(sides, MAY_BE_SPREAD[join.kind], strict=True)
-    return [node for (node, chosen), spread in may if spread and chosen.layout != "one row per key"]
-
-
-def _salted(node: PhysicalNode) -> bool:
-    return node.calc.key.salt is not None
+        yield from hot_keys([node.input], "a partition is ranked in one shard")
 
 
 def _table(source: SourceTable) -> Iterator[Fact]:
@@ -293,13 +280,6 @@ def _table(source: SourceTable) -> Iterator[Fact]:
         yield Fact("table", f"{source.mode}{key}{exact}")
     if form:
         yield Fact("values", form.strip(), values)
-
-
-def _hot_keys(nodes: Sequence[PhysicalNode], how: str) -> Iterator[Fact]:
-    """Where a key with very many rows makes one task the whole batch, and what could be done."""
-    if spread := [(alias(node), called(node)) for node in nodes if not _salted(node)]:
-        hints = (f"SKEW('{name}') spreads {of}" if name else f"SKEW with its alias spreads {of}" for name, of in spread)
-        yield Fact("hot keys", f"{how}: {', '.join(hints)}", {"spreadable": [name or of for name, of in spread]})
 
 
 def _needed(node: PhysicalNormalize) -> str:

@@ -24,8 +24,8 @@ from rowkind.service.physical import (
     PhysicalSession,
     PhysicalTemporalFilter,
     PhysicalUnion,
-    inputs,
 )
+from rowkind.service.physical_tree import inputs
 from rowkind.service.plan.explain.description import StepState, StepValues
 from rowkind.service.python.function import PythonFunction
 from rowkind.service.time_match import TimeMatch

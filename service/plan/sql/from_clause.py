@@ -20,7 +20,6 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalProject,
     LogicalScan,
-    View,
 )
 from rowkind.service.plan.scalar.conjuncts import conjuncts
 from rowkind.service.plan.scalar.scalars import resolved
@@ -39,6 +38,7 @@ from rowkind.service.plan.sql.subqueries import of_empty, where
 from rowkind.service.plan.sql.time_windows import WindowFunction, window_function, with_windows
 from rowkind.service.plan.sql.watermark_clause import clause_of, not_of_a_table, with_time
 from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.view import View
 
 _IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
 

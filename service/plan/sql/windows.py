@@ -21,13 +21,14 @@ from rowkind.operators.ranking import RankFunction
 from rowkind.service.plan.calls import OrderColumn
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
-from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, LogicalWindow, View
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, LogicalWindow
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.sql.aggregates import is_known
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.grouping import Grouping, stem
 from rowkind.service.plan.sql.over import OrderedWindow, check_over, is_over, stacked
 from rowkind.service.plan.sql.scope import outside_queries
+from rowkind.service.plan.view import View
 
 _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.RowNumber: "row_number",

@@ -1,0 +1,31 @@
+"""What is said of keys that have very many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rowkind.service.join_kinds import MAY_BE_SPREAD
+from rowkind.service.physical import PhysicalJoin, PhysicalNode
+from rowkind.service.plan.explain.description import Fact
+from rowkind.service.plan.explain.state import alias, called
+
+
+def spreadable(join: PhysicalJoin) -> list[PhysicalNode]:
+    """The sides that SKEW could spread, those with several rows of a key; none where it has done so."""
+    sides = (join.left, join.left_input), (join.right, join.right_input)
+    if any(salted(node) for node, _ in sides):
+        return []
+    may = zip(sides, MAY_BE_SPREAD[join.kind], strict=True)
+    return [node for (node, chosen), spread in may if spread and chosen.layout != "one row per key"]
+
+
+def salted(node: PhysicalNode) -> bool:
+    """Whether the rows of one key are dealt out already."""
+    return node.calc.key.salt is not None
+
+
+def hot_keys(nodes: Sequence[PhysicalNode], how: str) -> Iterator[Fact]:
+    """Where a key with very many rows makes one task the whole batch, and what could be done."""
+    if spread := [(alias(node), called(node)) for node in nodes if not salted(node)]:
+        hints = (f"SKEW('{name}') spreads {of}" if name else f"SKEW with its alias spreads {of}" for name, of in spread)
+        yield Fact("hot keys", f"{how}: {', '.join(hints)}", {"spreadable": [name or of for name, of in spread]})
