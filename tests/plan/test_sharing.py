@@ -60,8 +60,11 @@ def test_a_view_that_several_use_is_what_it_is_alone(seed: int, tmp_path: Path) 
     """A case as a view under two names, with what else reads it: its state is there once."""
     print(f"seed {seed}")
     rng = random.Random(seed)
-    case = rng.choice([case for case in PLAIN if not case.sql.lstrip().upper().startswith("WITH")])
-    first = next(iter(plan(job_of(tmp_path, {"alone": case.sql}), "alone").value.names))
+    # Not what stands at the beginning or the end of a whole query only.
+    views = [case for case in PLAIN if not case.sql.lstrip().upper().startswith("WITH")]
+    case = rng.choice([case for case in views if not case.path.stem.startswith("sort_")])
+    fields = plan(job_of(tmp_path, {"alone": case.sql}), "alone").value.fields
+    first = next(each.name for each in fields if each.type.orderable)
     sinks = {
         "all": "SELECT * FROM v",
         "few": f"SELECT w.{first} FROM v AS w WHERE w.{first} IS NOT NULL",

@@ -11,6 +11,7 @@ from rowkind.service.plan.logical import (
     LogicalJoin,
     LogicalMatch,
     LogicalNode,
+    LogicalNormalize,
     LogicalRank,
     LogicalScan,
     LogicalSession,
@@ -66,6 +67,8 @@ def _why(node: LogicalNode) -> str:
             return "a row without a match is taken back once a match comes"
         case LogicalJoin():
             return f"a {node.kind.upper()} JOIN takes back what it put out for a row without a match"
+        case LogicalNormalize(takes_back=True):
+            return "rows are taken back when they expire, because of `on_expire: retract`"
         case LogicalTemporalFilter():
             return "NOW() moves, and rows go"
     return "rows of its input change"
