@@ -11,7 +11,7 @@ last level write what they have, unless it belongs to other tasks.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -102,10 +102,11 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     tasks: int,
     write: TaskWriter | None = None,
     excused: frozenset[str] = frozenset(),
+    times: Sequence[int | None] = (),
 ) -> DataFrame:
     """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
 
-    There are none if they have been given to `write`.
+    There are none if they have been given to `write`. `times` are those of the batches where Spark's do not count.
     """
     moves = graph.exchange or job.atomic
     labels = placement(shards)
@@ -127,6 +128,7 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
             limits=limits,
             write=write if level == graph.levels and not moves else None,
             excused=excused,
+            times=times,
         )
         blocks = over_shards(blocks, processor)
     if moves:

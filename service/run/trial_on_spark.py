@@ -82,9 +82,10 @@ def run_query(
         marks = marks_of_tables(whole, batch, ended=batch.ended)
         write(folder / f"{number:08}.parquet", parts, whole, job.parallelism, marks)
     source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    times = [batch.clock for batch in batches]
     try:
         query = (
-            assemble(whole, job, source, job.parallelism, job.parallelism)
+            assemble(whole, job, source, job.parallelism, job.parallelism, times=times)
             .writeStream.foreachBatch(collect)
             .option("checkpointLocation", str(scratch / "checkpoint"))
             .trigger(availableNow=True)
@@ -127,3 +128,5 @@ def _report(blocks: Sequence[Block], warn: Callable[[str], None]) -> None:
             name, labels = parse(sample)
             if name == "rowkind_unmatched_retractions_total" and value:
                 warn(f"{labels['operator']}: {value:.0f} retraction(s) found no row to take back")
+            if name == "rowkind_late_rows_total" and value:
+                warn(f"{labels['operator']}: {value:.0f} change(s) left out that came too late")
