@@ -39,13 +39,13 @@ class Near:
     earliest: int | None
     latest: int | None
 
-    def times(self, left: SideRows, right: SideRows) -> Times:
+    def times(self, left: SideRows, right: SideRows) -> PairTimes:
         """The times of the rows of both sides."""
-        return Times(self.left(left.payload), self.right(right.payload), self.earliest, self.latest)
+        return PairTimes(self.left(left.payload), self.right(right.payload), self.earliest, self.latest)
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class PairTimes:
     """The times of two sides' rows, and how far from each other those of a pair may lie."""
 
     left: Int64s
@@ -54,22 +54,22 @@ class Times:
     latest: int | None
 
     @property
-    def mirrored(self) -> Times:
+    def mirrored(self) -> PairTimes:
         """The same with the sides exchanged."""
         earliest, latest = (None if each is None else -each for each in (self.latest, self.earliest))
-        return Times(self.right, self.left, earliest, latest)
+        return PairTimes(self.right, self.left, earliest, latest)
 
-    def among(self, left: Indices, right: Indices) -> Times:
+    def among(self, left: Indices, right: Indices) -> PairTimes:
         """Those of these rows."""
         return replace(self, left=self.left[left], right=self.right[right])
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class PairMatching:
     """Whether pairs of rows with equal keys match: those that are near in time, if that is said, are asked about."""
 
     asked: Callable[[Indices, Indices], Mask]
-    times: Times | None
+    times: PairTimes | None
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, condition: Condition, near: Near | None) -> Self:
@@ -81,10 +81,10 @@ class Matching:
         return cls(asked, None if near is None else near.times(left, right))
 
     @property
-    def mirrored(self) -> Matching:
+    def mirrored(self) -> PairMatching:
         """The same with the sides exchanged."""
         asked = self.asked
-        return Matching(lambda right, left: asked(left, right), None if self.times is None else self.times.mirrored)
+        return PairMatching(lambda right, left: asked(left, right), None if self.times is None else self.times.mirrored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +179,12 @@ class Pairs:
     right: Indices
     gained: Mask
     weight: Int64s
-    matches: Matching | None
+    matches: PairMatching | None
 
     @classmethod
     def of(cls, left: SideRows, right: SideRows, condition: Condition | None, near: Near | None = None) -> Self:
         """All pairs that the batch brings or takes away."""
-        matches = None if condition is None else Matching.of(left, right, condition, near)
+        matches = None if condition is None else PairMatching.of(left, right, condition, near)
         parts = []
         for left_range, right_range in (
             ((0, left.changed), (right.changed, len(right))),
@@ -302,7 +302,7 @@ def _equal_keys(
     left_rows: Indices,
     right: SideRows,
     right_rows: Indices,
-    matches: Matching | None,
+    matches: PairMatching | None,
 ) -> Iterator[tuple[Indices, Indices]]:
     """The pairs of these rows that have equal keys and match, in parts of bounded size where there is a condition."""
     right_rows = right_rows[right.keys[right_rows] >= 0]
@@ -338,7 +338,7 @@ def _of_keys(left: Indices, right: Indices, key_count: int) -> tuple[Indices, In
     return np.argsort(right, kind="stable"), first[left], per_key[left]
 
 
-def _near(left: Indices, right: Indices, times: Times) -> tuple[Indices, Indices, Indices]:
+def _near(left: Indices, right: Indices, times: PairTimes) -> tuple[Indices, Indices, Indices]:
     """The same where of a key only those are wanted whose times are near: they stand in the order of their time."""
     known = np.unique(times.right)
     size = len(known)

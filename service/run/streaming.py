@@ -103,11 +103,11 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     tasks: int,
     write: TaskWriter | None = None,
     excused: frozenset[str] = frozenset(),
-    times: Sequence[int] = (),
+    times: Sequence[int | None] = (),
 ) -> DataFrame:
     """The blocks that reach the writer, of the blocks that are `read`; all of one shard in one of as many as `tasks`.
 
-    There are none if they have been given to `write`. `times` are those of the batches where they are not Spark's.
+    There are none if they have been given to `write`. `times` are those of the batches where Spark's do not count.
     """
     moves = graph.exchange or job.atomic
     labels = placement(shards)
@@ -127,9 +127,9 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
             unmatched=job.unmatched,
             promises=job.promises,
             limits=limits,
-            times=times,
             write=write if level == graph.levels and not moves else None,
             excused=excused,
+            times=times,
         )
         blocks = over_shards(blocks, processor)
     if moves:

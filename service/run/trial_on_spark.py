@@ -87,8 +87,8 @@ def run_query(
         write(file, parts, whole, job.parallelism, marks)
         # Spark takes them in the order of these, and no two may be the same.
         os.utime(file, (begins + number, begins + number))
-    times = [batch.clock for batch in batches if batch.clock is not None]
     source = spark.readStream.schema(EDGE_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    times = [batch.clock for batch in batches]
     try:
         query = (
             assemble(whole, job, source, job.parallelism, job.parallelism, times=times)

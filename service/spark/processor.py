@@ -72,9 +72,9 @@ class OperatorProcessor(StatefulProcessor):
         promises: what becomes of a change that a table's promises do not allow. It is counted in any case.
         excused: rows that may be left out where an expression fails on them (`service.execute.failures`).
         limits: of the run cache.
-        times: when each batch is, by its number, in ms; none where that is Spark's business.
         write: takes what a task has for the writer, at the task's end, and the time of the batch; without, it goes on
             as rows.
+        times: that of each batch in ms, where it is another than Spark's.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class OperatorProcessor(StatefulProcessor):
         promises: OnBroken = "warn",
         excused: AbstractSet[str] = frozenset(),
         limits: CacheLimits = DEFAULT_LIMITS,
-        times: Sequence[int] = (),
         write: Callable[[Sequence[pa.Buffer], int], None] | None = None,
+        times: Sequence[int | None] = (),
     ) -> None:
         if unmatched == "dead_letter":
             assert all(member.wrap is not None for member in members), "dead letters need something that makes them"
@@ -101,8 +101,8 @@ class OperatorProcessor(StatefulProcessor):
         self._promises = promises
         self._excused = excused
         self._limits = limits
-        self._times = tuple(times)
         self._write = write
+        self._times = tuple(times)
         self._blocks: list[pa.Buffer] = []
         self._now = 0
         self._clocks = tuple(dict.fromkeys(member.clock for member in members if member.clock is not None))
@@ -122,13 +122,22 @@ class OperatorProcessor(StatefulProcessor):
         """Apply one batch of one shard and emit its blocks."""
         own: list[Block] = []
         for row in rows:
-            self._now = self._times[_batch()] if self._times else row.now
+            self._now = self._time(row.now)
             if self._members and row.level == self._level:
                 own.append(Block.from_bytes(row.block))
             else:
                 yield from self._out(row.shard, row.level, row.block)
         for shard, level, block in self.apply(key[0] % len(self._labels), own, self._now) if own else ():
             yield from self._out(self._labels[shard], level, block.to_bytes())
+
+    def _time(self, now: int) -> int:
+        """The time of the batch, which is `now` for Spark."""
+        if not self._times:
+            return now
+        context = TaskContext.get()
+        assert context is not None, "a task is asked"
+        own = self._times[int(context.getLocalProperty("streaming.sql.batchId") or 0)]
+        return now if own is None else own
 
     def _out(self, label: int, level: int, block: bytes) -> Iterator[Row]:
         """A block as a row, unless this task writes it."""
@@ -263,10 +272,3 @@ class OperatorProcessor(StatefulProcessor):
         if self._unmatched == "ignore" or member.wrap is None:
             return Changes.empty()
         return dead_letters(member.wrap(lost))
-
-
-def _batch() -> int:
-    """The number of the batch that this task is of."""
-    context = TaskContext.get()
-    assert context is not None, "a task is asked"
-    return int(context.getLocalProperty("streaming.sql.batchId") or 0)
