@@ -95,8 +95,14 @@ def read(kafka: KafkaSettings, topic: str, partition: int) -> Progress | None:
     fetcher = _fetcher(tuple(sorted(kafka.items())))
     try:
         earliest, end = fetcher.watermarks(topic, partition)
-    except KafkaException as error:
-        raise _unfit(topic, partition, error, kafka) from None
+    except KafkaException:
+        # It may have looked at the topic before that got this partition.
+        _fetcher.cache_clear()
+        fetcher = _fetcher(tuple(sorted(kafka.items())))
+        try:
+            earliest, end = fetcher.watermarks(topic, partition)
+        except KafkaException as error:
+            raise _unfit(topic, partition, error, kafka) from None
     step = _FIRST_STEP
     while True:
         start = max(earliest, end - step)

@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from rowkind.operators.columns.changes import Changes
+from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import address
 from rowkind.service.kafka import progress, transaction
 from rowkind.service.kafka.errors import FencedError, UnfitTopicError, fences
@@ -26,6 +29,7 @@ from rowkind.service.kafka.transaction import TransactionalWriter, write_once
 from rowkind.service.run.cut_over import take_over
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
 from tests.kafka.tables import order
+from tests.run.process import until
 
 pytestmark = pytest.mark.kafka
 
@@ -88,6 +92,17 @@ def test_progress_is_found_behind_many_transactions_that_were_aborted(make_sink:
     assert found is not None
     assert found.covers(FIRST)
     assert progress.read(sink.spec.kafka, sink.spec.progress_topic, 3) is None
+
+
+def test_progress_is_read_of_a_partition_that_its_topic_got_later(
+    broker: Broker, admin: AdminClient, new_topic: Callable[..., str]
+) -> None:
+    """As when a query gets more tasks, by a process that has read the topic before."""
+    topic, kafka = new_topic(), {"bootstrap.servers": broker.bootstrap_servers}
+    assert progress.read(kafka, topic, 0) is None
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+    until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 2, "another partition")
+    assert progress.read(kafka, topic, 1) is None
 
 
 def test_a_zombie_is_fenced_and_its_rows_never_show(make_sink: MakeSink) -> None:
@@ -165,6 +180,7 @@ from rowkind.service.kafka.outgoing import prepare, send
 from rowkind.service.kafka.transaction import TransactionalWriter
 from tests.kafka.sinks import changes
 from tests.kafka.tables import order
+from tests.run.process import until
 spec = pickle.loads(Path(sys.argv[1]).read_bytes())
 writer = TransactionalWriter(spec, 0)
 writer._producer.begin_transaction()
