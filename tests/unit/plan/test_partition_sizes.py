@@ -1,4 +1,4 @@
-"""How many rows a partition can have: what is provable lets a rank number it to its end without the hint."""
+"""How many rows a partition can have: where that is provably few, a rank numbers it to its end, and else an Over does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rowkind.service.job.load import load
-from rowkind.service.plan.errors import PlanError
+from rowkind.service.physical import PhysicalOver, PhysicalRank
 from rowkind.service.plan.pipeline import plan
 
 JOB = """
@@ -44,18 +44,18 @@ LARGE = [
 @pytest.mark.parametrize(("partition", "rows"), SMALL)
 def test_a_partition_of_few_rows_is_numbered_to_its_end(partition: str, rows: str, tmp_path: Path) -> None:
     """By a unique key and what few values its other columns have, or by a rank below."""
-    _plan(NUMBERED.format(partition, rows), tmp_path)
+    assert _numbers(NUMBERED.format(partition, rows), tmp_path) is PhysicalRank
 
 
 @pytest.mark.parametrize(("partition", "rows"), LARGE)
-def test_a_partition_of_any_size_needs_the_hint(partition: str, rows: str, tmp_path: Path) -> None:
-    """Nothing bounds how many rows agree in its columns."""
+def test_a_partition_of_any_size_is_no_rank_without_the_hint(partition: str, rows: str, tmp_path: Path) -> None:
+    """Nothing bounds how many rows agree in its columns: only those behind a change are numbered anew."""
     sql = NUMBERED.format(partition, rows)
-    with pytest.raises(PlanError, match="UNBOUNDED_RANK"):
-        _plan(sql, tmp_path)
-    _plan(sql.replace("SELECT item", "SELECT /*+ UNBOUNDED_RANK */ item", 1), tmp_path)
+    assert _numbers(sql, tmp_path) is PhysicalOver
+    assert _numbers(sql.replace("SELECT item", "SELECT /*+ UNBOUNDED_RANK */ item", 1), tmp_path) is PhysicalRank
 
 
-def _plan(sql: str, folder: Path) -> None:
+def _numbers(sql: str, folder: Path) -> type:
+    """What the last operator is, which numbers the rows."""
     (folder / "job.yaml").write_text(JOB.format(sql=sql))
-    plan(load(folder / "job.yaml"), "result")
+    return type(plan(load(folder / "job.yaml"), "result").input)
