@@ -1,4 +1,4 @@
-"""How many rows a partition can have: where that is provably few, a rank numbers it to its end, and else an Over does."""
+"""How many rows a partition can have: provably few are numbered to their end by a rank, any number by an Over."""
 
 from __future__ import annotations
 
