@@ -22,6 +22,8 @@ _WORDS = {
     "rank": "rank",
     "deduplicate": "deduplicate",
     "session": "session",
+    "over": "window functions",
+    "match": "pattern",
     "asof_join": "as-of join",
     "lookup": "lookup",
     "temporal_filter": "temporal filter",
