@@ -19,15 +19,14 @@ from tests.oracle.test_time_oracle import (
     JOINED,
     LEFT,
     SESSIONS,
-    START,
     TOP,
     VALUES,
     Model,
     SessionModel,
+    agrees,
     as_json,
     as_rows,
     changes_of,
-    kept,
     restart,
     running,
 )
@@ -82,19 +81,7 @@ def test_sessions_take_late_rows_as_long_as_they_are_allowed(tmp_path: Path, mod
         dice = random.Random(seed)
         query = running(tmp_path, mode, SESSIONS["spark"], f"mode: retract, emit: {emit}", ALLOWED)
         model = SessionModel(LATENESS)
-        rest = changes_of(dice, mode, 50)
-        while rest:
-            size = dice.choice((1, 2, 5, 11))
-            batch, rest = rest[:size], rest[size:]
-            query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
-            restart(query)
-            model.batch(batch)
-            assert as_rows(query) == model.result(final=emit == "final"), f"{seed}: {batch}"
-        for days in (1, 2, 3):
-            batch = [("a", 1, (1000 + days, k, days, START + timedelta(days=days))) for k in (1, 2, 3)]
-            query.batch(0, *((table, "+I", as_json(row)) for table, _, row in batch))
-            model.batch(batch)
-        assert max(kept(query).values()) <= 2 * 3 * 3, (seed, kept(query))
+        agrees(query, model, dice, changes_of(dice, mode, 50), seed, final=emit == "final")
         query.end()
         assert as_rows(query) == model.result(final=False), seed
 

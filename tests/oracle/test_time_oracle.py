@@ -267,22 +267,34 @@ def test_sessions_end_when_the_watermark_passes_them(tmp_path: Path, spelling: s
         print(f"seed '{seed}'")
         dice = random.Random(seed)
         query, model = running(tmp_path, mode, SESSIONS[spelling], f"mode: retract, emit: {emit}"), SessionModel()
-        rest = changes_of(dice, mode, 60)
-        while rest:
-            size = dice.choice((1, 2, 5, 11))
-            batch, rest = rest[:size], rest[size:]
-            query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
-            restart(query)
-            model.batch(batch)
-            assert as_rows(query) == model.result(final=emit == "final"), f"{seed}: {batch}"
-        for days in (1, 2, 3):
-            batch = [("a", 1, (1000 + days, k, days, START + timedelta(days=days))) for k in (1, 2, 3)]
-            query.batch(0, *((table, "+I", as_json(row)) for table, _, row in batch))
-            model.batch(batch)
-        assert max(kept(query).values()) <= 2 * 3 * 3, (seed, kept(query))
+        agrees(query, model, dice, changes_of(dice, mode, 60), seed, final=emit == "final")
         assert query.engine.state["session_1"].rows <= 2 * 3, seed
         query.end()
         assert as_rows(query) == model.result(final=False), seed
+
+
+def agrees(
+    query: Clocked,
+    model: SessionModel,
+    dice: random.Random,
+    rest: Sequence[tuple[str, int, tuple[Any, ...]]],
+    seed: str,
+    *,
+    final: bool,
+) -> None:
+    """After every batch the query has what the model has, with restarts; days later nothing is left of sessions."""
+    while rest:
+        size = dice.choice((1, 2, 5, 11))
+        batch, rest = rest[:size], rest[size:]
+        query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
+        restart(query)
+        model.batch(batch)
+        assert as_rows(query) == model.result(final=final), f"{seed}: {batch}"
+    for days in (1, 2, 3):
+        batch = [("a", 1, (1000 + days, k, days, START + timedelta(days=days))) for k in (1, 2, 3)]
+        query.batch(0, *((table, "+I", as_json(row)) for table, _, row in batch))
+        model.batch(batch)
+    assert max(kept(query).values()) <= 2 * 3 * 3, (seed, kept(query))
 
 
 def kept(query: Clocked) -> dict[str, int]:
