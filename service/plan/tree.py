@@ -6,20 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
     LogicalExpand,
     LogicalFilter,
     LogicalJoin,
     LogicalLookup,
-    LogicalMatch,
     LogicalNode,
-    LogicalNormalize,
-    LogicalOver,
     LogicalProject,
-    LogicalRank,
     LogicalScan,
-    LogicalSession,
-    LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
 )
@@ -32,20 +25,13 @@ def inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
             return ()
         case LogicalJoin() | LogicalLookup():
             return node.left.input, node.right.input
-        case (
-            LogicalAggregate()
-            | LogicalRank()
-            | LogicalSession()
-            | LogicalOver()
-            | LogicalNormalize()
-            | LogicalTemporalFilter()
-            | LogicalMatch()
-        ):
-            return (node.input.input,)
         case LogicalUnion():
             return node.inputs
         case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
             return (node.input,)
+        case _:
+            # An operator with one input.
+            return (node.input.input,)
 
 
 def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
@@ -56,20 +42,12 @@ def with_inputs(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode])
         case LogicalJoin() | LogicalLookup():
             left = replace(node.left, input=change(node.left.input))
             return replace(node, left=left, right=replace(node.right, input=change(node.right.input)))
-        case (
-            LogicalAggregate()
-            | LogicalRank()
-            | LogicalSession()
-            | LogicalOver()
-            | LogicalNormalize()
-            | LogicalTemporalFilter()
-            | LogicalMatch()
-        ):
-            return replace(node, input=replace(node.input, input=change(node.input.input)))
         case LogicalUnion():
             return replace(node, inputs=tuple(map(change, node.inputs)))
         case LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
             return replace(node, input=change(node.input))
+        case _:
+            return replace(node, input=replace(node.input, input=change(node.input.input)))
 
 
 def bottom_up(node: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:

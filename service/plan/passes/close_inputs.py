@@ -178,7 +178,7 @@ def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> Log
     ]
     if of[0] is None or of[1] is None:
         return node
-    clock = Clock(tuple(dict.fromkeys(sorted([*of[0][0].tables, *of[1][0].tables]))))
+    clock = _both(of[0][0], of[1][0])
     later = max(of[0][1].later_us, of[1][1].later_us)
     sides = [ColumnTime(name, later) for name in (match.left, match.right)]
     return replace(

@@ -6,18 +6,17 @@ import itertools
 
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import (
-    LogicalAggregate,
+    LogicalExpand,
+    LogicalFilter,
     LogicalInput,
     LogicalJoin,
     LogicalLookup,
-    LogicalMatch,
     LogicalNode,
     LogicalNormalize,
-    LogicalOver,
-    LogicalRank,
+    LogicalProject,
     LogicalScan,
-    LogicalSession,
-    LogicalTemporalFilter,
+    LogicalUnion,
+    LogicalWindow,
 )
 from rowkind.service.plan.traits.changelog_modes import base
 
@@ -27,17 +26,10 @@ def sides(node: LogicalNode) -> tuple[LogicalInput, ...]:
     match node:
         case LogicalJoin() | LogicalLookup():
             return node.sides
-        case (
-            LogicalAggregate()
-            | LogicalRank()
-            | LogicalSession()
-            | LogicalOver()
-            | LogicalNormalize()
-            | LogicalTemporalFilter()
-            | LogicalMatch()
-        ):
+        case LogicalScan() | LogicalUnion() | LogicalFilter() | LogicalProject() | LogicalExpand() | LogicalWindow():
+            return ()
+        case _:
             return (node.input,)
-    return ()
 
 
 def source(node: LogicalNode) -> LogicalNode:

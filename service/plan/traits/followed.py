@@ -57,11 +57,6 @@ class EventTime:
     slack: int = 0
     size: int | None = None
 
-    @property
-    def slack_ms(self) -> int:
-        """The slack in milliseconds, rounded up."""
-        return -(-self.slack // 1_000)
-
 
 @dataclass(frozen=True)
 class RowColumn:

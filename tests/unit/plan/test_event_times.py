@@ -216,7 +216,7 @@ def test_columns_follow_times_of_tables(sql: str, expected: str, tmp_path: Path)
     for name in sorted(columns(query.root)):
         if (time := found.get(name)) is not None:
             origins = " ".join(f"{each.table}.{each.column}" for each in sorted(time.origins))
-            minutes, rest = divmod(time.slack_ms, MINUTE)
+            minutes, rest = divmod(-(-time.slack // 1_000), MINUTE)
             slack = f"{minutes}+{rest}ms" if minutes and rest else f"{rest}ms" if rest else str(minutes)
             told.append(f"{name}: {origins} {time.kind} {slack}")
     assert ", ".join(told) == expected
