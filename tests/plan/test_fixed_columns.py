@@ -11,6 +11,7 @@ from rowkind.service.plan.traits.fixed_columns import fixed_columns
 from tests.plan.cases import Case
 
 LABELS = "(SELECT item, COALESCE(item, '?') AS label FROM sales) l"
+WINDOWS = "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '1' HOUR))"
 TOP = "(SELECT shop, number, item, RANK() OVER (PARTITION BY item ORDER BY paid) AS n FROM sales)"
 SALES = "s.shop, s.number, s.item"
 
@@ -84,6 +85,11 @@ SALES = "s.shop, s.number, s.item"
             "shop number item",
         ),
         ("SELECT item, MAX(paid) AS most FROM sales GROUP BY item", "item", "item"),
+        (
+            f"SELECT item, window_start, window_end FROM {WINDOWS} GROUP BY item, window_start, window_end",
+            "window_end",
+            "window_end window_start",
+        ),
         (
             f"SELECT * FROM {TOP} WHERE n < 3",
             "shop number",

@@ -7,7 +7,7 @@ of a table that only inserts never changes, and what is computed from fixed colu
     scan            an append table's primary key fixes the whole row, any other column only itself
     filter, rank,   what is fixed below: their rows are those of their input
     normalize
-    project         what is fixed below, and what is computed from that
+    project         what is fixed below, and what is computed from that; of a window the end fixes the start
     expand          what is fixed below, nothing of the elements
     inner join      what either side fixes; an equal column of the other side; what the other side fixes by that
     outer join      what either side fixes, but on a side that is padded only by a key that tells its rows from pads
@@ -52,6 +52,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.traits.meanings import moved
 from rowkind.service.plan.traits.unique_keys import key_columns
 
 
@@ -60,9 +61,9 @@ def fixed_columns(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
     return frozenset(key) | _fixed(node, key)
 
 
-def read_bare(node: LogicalProject, names: AbstractSet[str]) -> frozenset[str]:
-    """The columns of the input that some outputs of a projection hand on as they are."""
-    outputs = (node.outputs[name].unnest() for name in names & node.outputs.keys())
+def told(node: LogicalProject, names: AbstractSet[str]) -> frozenset[str]:
+    """The columns of the input that some outputs of a projection tell: as they are, or as the end of their window."""
+    outputs = (moved(node.outputs[name]) for name in names & node.outputs.keys())
     return frozenset(output.name for output in outputs if isinstance(output, exp.Column))
 
 
@@ -75,7 +76,7 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
         case LogicalFilter() | LogicalExpand() | LogicalWindow():
             return fixed_columns(node.input, key)
         case LogicalProject():
-            known, below = fixed_columns(node.input, read_bare(node, key)), columns(node.input)
+            known, below = fixed_columns(node.input, told(node, key)), columns(node.input)
             return frozenset(name for name, output in node.outputs.items() if _follows(output, known, below))
         case LogicalJoin():
             return fixed_columns(node.left.input, key) if node.keeps_left else _joined(node, key)

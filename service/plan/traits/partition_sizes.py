@@ -28,7 +28,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.scalar.conjuncts import conjuncts
-from rowkind.service.plan.traits.fixed_columns import read_bare
+from rowkind.service.plan.traits.fixed_columns import told
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
 _LARGEST = 4096
@@ -50,7 +50,7 @@ def _ranked(node: LogicalNode, key: AbstractSet[str]) -> float:
         case LogicalFilter():
             return _ranked(node.input, key)
         case LogicalProject():
-            return _ranked(node.input, read_bare(node, key))
+            return _ranked(node.input, told(node, key))
         case LogicalRank(ranking=ranking) if ranking.function == "row_number" and ranking.last is not None:
             here = ranking.last - ranking.first + 1 if key >= set(node.partition) else math.inf
             return min(here, _most_rows(node.input.input, key))

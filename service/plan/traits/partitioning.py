@@ -36,7 +36,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.traits.aliases import sides
-from rowkind.service.plan.traits.fixed_columns import fixed_columns, read_bare
+from rowkind.service.plan.traits.fixed_columns import fixed_columns, told
 from rowkind.service.plan.traits.unique_keys import key_columns
 
 
@@ -125,7 +125,7 @@ def together(node: LogicalNode, key: AbstractSet[str]) -> bool:
         case LogicalFilter() | LogicalExpand() | LogicalWindow():
             return together(node.input, key)
         case LogicalProject():
-            return together(node.input, read_bare(node, key))
+            return together(node.input, told(node, key))
     parts, fixed = partitioning(node), fixed_columns(node, key)
     return parts is not None and all(part.columns & fixed for part in parts)
 
