@@ -41,6 +41,7 @@ FORMS = {"tumble": TUMBLE, "hop": HOP, "panes": PANES, "cumulate": CUMULATE, "cu
 
 GROUPED = "SELECT k, window_start, COUNT(*) AS n, SUM(v) AS s FROM {a} GROUP BY k, window_start, window_end"
 VALUES = "SELECT window_end, MAX(v) AS m, COUNT(DISTINCT k) AS d FROM {a} GROUP BY window_start, window_end"
+EXTREMES = "SELECT k, window_end, MIN(v) AS low, MAX(v) AS high FROM {a} GROUP BY k, window_start, window_end"
 TOP = (
     "SELECT id, window_end FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
     "ORDER BY v DESC, id) AS rn FROM {a}) WHERE rn <= 2"
@@ -157,6 +158,7 @@ CASES = [
     *((GROUPED, windows) for windows in FORMS),
     (GROUPED.replace("window_start, C", "window_start, window_end, C"), "cumulated panes"),
     *((VALUES, windows) for windows in ("tumble", "hop", "panes")),
+    *((EXTREMES, windows) for windows in ("panes", "cumulated panes")),
     (TOP, "tumble"),
     (TOP, "hop"),
     (TOP_GROUPS, "tumble"),

@@ -2,6 +2,8 @@
 
 Over rows that only come, COUNT and MAX of a group grow and MIN shrinks, and no group ever goes away. A rank by such a
 column need not remember rows that have fallen out of its range: they come back by themselves, with a better value.
+What depends on nothing but columns that stay as they are is the same for a row and for the one that replaces it: a
+filter passes both or none, and both are in the same windows.
 (Flink's monotonicity, which makes its UpdateFastStrategy possible.)
 """
 
@@ -14,10 +16,13 @@ from typing import Literal
 from sqlglot import exp
 
 from rowkind.service.plan.calls import OrderColumn
-from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalProject
+from rowkind.service.plan.logical import LogicalAggregate, LogicalExpand, LogicalFilter, LogicalNode, LogicalProject
+from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.changelog_modes import produced
 
 Direction = Literal["constant", "increasing", "decreasing"]
+
+_CONSTANT: Direction = "constant"
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,15 @@ def progress(node: LogicalNode) -> Monotonic | None:
         case LogicalProject():
             below = progress(node.input)
             return _renamed(node, below) if below is not None else None
+        case LogicalFilter():
+            below = progress(node.input)
+            return below if below is not None and _stay(below, *node.conjuncts) else None
+        case LogicalExpand():
+            below = progress(node.input)
+            if below is None or not _stay(below, node.array):
+                return None
+            made = dict.fromkeys([*node.elements, *([node.place] if node.place else [])], _CONSTANT)
+            return Monotonic(None, {**below.directions, **made}, below.from_null)
         case LogicalAggregate() if node.calls and produced(node.input.input) == "append":
             growing: dict[str, Direction] = dict.fromkeys(node.group, "constant")
             for name, call in node.calls.items():
@@ -65,6 +79,11 @@ def progress(node: LogicalNode) -> Monotonic | None:
             nullable = frozenset(name for name, call in node.calls.items() if call.type.nullable)
             return Monotonic(node.group, growing, nullable)
     return None
+
+
+def _stay(known: Monotonic, *expressions: exp.Expr) -> bool:
+    """Whether expressions have the same value for a row and for the one that replaces it."""
+    return all(known.directions.get(name) == "constant" for each in expressions for name in reads(each))
 
 
 def _renamed(node: LogicalProject, below: Monotonic) -> Monotonic:
