@@ -32,6 +32,9 @@ from rowkind.avro.buffers import (
 )
 from rowkind.avro.errors import SchemaError
 
+TIMESTAMP_BYTES = 11
+"""That a TIMESTAMP takes which is not NULL."""
+
 _SIGN = np.uint64(1 << 63)
 _ABSENT_FIRST, _PRESENT, _ABSENT_LAST = 0, 1, 2
 

@@ -185,7 +185,9 @@ def _expand(expand: Expand, names: Mapping[str, str]) -> str:
 
 def _key(key: Key, names: Mapping[str, str]) -> str:
     salt = "" if key.salt is None else f" {key.salt}"
-    return f"{[_expression(each, names) for each in key.parts]} {key.null_safe} {key.drop_null} {key.constant!r}{salt}"
+    apart = f" {key.apart} apart" if key.apart else ""
+    plain = f"{key.null_safe} {key.drop_null} {key.constant!r}"
+    return f"{[_expression(each, names) for each in key.parts]} {plain}{salt}{apart}"
 
 
 def _expression(expression: Expression, names: Mapping[str, str]) -> str:

@@ -36,6 +36,8 @@ class Key:
     - `constant`: instead of parts, the same bytes for every row, and every row goes to every shard of the consumer:
       a fact about the input as a whole.
     - `salt`: if the rows of one key are to be in several shards.
+    - `apart`: the last so many parts, TIMESTAMP NOT NULL each, tell keys apart but have no say in which shard: keys
+      that are equal but for them are together.
     """
 
     parts: tuple[Expression, ...] = ()
@@ -44,6 +46,7 @@ class Key:
     record: Record | None = None
     constant: bytes | None = None
     salt: Salt | None = None
+    apart: int = 0
 
 
 @dataclass(frozen=True)

@@ -189,11 +189,11 @@ class Changes:
         """The changes where `mask` is true, in their order."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
-    def split(self, shards: int) -> list[Self]:
-        """One element per shard, `hash mod shards`, each with its changes in their order."""
+    def split(self, shards: int, by: Uint64s | None = None) -> list[Self]:
+        """One element per shard, `hash mod shards`, each with its changes in their order; or `by` other hashes."""
         if shards == 1:
             return [self]
-        shard = (self.hash % np.uint64(shards)).astype(np.int64)
+        shard = ((self.hash if by is None else by) % np.uint64(shards)).astype(np.int64)
         order = np.argsort(shard, kind="stable")
         bounds = np.searchsorted(shard[order], np.arange(shards + 1))
         return [self.take(order[bounds[i] : bounds[i + 1]]) for i in range(shards)]

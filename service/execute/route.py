@@ -6,8 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import pyarrow.compute as pc
+
+from rowkind.avro.order import TIMESTAMP_BYTES
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Rows, binary
+from rowkind.operators.columns.changes import Changes, Rows, Uint64s, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.emission import net
 from rowkind.service.execute import failures
@@ -15,6 +18,7 @@ from rowkind.service.execute.blocks import cut
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import address
 from rowkind.service.graph import Exit, GraphScan
+from rowkind.service.keys import Key
 
 Part = tuple[int, int, Changes]
 """Changes for a shard of a level: the shard, the level, and the changes under the addresses of their consumers."""
@@ -42,7 +46,15 @@ def deliver(way: Exit, changes: Changes, shards: int, own: int | None = None) ->
         if way.spreads:
             # By content, so that a row and its retraction still meet.
             changes = replace(changes, hash=hash64(changes.payload))
-        yield from ((shard, way.level, part) for shard, part in enumerate(changes.split(shards)))
+        parts = changes.split(shards, _decisive(way.calc.key, changes))
+        yield from ((shard, way.level, part) for shard, part in enumerate(parts))
+
+
+def _decisive(key: Key, changes: Changes) -> Uint64s | None:
+    """The hashes of those parts of the key that decide on the shard, None where all do."""
+    if not key.apart or not len(changes):
+        return None
+    return hash64(pc.binary_slice(changes.key, 0, -key.apart * TIMESTAMP_BYTES))
 
 
 def scanned(scan: GraphScan, rows: Rows, shards: int, failure: OnFailure | None = None) -> Iterator[Part]:

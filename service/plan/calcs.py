@@ -26,7 +26,7 @@ class Edge:
     `types` are the columns that are carried, with the types that the consumer knows them by. `key` holds expressions,
     the type that each is compared as, and whether NULL equals NULL in it. `sub_key` are columns, and how each sorts:
     descending, and with NULLs first. `refreshes`: whether the consumer or somebody further down has a TTL. `salt`: if
-    the rows of one key are to be in several shards.
+    the rows of one key are to be in several shards. `apart`: how many of the last parts of the key have no say in that.
     """
 
     types: Mapping[str, Type]
@@ -40,6 +40,12 @@ class Edge:
     needs_before: bool = True
     refreshes: bool = False
     salt: Salt | None = None
+    apart: int = 0
+
+    @property
+    def decisive(self) -> tuple[tuple[exp.Expr, Type], ...]:
+        """The parts of the key that decide on the shard, each with its type."""
+        return tuple((part, type_) for part, type_, _ in self.key[: len(self.key) - self.apart])
 
 
 def calc(
@@ -71,6 +77,7 @@ def calc(
             edge.key_record,
             edge.constant,
             edge.salt,
+            edge.apart,
         ),
         sub_key=tuple(
             SubKeyPart(compile_scalar(meanings[name], below), descending, nulls_first)

@@ -216,7 +216,8 @@ def _key(key: Key) -> str:
         for part, null_safe in zip(key.parts, key.null_safe, strict=True)
     ]
     salt = "" if key.salt is None else f"; {key.salt.count} salts, {key.salt.deal}"
-    return (", ".join(parts) or "none") + salt
+    apart = f"; the last {key.apart} apart" if key.apart else ""
+    return (", ".join(parts) or "none") + salt + apart
 
 
 def _order(order: SubKeyPart) -> str:

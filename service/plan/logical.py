@@ -148,7 +148,8 @@ class LogicalAggregate:
 
     Without calls it is SELECT DISTINCT. `is_global` says that there is no GROUP BY, and so always one row. What
     arguments, filters and groups are computed from is a Project below. `split_distinct` is the hint SPLIT_DISTINCT.
-    `ending` is when groups are let go of, by the result of a call.
+    `ending` is when groups are let go of, by the result of a call. The last `apart` of the group's columns, each
+    TIMESTAMP NOT NULL, have no say in which shard a group is.
     """
 
     input: LogicalInput
@@ -158,6 +159,12 @@ class LogicalAggregate:
     at: exp.Expr
     split_distinct: bool = False
     ending: Ending | None = None
+    apart: int = 0
+
+    @property
+    def partition(self) -> tuple[str, ...]:
+        """Those of the group's columns that decide on the shard."""
+        return self.group[: len(self.group) - self.apart]
 
 
 @dataclass(frozen=True)

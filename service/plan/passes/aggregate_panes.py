@@ -10,7 +10,7 @@ accumulators (`passes.split_distinct`). Where a call needs the rows of the whole
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -31,6 +31,7 @@ from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import PANE, PaneStart, WindowEnds, WindowStarts, interval, micros
+from rowkind.service.plan.scalar.types import TIMESTAMP
 from rowkind.service.plan.traits.meanings import meaning
 from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
@@ -74,7 +75,7 @@ def _visit(node: LogicalNode) -> LogicalNode:
         return node
     if any(reads(meanings[name]) != {windows.edge} for name in of_windows):
         return node
-    return _in_panes(node, windows, meanings, of_windows)
+    return _in_panes(node, windows, meanings, [name for name in node.group if name in of_windows])
 
 
 def _windows(node: LogicalNode) -> _Windows | None:
@@ -105,7 +106,7 @@ def _slide(array: WindowStarts | WindowEnds) -> exp.Expr:
 
 
 def _in_panes(
-    node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], of_windows: set[str]
+    node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], of_windows: Sequence[str]
 ) -> LogicalAggregate:
     below, size, offset = columns(node.input.input), windows.array.args["size"], windows.array.args.get("offset")
     width = gcd(micros(_slide(windows.array)), micros(size))
@@ -125,6 +126,11 @@ def _in_panes(
     by_pane = LogicalAggregate(
         LogicalInput(LogicalProject(rows, outputs)), (*plain, pane), first, is_global=False, at=node.at
     )
+    # All panes and windows of the other columns in one shard. Spread, a window would be added up there from one pane
+    # or two; and nothing is shuffled between the two steps. Without other columns all there is would be in one shard.
+    edges = [columns(by_pane)[pane], *(below[name] for name in of_windows)]
+    together = bool(plain) and all(each == TIMESTAMP for each in edges)
+    by_pane = replace(by_pane, apart=int(together))
     array = windows.array.copy()
     array.set("this", resolved(pane))
     expand: LogicalNode = replace(windows.expand, input=by_pane, array=array, at=array)
@@ -132,4 +138,10 @@ def _in_panes(
         expand = LogicalFilter(expand, windows.on_windows)
     groups = {name: meanings[name] if name in of_windows else resolved(name) for name in node.group}
     partials = {name: resolved(name) for name in first}
-    return replace(node, input=LogicalInput(LogicalProject(expand, {**groups, **partials})), calls=second)
+    return replace(
+        node,
+        input=LogicalInput(LogicalProject(expand, {**groups, **partials})),
+        group=(*plain, *of_windows),
+        calls=second,
+        apart=len(of_windows) if together else 0,
+    )

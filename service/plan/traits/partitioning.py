@@ -76,7 +76,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalLookup():
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
         case LogicalAggregate():
-            return _bare(node.input, node.group)
+            return _bare(node.input, node.partition)
         case LogicalRank() | LogicalSession() | LogicalOver() | LogicalMatch():
             return _bare(node.input, node.partition)
         case LogicalNormalize():

@@ -21,7 +21,8 @@ def aggregate(
     """The physical node of an aggregate; its calc leads to where `edge` says."""
     side, below = aggregate.input, columns(aggregate.input.input)
     key = tuple((resolved(name), below[name], True) for name in aggregate.group)
-    node = nodes.input(side, Edge(types=carried(side), key=key, refreshes=refreshes(side, edge)))
+    to = Edge(types=carried(side), key=key, refreshes=refreshes(side, edge), apart=aggregate.apart)
+    node = nodes.input(side, to)
     output = record_of("Row", columns(aggregate))
     calls = tuple(_call(name, call) for name, call in aggregate.calls.items())
     aggregation = Aggregation(
@@ -41,7 +42,7 @@ def aggregate(
         aggregation=aggregation,
         calc=nodes.calc(top, edge, output, named(output), record),
         unmarked=missing_watermarks(aggregate),
-        traits=traits(top, shown(map(resolved, aggregate.group)), edge.needs_before),
+        traits=traits(top, shown(map(resolved, aggregate.partition)), edge.needs_before),
     )
 
 

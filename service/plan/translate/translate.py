@@ -186,7 +186,7 @@ class _Translator:
         """The node that feeds an operator, in its stage if nothing needs to be shuffled."""
         node = self.node(side.input, edge)
         if isinstance(node, physical.PhysicalOperator):
-            fused = already_partitioned(side.input, [(expression, type_) for expression, type_, _ in edge.key])
+            fused = already_partitioned(side.input, edge.decisive)
             return replace(node, fused=fused and edge.salt is None)
         return node
 

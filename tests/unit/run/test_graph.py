@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import SYMBOLS, RowKind
 from rowkind.operators.columns.changes import Changes, binary
@@ -368,6 +370,21 @@ def test_what_goes_out_of_an_exit_goes_to_its_shard() -> None:
     assert sent(replace(way, stays=True), 2) == {2: rows.tolist()}
     assert sent(replace(way, stays=True), None) == by_hash
     assert sent(fact, None) == sent(fact, 1) == dict.fromkeys(range(3), rows.tolist())
+
+
+def test_keys_that_are_equal_but_for_parts_kept_apart_are_in_one_shard() -> None:
+    """That of the other parts, as a consumer finds it that knows of no others."""
+    whose = pa.array([number % 5 for number in range(40)], pa.int64())
+    times = pa.array(range(40), pa.timestamp("us", "UTC"))
+    key = join_bytes([comparable(whose), comparable(times)])
+    none, zeros = binary([b""] * 40), np.zeros(40, np.int8)
+    changes = Changes(zeros, zeros, hash64(key), key, none, np.arange(40), key)
+    way = Exit("way", select(BLOCKED, key=Key(apart=1)), to=1, level=1, stays=False, traits=Traits())
+    found = {shard: part.seq for shard, _, part in deliver(way, changes, 3)}
+    alone = hash64(comparable(whose)) % np.uint64(3)
+    assert {shard: seq.tolist() for shard, seq in found.items()} == {
+        shard: np.flatnonzero(alone == shard).tolist() for shard in range(3)
+    }
 
 
 def test_rows_for_a_sink_without_a_key_are_spread_by_their_content() -> None:
