@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rowkind.operators.changelog import RowKind
+from rowkind.service.execute import calc
 from rowkind.service.job.load import load
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
@@ -99,6 +100,24 @@ def _rows(folder: Path, sql: str, *rows: dict[str, Any], table: str = "t") -> li
 def test_each_spelling_gives_what_spark_gives(tmp_path: Path, sql: str, expected: list[list[Any]]) -> None:
     """Rows, columns and NULLs of explode and its kin are Spark's, and those of UNNEST the standard's."""
     assert _rows(tmp_path, sql, ROW, EMPTY) == sorted(expected, key=json.dumps)
+
+
+def test_many_rows_become_more_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is different for it: the halves of an update stay together."""
+    changes = []
+    for id_ in range(8):
+        row = {**EMPTY, "id": id_, "tags": ["x", "y"]}
+        changes.append(("t", ("+I", row)))
+        if id_ % 3:
+            changes += [("t", ("-U", row)), ("t", ("+U", {**row, "tags": ["y", "z"][: id_ % 2 + 1]}))]
+    for sql in (
+        "SELECT id, explode(tags) FROM t",
+        "SELECT tag, COUNT(*) AS n FROM t LATERAL VIEW explode(tags) AS tag GROUP BY 1",
+    ):
+        whole = _run(tmp_path, sql, changes, fold=False, rows=99)
+        monkeypatch.setattr(calc, "_EXPANDED_AT_ONCE", 1)
+        assert _run(tmp_path, sql, changes, fold=False, rows=99) == whole
+        monkeypatch.undo()
 
 
 def test_an_update_of_an_array_is_one_of_those_elements_that_differ(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, 
     if calc.key.constant is not None:
         return Way(consumer.node, role, "every shard", (), mode)
     if same_stage:
-        return Way(consumer.node, role, "same stage", by, mode)
+        return Way(consumer.node, role, "same stage", by, mode, _first(calc))
     salt = calc.key.salt
     copies = salt is not None and salt.deal == "copies"
     shards = None if salt is None else salt.count
@@ -365,13 +365,13 @@ def _exchange(way: Way, *, to_sink: bool) -> str:
     to = f"to {way.to}" + (f" as its {way.role}" if way.role in ("left", "right") else "")
     if to_sink:
         return f"to the sink, shuffled {_by(way.by)}" if way.how == "shuffled" else "to the sink: nothing is shuffled"
+    first = f"{way.first_step} in each task first, then " if way.first_step else ""
     match way.how:
         case "same stage":
-            return f"{to}, in the same stage: nothing is shuffled"
+            return f"{to}, {first}in the same stage: nothing is shuffled"
         case "every shard":
             return f"{to}, on every shard: it is true of the input as a whole"
         case "shuffled" | "unmoved":
-            first = f"{way.first_step} in each task first, then " if way.first_step else ""
             return (
                 f"{to}, {first}shuffled {_by(way.by) or 'into one shard'}{f' and {way.salted}' if way.salted else ''}"
             )

@@ -1,4 +1,4 @@
-"""What each task does to the rows of an operator before they are shuffled."""
+"""What each task does to the rows of an operator before they are shuffled, or before many are made of few."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ def with_first_step(node: physical.PhysicalNode, step: Aggregation | Contest) ->
     """The input of an aggregate or a rank with what is done to its rows before they are shuffled, if they are."""
     if isinstance(node, physical.PhysicalUnion):
         return replace(node, inputs=tuple(with_first_step(each, step) for each in node.inputs))
-    if not isinstance(node, physical.PhysicalScan) and node.fused:
+    # What is not shuffled is added up by the operator itself, but not before each row has become many.
+    if not isinstance(node, physical.PhysicalScan) and node.fused and not node.calc.expands:
         return node
     return replace(node, calc=replace(node.calc, partial=step))
