@@ -20,6 +20,10 @@ for ever. Where a batch brings something for a partition, its search begins anew
 of a search is kept but its rows. So a batch costs the rows that are due, and those that are kept for their partitions;
 of these, rows with which no match may begin cost columns only, others steps in Python (`pattern_search`).
 
+Where a watermark passes very many rows at once, the operator goes with it by stages, each of about `most` rows in order
+of time, as what a search knows of its rows takes far more memory than they do. What comes out is the same. It all
+comes out in this batch: whoever goes by the same watermark would find it late in the next one.
+
 The end of time passes everything: then no row comes any more, and what was waited for is not there.
 """
 
@@ -38,7 +42,7 @@ from rowkind.operators.arrangement.arrangement import places as places_in
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, constant
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, Uint64s, constant
 from rowkind.operators.columns.grouping import distinct, group
 from rowkind.operators.match_calls import MatchCall
 from rowkind.operators.match_output import CallColumn, MatchedRows
@@ -47,6 +51,9 @@ from rowkind.operators.operator import Output
 from rowkind.operators.pattern_search import PatternRows, PatternSearch, PatternSpec, Searched
 from rowkind.operators.rowtime import END
 from rowkind.operators.temporal_filter import last_place, places, time_at
+
+_AT_ONCE = 100_000
+"""About how many rows that are due are searched at a time."""
 
 _ROW, _ENDS = 0, 1
 """The marks of what waits: a row, or the end of the time in which a match must be."""
@@ -66,6 +73,7 @@ class MatchSpec:
     - `times`: of packed rows, in microseconds on the scale of watermarks; never NULL. `read` makes them readable.
     - `calls`: what comes out behind the row's columns. `all_rows`: all rows of each match come out, and not one.
     - `numbered`: matches have numbers.
+    - `most`: about how many rows that are due are searched at a time; all that have one time, in ms, are.
     """
 
     pattern: PatternSpec
@@ -74,6 +82,7 @@ class MatchSpec:
     calls: tuple[MatchCall, ...]
     all_rows: bool = False
     numbered: bool = False
+    most: int = _AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,58 +110,67 @@ class MatchRecognize:
         there = come.place <= reached
         waiting.append(come.filter(~there))
         due = Entries.concat([due, come.filter(there)])
-        ended = now >= END
-        partitions = _Partitions.of(begun, due, everything=ended)
-        rows = Rows.empty()
-        if len(partitions.entries):
-            rows = self._search(partitions, waiting, begun, numbers, now)
+        kept = _Held.of(begun, None if now >= END else due.hash)
+        numbered = None if numbers is None else _Held.of(numbers, np.concatenate([kept.entries.hash, due.hash]))
+        found = []
+        while True:
+            part, due, passed = _stage(due, self.spec.most, now)
+            partitions = _Partitions.of(kept.entries, part, everything=passed >= END)
+            if len(partitions.entries):
+                rows, ends = self._search(partitions, kept, numbered, passed)
+                found.append(rows)
+                again = ends.place <= reached
+                waiting.append(ends.filter(~again))
+                due = Entries.concat([due, ends.filter(again)])
+            if not len(due):
+                break
+        for each in (kept, numbered):
+            if each is not None:
+                each.write()
         states = [each.finish() for each in (waiting, begun, numbers) if each is not None]
         next_ = waiting.first_after(int(reached))
         return Output(
-            rows,
+            Rows.concat(found),
             changes.filter(changes.weight < 0),
             sum((each.state for each in states), StateSize()),
             sum(each.merged_rows for each in states),
             due=None if next_ is None else time_at(next_),
         )
 
-    def _search(
-        self,
-        partitions: _Partitions,
-        waiting: Arrangement,
-        begun: Arrangement,
-        numbers: Arrangement | None,
-        now: int,
-    ) -> Rows:
-        entries = partitions.entries
+    def _search(self, partitions: _Partitions, kept: _Held, numbered: _Held | None, now: int) -> tuple[Rows, Entries]:
+        """What comes out when the watermark is at `now`, and when the time is over of the matches that have begun."""
+        entries, position = partitions.entries, partitions.position
         times, readable = self.spec.times(entries.payload), self.spec.read(entries.payload)
         passed = None if now >= END else 1000 * now
         found = PatternSearch(self.spec.pattern, readable, times, passed).run(partitions.bounds)
         open_from = np.array([each.open_from for each in found], np.int64)
-        kept = np.arange(len(entries)) >= open_from[partitions.number]
-        begun.append(-entries.filter(partitions.kept & ~kept))
-        again = entries.filter(~partitions.kept & kept)
-        begun.append(replace(again, place=places_in("multiset", again.hash, again.sub_key, again.payload)))
+        stays, known = np.arange(len(entries)) >= open_from[partitions.number], position >= 0
+        come = entries.filter(~known & stays)
+        kept.change(
+            position[known & ~stays],
+            replace(come, place=places_in("multiset", come.hash, come.sub_key, come.payload)),
+        )
+        heads = np.empty(0, np.int64)
         if self.spec.pattern.within is not None:
             heads = open_from[open_from < partitions.stop]
             # What began a match before has its end noted already.
-            heads = heads[~(partitions.kept[heads] & partitions.is_first[heads])]
-            waiting.append(_ends(entries.take(heads), times[heads] + self.spec.pattern.within - 1))
-        return self._put_out(partitions, found, readable, numbers)
+            heads = heads[~(known[heads] & partitions.is_first[heads])]
+        ends = _ends(entries.take(heads), times[heads] + (self.spec.pattern.within or 0) - 1)
+        return self._put_out(partitions, found, readable, numbered), ends
 
     def _put_out(
         self,
         partitions: _Partitions,
         found: Sequence[Searched],
         readable: ReadableRows,
-        numbers: Arrangement | None,
+        numbered: _Held | None,
     ) -> Rows:
         counts = np.array([len(each.matches) for each in found], np.int64)
         if not counts.any():
             return Rows.empty()
         number = np.zeros(counts.sum(), np.int64)
-        if numbers is not None:
-            number = _numbered(numbers, partitions, counts)
+        if numbered is not None:
+            number = _numbered(numbered, partitions, counts)
         matched = MatchedRows.of([match for each in found for match in each.matches], number)
         at = np.arange(len(matched.row)) if self.spec.all_rows else matched.last
         rows = matched.row[at]
@@ -177,15 +195,64 @@ class MatchRecognize:
         )
 
 
+def _stage(due: Entries, most: int, now: int) -> tuple[Entries, Entries, int]:
+    """The first about so many of what is due up to `now`, the others, and the time, in ms, that all of the first have.
+
+    Of one ms all is in the same stage: then all rows up to it are there.
+    """
+    if len(due) > most:
+        at = time_at(int(np.partition(due.place, most - 1)[most - 1]))
+        first = due.place <= last_place(at)
+        if not first.all():
+            return due.filter(first), due.filter(~first), at
+    return due, Entries.empty(), now
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is kept of the partitions that something is due for, as the stages of a batch leave it; each entry once.
+
+    `stored` says which of the entries the arrangement has, to which `write` adds the others.
+    """
+
+    arrangement: Arrangement
+    entries: Entries
+    stored: Mask
+
+    @classmethod
+    def of(cls, arrangement: Arrangement, hashes: Uint64s | None) -> _Held:
+        """What is kept of partitions with these hashes; None for all that is kept."""
+        if hashes is None:
+            found = arrangement.between(np.zeros(1, np.uint64), np.full(1, np.iinfo(np.uint64).max))
+        else:
+            found = arrangement.lookup(distinct(hashes))
+        found = found.take(np.repeat(np.arange(len(found)), found.weight))
+        found = found.relabel(weight=np.ones(len(found), np.int64))
+        return cls(arrangement, found, np.ones(len(found), np.bool_))
+
+    def change(self, gone: Indices, come: Entries) -> None:
+        """Let go of the entries at these positions, and add others."""
+        stays = np.ones(len(self.entries), np.bool_)
+        stays[gone] = False
+        self.arrangement.append(-self.entries.filter(~stays & self.stored))
+        self.entries = Entries.concat([self.entries.filter(stays), come])
+        self.stored = np.append(self.stored[stays], np.zeros(len(come), np.bool_))
+
+    def write(self) -> None:
+        """Bring the arrangement to what is held."""
+        self.arrangement.append(self.entries.filter(~self.stored))
+
+
 @dataclass(frozen=True, slots=True)
 class _Partitions:
     """The rows of partitions that something is due for, one partition after the other, each in its order.
 
-    `kept` says which rows were in the state, `number` which partition each is of, `begin` and `stop` where these lie.
+    `position` says where a row is in what is kept, -1 for one that is not. `number` is the partition that each row is
+    of, `begin` and `stop` where these lie.
     """
 
     entries: Entries
-    kept: Mask
+    position: Indices
     number: Indices
     begin: Indices
     stop: Indices
@@ -203,23 +270,19 @@ class _Partitions:
         return first
 
     @classmethod
-    def of(cls, begun: Arrangement, due: Entries, *, everything: bool) -> _Partitions:
-        """The partitions that these entries are of, or all of them."""
-        if everything:
-            stored = begun.between(np.zeros(1, np.uint64), np.full(1, np.iinfo(np.uint64).max))
-        else:
-            stored = begun.lookup(distinct(due.hash))
-        every = Entries.concat([stored, due])
+    def of(cls, kept: Entries, due: Entries, *, everything: bool) -> _Partitions:
+        """The partitions that something is due for, or all of them, with what is kept of them."""
+        every = Entries.concat([kept, due])
         if not len(every):
             none = np.empty(0, np.int64)
-            return cls(every, np.empty(0, np.bool_), none, none, none)
-        kept, row = np.arange(len(every)) < len(stored), every.mark == _ROW
+            return cls(every, none, none, none, none)
+        position = np.append(np.arange(len(kept)), np.full(len(due), -1))
         groups = group(every.hash, [every.key])
         asked = np.full(groups.count, everything)
-        asked[groups.ids[~kept]] = True
-        at = np.flatnonzero(row & asked[groups.ids])
+        asked[groups.ids[len(kept) :]] = True
+        at = np.flatnonzero((every.mark == _ROW) & asked[groups.ids])
         at = np.repeat(at, every.weight[at])
-        rows, kept, number = every.take(at), kept[at], groups.ids[at]
+        rows, position, number = every.take(at), position[at], groups.ids[at]
         table = pa.table({"partition": number, "order": rows.sub_key, "row": rows.payload})
         keys = [(name, "ascending") for name in table.column_names]
         order = pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
@@ -227,7 +290,7 @@ class _Partitions:
         entries = rows.take(order).relabel(weight=np.ones(len(order), np.int64))
         edges = np.flatnonzero(np.append(True, number[1:] != number[:-1]))[: len(order)]
         stop = np.append(edges[1:], len(order))[: len(edges)]
-        return cls(entries, kept[order], np.repeat(np.arange(len(edges)), stop - edges), edges, stop)
+        return cls(entries, position[order], np.repeat(np.arange(len(edges)), stop - edges), edges, stop)
 
 
 def _ends(heads: Entries, last: Int64s) -> Entries:
@@ -238,21 +301,21 @@ def _ends(heads: Entries, last: Int64s) -> Entries:
     return replace(ends, seq=np.zeros(count, np.int64), mark=np.full(count, _ENDS, np.int8))
 
 
-def _numbered(numbers: Arrangement, partitions: _Partitions, counts: Int64s) -> Int64s:
+def _numbered(numbered: _Held, partitions: _Partitions, counts: Int64s) -> Int64s:
     """The numbers of the matches of partitions, which have so many, behind those that they had before."""
     own = partitions.entries.take(partitions.begin[counts > 0])
-    counts = counts[counts > 0]
-    known = numbers.lookup(distinct(own.hash))
+    counts, known = counts[counts > 0], numbered.entries
     both = Entries.concat([known, own])
     groups = group(both.hash, [both.key])
     before = np.zeros(groups.count, np.int64)
     before[groups.ids[: len(known)]] = known.seq
     had = before[groups.ids[len(known) :]]
-    taken = np.isin(groups.ids[: len(known)], groups.ids[len(known) :])
-    numbers.append(-known.filter(taken))
     none = constant(b"", len(own))
     place = places_in("one row per key", own.hash, none, none)
-    numbers.append(replace(own, place=place, sub_key=none, payload=none, seq=had + counts))
+    numbered.change(
+        np.flatnonzero(np.isin(groups.ids[: len(known)], groups.ids[len(known) :])),
+        replace(own, place=place, sub_key=none, payload=none, seq=had + counts),
+    )
     stops = np.cumsum(counts)
     return np.arange(stops[-1]) - np.repeat(stops - counts, counts) + np.repeat(had, counts) + 1
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.match_calls import MatchCall, MatchNumber, Navigation
-from rowkind.operators.match_recognize import MatchRecognize
+from rowkind.operators.match_recognize import MatchRecognize, ReadableRows
 from rowkind.operators.operator import Output
 from rowkind.operators.row_pattern import Pattern, PatternRepeat, PatternSequence, PatternVariable, Skip
 from rowkind.operators.rowtime import END
@@ -122,3 +124,22 @@ def test_numbers_go_on_where_they_were() -> None:
     assert sorted(first) == [(1, 2, 1), (1, 6, 2), (2, 4, 1)]
     assert running.batch(19, (7, 1, 5, 11), (8, 1, 0, 12)) == [(1, 8, 3)]
     assert running.batch(29, (9, 2, 5, 21), (10, 2, 0, 22)) == [(2, 10, 2)]
+
+
+def test_rows_that_are_due_at_once_are_searched_by_stages() -> None:
+    """However many rows a watermark passes, a search has about so many, and those with which matches have begun."""
+    read: list[int] = []
+    of = Sought(PatternSequence((A, MORE_B)), (_LARGE, _SMALL, _LARGE), Skip(), 5000, all_rows=False, calls=(LAST,))
+
+    def noted(payloads: pa.BinaryArray) -> ReadableRows:
+        read.append(len(payloads))
+        return of.spec.read(payloads)
+
+    operator = MatchRecognize(replace(of.spec, read=noted, most=50))
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    rows = [(number, (number, number % 3, 5 if number % 10 < 3 else 0, 2 * number)) for number in range(1, 1001)]
+    assert not len(operator.process(columns(rows, strong_hash), stores, 0).rows)
+    output = operator.process(columns([], strong_hash), stores, 2000)
+    assert len(output.rows) > 250
+    assert sum(read) >= 1000
+    assert max(read) < 70

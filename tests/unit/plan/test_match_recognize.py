@@ -214,3 +214,51 @@ def test_what_always_has_a_row_is_never_null(tmp_path: Path) -> None:
     """
     value = _query(tmp_path, sql).sink.value
     assert [each.name for each in value.fields if each.type.nullable] == ["b", "d"]
+
+
+UNANSWERED = """
+job: calls
+kafka: {bootstrap.servers: x}
+registry: {url: "http://x"}
+checkpoint: x
+tables:
+  Asked:
+    topic: asked
+    mode: append
+    columns: {id: INT NOT NULL, who: STRING NOT NULL, at: TIMESTAMP NOT NULL}
+    watermark: {column: at}
+  Answered:
+    topic: answered
+    mode: append
+    columns: {id: INT NOT NULL, at: TIMESTAMP NOT NULL}
+    watermark: {column: at}
+sinks:
+  result:
+    topic: result
+    mode: append
+    sql: |
+      SELECT first, second FROM (
+          SELECT q.who, q.id, q.at AS asked, a.at AS answered FROM Asked AS q
+          LEFT JOIN Answered AS a ON a.id = q.id AND a.at BETWEEN q.at AND q.at + INTERVAL '10' SECOND
+      ) AS j MATCH_RECOGNIZE (
+          PARTITION BY who ORDER BY asked MEASURES A.id AS first, B.id AS second
+          PATTERN (A B) DEFINE A AS A.answered IS NULL, B AS B.answered IS NULL
+      )
+"""
+
+
+def test_what_an_outer_interval_join_pads_is_a_row_that_only_comes(tmp_path: Path) -> None:
+    """Its pads are held until there can be no match, before a pattern asks for rows that are never taken back."""
+    query = Clocked.of(job_of(tmp_path, UNANSWERED))
+
+    def asked(number: int, second: int) -> tuple[str, str, dict[str, Any]]:
+        return "Asked", "+I", {"id": number, "who": "me", "at": _at(second)}
+
+    def answered(number: int, second: int) -> tuple[str, str, dict[str, Any]]:
+        return "Answered", "+I", {"id": number, "at": _at(second)}
+
+    query.batch(0, asked(1, 0), asked(2, 1), asked(3, 2), asked(4, 3))
+    query.batch(0, answered(2, 5), asked(5, 12), answered(9, 12))
+    assert not query.result, "two may still have been answered, and nobody knows of four"
+    query.batch(0, asked(6, 40), answered(9, 40))
+    assert query.result == [{"first": 3, "second": 4}]
