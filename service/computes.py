@@ -97,7 +97,8 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
         case PhysicalTemporalFilter():
             names = _numbered(node.input.calc.output)
             times = [_time(each, names) for each in (node.begins, node.ends)]
-            return f"rows from {times[0]} until {times[1]} by {node.clock}{_closing(node.closing, names)}"
+            whole = " in order" * node.whole
+            return f"rows from {times[0]} until {times[1]} by {node.clock}{_closing(node.closing, names)}{whole}"
 
 
 def _input(chosen: PhysicalInput, ttl: bool, names: Mapping[str, str]) -> str:

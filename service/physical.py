@@ -268,8 +268,7 @@ class PhysicalTemporalFilter:
     """The rows whose time has come, by `begins`, and is not over, by `ends`; rows are those of `input.calc.output`.
 
     What the watermark of `closing` leaves behind is late. `most`: about how many rows it lets out at a time. `order` is
-    what the user wrote, where the rows are to come in an order: they are in one shard, and all rows of a time come
-    together.
+    what the user wrote, where all rows are to come in an order. `whole`: all rows of a time come together.
     """
 
     node: str
@@ -282,6 +281,7 @@ class PhysicalTemporalFilter:
     closing: Closing | None = None
     most: int | None = None
     order: tuple[str, ...] = ()
+    whole: bool = False
     traits: Traits = Traits()
     fused: bool = False
 

@@ -57,7 +57,7 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
         case physical.PhysicalTemporalFilter():
             row = node.input.calc.output
             begins, ends = (None if each is None else TimeOf(row, each) for each in (node.begins, node.ends))
-            return TemporalFilter(TemporalFilterSpec(begins, ends, node.most, refreshes, bool(node.order)))
+            return TemporalFilter(TemporalFilterSpec(begins, ends, node.most, refreshes, node.whole))
         case physical.PhysicalMatch():
             return MatchRecognize(match_spec(node))
         case _:

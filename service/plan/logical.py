@@ -258,7 +258,8 @@ class LogicalSession:
 class LogicalOver:
     """The input's rows, each with the results of `calls` over rows around it, by the names of their columns.
 
-    The rows of a partition are in this order. `at` is the first window in the SQL.
+    The rows of a partition are in this order. `at` is the first window in the SQL. Where rows come in the order of
+    their time, `ahead` is how long after it their results may change, in microseconds; else None.
     """
 
     input: LogicalInput
@@ -266,6 +267,7 @@ class LogicalOver:
     order: tuple[OrderColumn, ...]
     calls: Mapping[str, LogicalOverCall]
     at: exp.Expr
+    ahead: int | None = None
 
     @property
     def measure(self) -> str | None:
@@ -301,7 +303,8 @@ class LogicalTemporalFilter:
     """The rows whose time has come, by the column `begins`, and is not over, by `ends`, as the clock goes.
 
     `final` says that they do not change any more once they have come. `most`: about how many come at a time. `order` is
-    that in which they come, its first column a time; empty where nobody asks.
+    that in which they come, its first column a time; empty where nobody asks. All rows that agree in the columns
+    `partition` are in one shard and come in the order of their time; None where they come in any.
     """
 
     input: LogicalInput
@@ -313,6 +316,7 @@ class LogicalTemporalFilter:
     at: exp.Expr
     most: int | None = None
     order: tuple[OrderColumn, ...] = ()
+    partition: tuple[str, ...] | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:

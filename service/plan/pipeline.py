@@ -36,6 +36,7 @@ from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
+from rowkind.service.plan.passes.settle_overs import settle_overs
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
 from rowkind.service.plan.passes.sort_by_time import sort_by_time
 from rowkind.service.plan.passes.split_distinct import split_distinct
@@ -69,6 +70,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     take_back_expired,
     hold_pads,
     order_matches,
+    settle_overs,
     sort_by_time,
     hold_back,
     normalize_inputs,

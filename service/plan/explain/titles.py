@@ -115,7 +115,8 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
 
 def _passing(node: PhysicalTemporalFilter) -> str:
     """From when on and until when rows are let through."""
-    when = f" in the order of {', '.join(node.order)}, each when" if node.order else " from when"
+    when = " in the order of their time, each when" if node.whole else " from when"
+    when = f" in the order of {', '.join(node.order)}, each when" if node.order else when
     begins = "" if node.begins is None else f"{when} {by(node.clock)} passes {moment(node.begins)}"
     if isinstance(node.input, PhysicalJoin) and node.input.kind != "anti" and node.begins is not None:
         begins = f" with a match, and those without one{begins}" if node.begins.null == "always" else begins

@@ -20,11 +20,13 @@ from rowkind.service.plan.logical import (
     LogicalSession,
     LogicalTemporalFilter,
 )
+from rowkind.service.plan.passes.close_inputs import timed_tables
 from rowkind.service.plan.passes.hold_back import final_at, without_watermark
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.aliases import source
 from rowkind.service.plan.traits.changelog_modes import updating
+from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from rowkind.service.plan.tree import inputs
 
@@ -90,7 +92,7 @@ def _check_append(query: Query) -> None:
         case LogicalOver() as over:
             raise Refusal(
                 "an append sink takes inserts only, but a row that comes between others changes what OVER gives them: "
-                "give the sink mode retract or upsert",
+                f"give the sink mode retract or upsert, or {_in_order_of_time(query, over)}",
                 over.at,
             )
         case LogicalSession() as session:
@@ -127,6 +129,26 @@ def _check_append(query: Query) -> None:
             )
         case other:
             raise AssertionError(f"{type(other).__name__} says nothing of why it updates")
+
+
+def _in_order_of_time(query: Query, over: LogicalOver) -> str:
+    """How an Over would get its rows in an order that is final."""
+    first, once = over.order[0].column, ", and each row comes once"
+    if query.sink.emit == "changes":
+        return f"leave out `emit: changes`{once}"
+    time = None if first is None else event_times(over.input.input).get(first)
+    if time is None or over.order[0].descending:
+        return f"begin its ORDER BY with the time of a table that has a `watermark`, ascending{once}"
+    marks = timed_tables(query.root)
+    if any(each.table not in marks for each in time.origins):
+        asked = " and ".join(f"`watermark: {each.column}` to the table {each.table}" for each in sorted(time.origins))
+        return f"give {asked}{once}"
+    if any(mark.allowed_ms for mark in (table.watermark for table in marks.values()) if mark is not None):
+        return f"leave `allowed_lateness` out of the watermark{once}"
+    return (
+        "let it look back, or ahead by RANGE and an INTERVAL. When the next row comes, which LEAD and ROWS wait for, no "
+        "watermark says"
+    )
 
 
 def _or_once(query: Query) -> str:

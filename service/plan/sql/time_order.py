@@ -86,5 +86,6 @@ def in_time_order(root: LogicalProject, said: TimeOrder) -> LogicalProject:
         reason="rows come in the order of their time",
         at=said.at,
         order=orders,
+        partition=(),
     )
     return LogicalProject(sorted_, outputs)

@@ -48,7 +48,9 @@ def produced(node: LogicalNode) -> ChangelogMode:
             return "append" if only_added and produced(node.input.input) == "append" else "retract"
         case LogicalRank():
             return "append" if _keeps_first(node) and produced(node.input.input) == "append" else "retract"
-        case LogicalSession() | LogicalOver() | LogicalNormalize():
+        case LogicalOver():
+            return "append" if node.ahead == 0 else "retract"
+        case LogicalSession() | LogicalNormalize():
             return "retract"
         case LogicalMatch():
             return "append"

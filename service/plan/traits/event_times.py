@@ -105,6 +105,10 @@ def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
             return _known(node.input.input) if held else {}
         case LogicalAggregate():
             return {**_of_names(_known(node.input.input), node.group), **_last_times(node)}
+        case LogicalOver() if node.ahead == 0:
+            return _known(node.input.input)
+        case LogicalOver() if node.ahead is not None:
+            return {**_of_names(_known(node.input.input), node.partition), **_settled(node, node.ahead)}
         case LogicalRank() | LogicalOver():
             return _of_names(_known(node.input.input), node.partition)
         case LogicalSession():
@@ -139,6 +143,13 @@ def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
 
 def _of_names(known: Mapping[str, _Known], names: Iterable[str]) -> dict[str, _Known]:
     return {name: known[name] for name in names if name in known}
+
+
+def _settled(node: LogicalOver, ahead: int) -> dict[str, EventTime]:
+    """The time by which rows come, whose frames look so far ahead."""
+    name = str(node.order[0].column)
+    time = event_times(node.input.input)[name]
+    return {name: replace(time, kind="other", slack=time.slack + ahead)}
 
 
 def _matched(match: LogicalMatch) -> dict[str, EventTime]:

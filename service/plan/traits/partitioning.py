@@ -82,7 +82,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalNormalize():
             return _bare(node.input, normalize_key(node))
         case LogicalTemporalFilter():
-            parts = None if node.order else partitioning(node.input.input)
+            parts = partitioning(node.input.input) if node.partition is None else None
             return _bare(node.input, temporal_key(node)) if parts is None else parts
 
 
@@ -96,10 +96,10 @@ def temporal_key(node: LogicalTemporalFilter) -> tuple[str, ...]:
     """What a temporal filter is partitioned by: by as much of the row as can be part of a key.
 
     Where its input is an operator, rows stay where they are: an agenda does not ask for keys. What is left of that
-    operator's key names the rows all the same. By nothing where its rows come in order.
+    operator's key names the rows all the same.
     """
-    if node.order:
-        return ()
+    if node.partition is not None:
+        return node.partition
     below = columns(node.input.input)
     parts = partitioning(node.input.input)
     if parts is not None:

@@ -56,9 +56,9 @@ def temporal_filter(
     )
     node = nodes.input(side, given)
     by = shown(map(resolved, key))
-    where = None if passing.order else partitioning(side.input)
+    where = partitioning(side.input) if passing.partition is None else None
     if isinstance(node, physical.PhysicalOperator) and where is not None:
-        # An agenda does not ask for keys: a row is taken back in the shard in which it came. Order is of all shards.
+        # An agenda does not ask for keys: a row is taken back in the shard in which it came.
         node = replace(node, fused=True)
         by = by if len(by) == len(node.traits.partition_key) else node.traits.partition_key
     schema = node.calc.output
@@ -73,5 +73,6 @@ def temporal_filter(
         closing=side.closing,
         most=passing.most,
         order=tuple(map(ordered, passing.order)),
+        whole=passing.partition is not None,
         traits=traits(top, by, edge.needs_before),
     )

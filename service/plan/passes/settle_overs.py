@@ -1,0 +1,77 @@
+"""OVER whose results do not change: its rows come in the order of their time, each when the watermark has passed it.
+
+A row is held back below the Over until no row can come any more that belongs before it or beside it, by a temporal
+filter as for ORDER BY. Then nothing comes between rows that are there, and no frame that ends with the row, or with its
+peers, has more in it later (Flink's append OVER). A frame that looks ahead by time is complete when the watermark has
+passed that time, which `hold_back` waits for above the Over; one that looks ahead by rows may wait for ever.
+
+All rows of a partition are in one shard, so that they stay in order where more is due than one batch lets out. For
+sinks that want final rows. Not where rows may be late by `allowed_lateness`, and not for windows in the partition,
+which are final as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from rowkind.service.clocks import Closing
+from rowkind.service.plan.calls import LogicalOverCall
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalTemporalFilter
+from rowkind.service.plan.passes.allow_late import allowed_ms
+from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
+from rowkind.service.plan.passes.hold_back import AT_ONCE, wants_final
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.tree import bottom_up
+
+
+def settle_overs(query: Query) -> Query:
+    """The query with rows in order below each Over by a time, if the sink wants final rows. Raises Refusal."""
+    tables = timed_tables(query.root)
+    if not tables or not wants_final(query.root, query):
+        return query
+    return replace(query, root=bottom_up(query.root, partial(_visit, tables)))
+
+
+def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalOver):
+        return node
+    below, first = node.input.input, node.order[0]
+    times = event_times(below)
+    if first.column not in times or any(name in times and passed(tables, name, times[name]) for name in node.partition):
+        return node
+    found = None if first.descending else passed(tables, first.column, times[first.column])
+    ahead = _ahead(node.calls.values())
+    if found is None or ahead is None or allowed_ms(tables, found[0]):
+        return node
+    clock, begins = found
+    if columns(below)[first.column].nullable:
+        raise Refusal(
+            "this time may be NULL, and no watermark passes a row without a time: leave such rows out by "
+            "WHERE … IS NOT NULL, or say `emit: changes` and give the sink mode retract or upsert",
+            node.at,
+        )
+    held = LogicalTemporalFilter(
+        LogicalInput(below, closing=Closing(clock, begins, begins)),
+        clock,
+        begins,
+        None,
+        final=True,
+        reason="rows come in the order of their time, so that what OVER gives them does not change",
+        at=node.at,
+        most=AT_ONCE,
+        partition=node.partition,
+    )
+    return replace(node, input=replace(node.input, input=held), ahead=ahead)
+
+
+def _ahead(calls: Iterable[LogicalOverCall]) -> int | None:
+    """How long after a row's time its results may change, in microseconds; None where no time bounds that."""
+    ends = [(call.frame.kind, call.frame.end) for call in calls]
+    if any(end is None or (kind == "rows" and end > 0) for kind, end in ends):
+        return None
+    return max(0, *(end for _, end in ends if end is not None))

@@ -1,0 +1,214 @@
+"""OVER by a time with final rows, against DuckDB over what a model of time lets through.
+
+The model: a row is late once the watermark, as it was before its batch, has passed its time; all others are accepted.
+The result after a batch is the query over all that has been accepted whose time the watermark has passed, of rows whose
+frames look ahead those that it has passed by so much; and nothing that has come out ever goes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.plan.passes import settle_overs
+from tests.clocked import Clocked, Line, job_of
+from tests.oracle.test_time_oracle import as_rows, restart
+from tests.seeds import seeds
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+BEGINNING = datetime.min.replace(tzinfo=UTC)
+DELAY = timedelta(seconds=4)
+COLUMNS = "{id: BIGINT NOT NULL, k: BIGINT, v: BIGINT, ts: TIMESTAMP NOT NULL}"
+BY = "PARTITION BY k ORDER BY ts"
+LAST = "RANGE BETWEEN INTERVAL '3' SECOND PRECEDING AND CURRENT ROW"
+BEFORE = "RANGE BETWEEN INTERVAL '3' SECOND PRECEDING AND INTERVAL '1' SECOND PRECEDING"
+AROUND = "RANGE BETWEEN INTERVAL '1' SECOND PRECEDING AND INTERVAL '2' SECOND FOLLOWING"
+
+QUERIES: dict[str, tuple[int, str]] = {
+    "running": (0, f"SELECT id, SUM(v) OVER ({BY}) AS s, COUNT(*) OVER ({BY}) AS n, MAX(v) OVER ({BY}) AS hi FROM a"),
+    "rows": (
+        0,
+        f"SELECT id, ts, SUM(v) OVER ({BY}, id ROWS 2 PRECEDING) AS s, LAG(v) OVER ({BY}, id) AS before FROM a",
+    ),
+    "arrival": (0, f"SELECT id, SUM(v) OVER ({BY}{{arrival}} ROWS 2 PRECEDING) AS s FROM a"),
+    "range": (
+        0,
+        f"SELECT id, COUNT(*) OVER ({BY} {LAST}) AS n, MIN(v) OVER ({BY} {BEFORE}) AS low FROM a",
+    ),
+    "ahead": (
+        2,
+        f"SELECT id, SUM(v) OVER ({BY} {AROUND}) AS s, COUNT(*) OVER ({BY}) AS n FROM a",
+    ),
+    "numbers": (0, f"SELECT id, ROW_NUMBER() OVER ({BY}, id) AS n, RANK() OVER ({BY}, id) AS r FROM a"),
+    "of all": (0, "SELECT id, SUM(v) OVER (ORDER BY ts) AS s FROM a WHERE v > 1"),
+    "twice": (
+        0,
+        f"SELECT id, s, SUM(s) OVER (PARTITION BY v ORDER BY ts) AS t FROM (SELECT *, SUM(v) OVER ({BY}) AS s FROM a)",
+    ),
+}
+"""Queries, and how many seconds they look ahead."""
+
+Row = tuple[int, int | None, int | None, datetime]
+
+
+def running(
+    folder: Path, sql: str, sink: str = "mode: append", *, mode: str = "append", mark: str = "", columns: str = COLUMNS
+) -> Clocked:
+    """The query, by default into an append sink."""
+    mark = mark or "watermark: {column: ts, delay: 4s}"
+    return Clocked.of(
+        job_of(
+            folder,
+            f"job: j\ntables:\n  a: {{topic: a, mode: {mode}, columns: {columns}, {mark}}}\n"
+            f"sinks:\n  result: {{{sink}, sql: {json.dumps(sql)}}}\n",
+        )
+    )
+
+
+def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[int, Row]]:
+    """Changes of rows out of order, many with equal times, some late; a third are taken back."""
+    now, live, found = START, list[Row](), list[tuple[int, Row]]()
+    for id_ in range(count):
+        if mode == "retract" and live and dice.random() < 0.3:
+            found.append((-1, live.pop(dice.randrange(len(live)))))
+            continue
+        now += timedelta(seconds=dice.choice((0, 0, 1, 2)))
+        ts = now - timedelta(seconds=dice.choice((0, 0, 0, 1, 3, 8)), milliseconds=dice.choice((0, 0, 500)))
+        row = id_, dice.choice((1, 1, 2, None)), dice.choice((*range(6), None)), ts
+        live.append(row)
+        found.append((1, row))
+    return found
+
+
+def lines(batch: list[tuple[int, Row]]) -> list[Line]:
+    """The changes as lines of a file."""
+    return [
+        ("a", "+I" if sign > 0 else "-D", {"id": id_, "k": k, "v": v, "ts": ts.isoformat()})
+        for sign, (id_, k, v, ts) in batch
+    ]
+
+
+def expected(sql: str, rows: list[tuple[int, Row]], until: datetime | None) -> Counter[tuple[Any, ...]]:
+    """What DuckDB makes of the rows, of those before a time."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("CREATE TABLE a (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, arrival BIGINT)")
+        if rows:
+            connection.executemany("INSERT INTO a VALUES (?, ?, ?, ?, ?)", [(*row, at) for at, row in rows])
+        sql = sql.format(arrival=", arrival")
+        shown = connection.execute(
+            f"SELECT r.* FROM ({sql}) r JOIN a USING (id) WHERE a.ts < ?", [until or datetime.max.replace(tzinfo=UTC)]
+        )
+        return Counter(shown.fetchall())
+
+
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("name", QUERIES)
+def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, name: str, mode: str) -> None:
+    """With what DuckDB gives it over all rows that were not late."""
+    ahead, sql = QUERIES[name]
+    for number in seeds(2):
+        seed = f"{name} {mode} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(tmp_path, sql.format(arrival=""), mode=mode)
+        rest, there, arrival, mark = changes_of(dice, mode, 60), list[tuple[int, Row]](), 0, BEGINNING
+        while rest:
+            size = dice.choice((1, 4, 9, 15))
+            batch, rest = rest[:size], rest[size:]
+            before = query.view.copy()
+            query.batch(0, *lines(batch))
+            restart(query)
+            late = mark
+            for sign, row in batch:
+                arrival += 1
+                mark = max(mark, row[3] - DELAY)
+                if row[3] < late:
+                    continue
+                if sign > 0:
+                    there.append((arrival, row))
+                else:
+                    there = [each for each in there if each[1] != row]
+            until = mark if mark == BEGINNING else mark - timedelta(seconds=ahead)
+            assert as_rows(query) == expected(sql, there, until), f"{seed}: {batch}"
+            assert not before - query.view, seed
+        query.end()
+        assert as_rows(query) == expected(sql, there, None), seed
+
+
+def test_few_at_a_time_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where more is due than one batch lets out, nothing comes behind what belongs after it."""
+    monkeypatch.setattr(settle_overs, "AT_ONCE", 3)
+    _, sql = QUERIES["running"]
+    query = running(tmp_path, sql)
+    rows = [(sign, row) for sign, row in changes_of(random.Random("few"), "append", 60)]
+    query.batch(0, *lines(rows))
+    for _ in range(60):
+        before = query.view.copy()
+        query.end()
+        assert not before - query.view
+    assert as_rows(query) == expected(sql, list(enumerate(row for _, row in rows)), None)
+
+
+def test_windows_above_are_final(tmp_path: Path) -> None:
+    """The time goes on through OVER, also where it looks ahead."""
+    for behind in ("CURRENT ROW", "INTERVAL '2' SECOND FOLLOWING"):
+        sql = (
+            "SELECT window_end, MAX(s) AS hi FROM TABLE(TUMBLE(TABLE o, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+            "GROUP BY window_start, window_end"
+        )
+        over = f"SELECT ts, SUM(v) OVER ({BY} RANGE BETWEEN INTERVAL '5' SECOND PRECEDING AND {behind}) AS s FROM a"
+        query = running(tmp_path, f"WITH o AS ({over}) {sql}")
+        rows: list[Row] = [(at, 1, 1, START + timedelta(seconds=at)) for at in range(30)]
+        query.batch(0, *lines([(1, row) for row in rows]))
+        first = START + timedelta(seconds=10)
+        most = 6 if behind == "CURRENT ROW" else 8
+        assert as_rows(query)[first, most] == 1
+        query.end()
+        assert sum(as_rows(query).values()) == 3
+
+
+@pytest.mark.parametrize(
+    ("sql", "sink", "mark", "reason"),
+    [
+        (f"SELECT id, LEAD(v) OVER ({BY}) AS x FROM a", "mode: append", "", "no watermark says"),
+        (f"SELECT id, SUM(v) OVER ({BY} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS x FROM a", "mode: append", "",
+         "no watermark says"),
+        ("SELECT id, SUM(v) OVER (ORDER BY v) AS x FROM a", "mode: append", "", "begin its ORDER BY with the time"),
+        ("SELECT id, SUM(v) OVER (ORDER BY ts DESC) AS x FROM a", "mode: append", "", "begin its ORDER BY with the"),
+        (f"SELECT id, SUM(v) OVER ({BY}) AS x FROM a", "mode: append, emit: changes", "", "leave out `emit: changes`"),
+        (f"SELECT id, SUM(v) OVER ({BY}) AS x FROM a", "mode: append", "ttl: 1d", "give `watermark: ts` to the table"),
+        (f"SELECT id, SUM(v) OVER ({BY}) AS x FROM a", "mode: append",
+         "watermark: {column: ts, delay: 4s, allowed_lateness: 1m}", "leave `allowed_lateness` out"),
+        ("SELECT id, SUM(v) OVER (ORDER BY NULLIF(ts, ts)) AS x FROM a", "mode: append", "", "begin its ORDER BY with"),
+        ("SELECT id, SUM(v) OVER (ORDER BY LAST_DAY(ts)) AS x FROM a", "mode: append", "", "begin its ORDER BY with"),
+    ],
+)  # fmt: skip
+def test_others_are_refused(tmp_path: Path, sql: str, sink: str, mark: str, reason: str) -> None:
+    """With what stands in the way and what to write."""
+    with pytest.raises(PlanError) as refused:
+        running(tmp_path, sql, sink, mark=mark)
+    assert reason in str(refused.value)
+
+
+def test_rows_without_a_time_are_to_be_left_out(tmp_path: Path) -> None:
+    """No watermark passes them."""
+    nullable, sql = (
+        COLUMNS.replace("ts: TIMESTAMP NOT NULL", "ts: TIMESTAMP"),
+        f"SELECT id, SUM(v) OVER ({BY}) AS s FROM a",
+    )
+    with pytest.raises(PlanError) as refused:
+        running(tmp_path, sql, columns=nullable)
+    assert "this time may be NULL" in str(refused.value)
+    query = running(tmp_path, f"{sql} WHERE ts IS NOT NULL", columns=nullable)
+    query.batch(0, *lines([(1, (1, 1, 2, START))]))
+    query.end()
+    assert as_rows(query) == {(1, 2): 1}
