@@ -25,7 +25,7 @@ from rowkind.operators.partial_aggregate import partial
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc, Contest, OnError
 from rowkind.service.execute.aggregation import spec_of
-from rowkind.service.execute.expand import expanded
+from rowkind.service.execute.expand import expanded, few_at_a_time
 from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
 from rowkind.service.execute.ranked_rows import Identity
 from rowkind.service.execute.salting import salted
@@ -33,9 +33,6 @@ from rowkind.service.execute.updates import updates
 from rowkind.service.execute.values import Values, passes, read
 from rowkind.service.expression import Expression
 from rowkind.service.keys import Key, SubKeyPart
-
-_EXPANDED_AT_ONCE = 4_096
-"""Rows that may each become many. Windows of 60 panes are a quarter of a million then, a few tens of MB."""
 
 
 def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
@@ -46,15 +43,9 @@ def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
     aggregate or a rank comes last, where it pays. Rows `without` which it is to be done do not pass the predicate,
     whatever it says. Raises ExpressionError.
     """
-    if not calc.expands or len(rows) <= _EXPANDED_AT_ONCE:
+    if not calc.expands:
         return _first_step(calc, _live(calc, rows, without))
-    bounds = _between_updates(rows, range(_EXPANDED_AT_ONCE, len(rows), _EXPANDED_AT_ONCE))
-    pieces = zip([0, *bounds], [*bounds, len(rows)], strict=True)
-    found = []
-    for start, end in pieces:
-        among = None if without is None else without[start:end]
-        found.append(_first_step(calc, _live(calc, rows.take(np.arange(start, end)), among)))
-    return Changes.concat(found)
+    return Changes.concat([_first_step(calc, _live(calc, *piece)) for piece in few_at_a_time(rows, without)])
 
 
 @dataclass(frozen=True)
@@ -98,11 +89,6 @@ def _live(calc: Calc, rows: Rows, without: Mask | None) -> Changes:
         return _sent(calc, rows, update)
     by_key = _sent_by_key(calc, rows.filter(alone), update[alone])
     return Changes.concat([_sent(calc, rows.filter(~alone), update[~alone]), by_key])
-
-
-def _between_updates(rows: Rows, bounds: Sequence[int]) -> list[int]:
-    """The bounds, moved where they would part the two halves of an update."""
-    return [bound + int(rows.kind[bound - 1] == RowKind.UPDATE_BEFORE) for bound in bounds]
 
 
 def _sent_by_key(calc: Calc, rows: Rows, update: Int64s) -> Changes:

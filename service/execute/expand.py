@@ -7,7 +7,9 @@ cancels further on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -21,6 +23,19 @@ from rowkind.service.calc import Calc
 from rowkind.service.execute.updates import updates
 from rowkind.service.execute.values import Values, passes
 from rowkind.service.expression import PLACE, Expand
+
+_AT_ONCE = 4_096
+"""Rows that may each become many. In windows of 60 panes they are a quarter of a million, and a few tens of MB."""
+
+
+def few_at_a_time(rows: Rows, without: Mask | None) -> Iterator[tuple[Rows, Mask | None]]:
+    """The rows in pieces, each with its part of `without`; the halves of an update stay together."""
+    bounds = [
+        bound + int(rows.kind[bound - 1] == RowKind.UPDATE_BEFORE) for bound in range(_AT_ONCE, len(rows), _AT_ONCE)
+    ]
+    for start, end in pairwise([0, *bounds, len(rows)]):
+        piece = rows.take(np.arange(start, end)) if bounds else rows
+        yield piece, None if without is None else without[start:end]
 
 
 def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:

@@ -161,11 +161,6 @@ class LogicalAggregate:
     ending: Ending | None = None
     apart: int = 0
 
-    @property
-    def partition(self) -> tuple[str, ...]:
-        """Those of the group's columns that decide on the shard."""
-        return self.group[: len(self.group) - self.apart]
-
 
 @dataclass(frozen=True)
 class LogicalWindow:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rowkind.operators.changelog import RowKind
-from rowkind.service.execute import calc
+from rowkind.service.execute import expand
 from rowkind.service.job.load import load
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.pipeline import plan
@@ -115,7 +115,7 @@ def test_many_rows_become_more_a_few_at_a_time(tmp_path: Path, monkeypatch: pyte
         "SELECT tag, COUNT(*) AS n FROM t LATERAL VIEW explode(tags) AS tag GROUP BY 1",
     ):
         whole = _run(tmp_path, sql, changes, fold=False, rows=99)
-        monkeypatch.setattr(calc, "_EXPANDED_AT_ONCE", 1)
+        monkeypatch.setattr(expand, "_AT_ONCE", 1)
         assert _run(tmp_path, sql, changes, fold=False, rows=99) == whole
         monkeypatch.undo()
 

@@ -146,8 +146,8 @@ def _in_order_of_time(query: Query, over: LogicalOver) -> str:
     if any(mark.allowed_ms for mark in (table.watermark for table in marks.values()) if mark is not None):
         return f"leave `allowed_lateness` out of the watermark{once}"
     return (
-        "let it look back, or ahead by RANGE and an INTERVAL. When the next row comes, which LEAD and ROWS wait for, no "
-        "watermark says"
+        "let it look back, or ahead by RANGE and an INTERVAL: when the next row comes, for which LEAD and ROWS wait, "
+        "no watermark says"
     )
 
 

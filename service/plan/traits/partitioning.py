@@ -76,7 +76,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalLookup():
             return tuple(KeyPart(_holders(node, number), key.type) for number, key in enumerate(node.keys))
         case LogicalAggregate():
-            return _bare(node.input, node.partition)
+            return _bare(node.input, aggregate_key(node))
         case LogicalRank() | LogicalSession() | LogicalOver() | LogicalMatch():
             return _bare(node.input, node.partition)
         case LogicalNormalize():
@@ -84,6 +84,11 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
         case LogicalTemporalFilter():
             parts = partitioning(node.input.input) if node.partition is None else None
             return _bare(node.input, temporal_key(node)) if parts is None else parts
+
+
+def aggregate_key(node: LogicalAggregate) -> tuple[str, ...]:
+    """What an aggregate is partitioned by: those of the group's columns that decide on the shard."""
+    return node.group[: len(node.group) - node.apart]
 
 
 def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
