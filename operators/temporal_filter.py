@@ -69,8 +69,8 @@ class TemporalFilterSpec:
     """From when on and until when rows are in the result, each None for always.
 
     The input is an exact changelog. `most`: of the rows that a batch finds due, about how many it lets out, the others
-    in the next ones; None for all. `refreshes`: whether somebody further down has a TTL. `whole`: all that is due at
-    one time, in ms, is let out in one batch.
+    in the next ones; None for all. The end of time, which no batch follows, lets all of them out. `refreshes`: whether
+    somebody further down has a TTL. `whole`: all that is due at one time, in ms, is let out in one batch.
     """
 
     begins: RowTime | None
@@ -96,7 +96,7 @@ class TemporalFilter:
         agenda = Arrangement(stores["agenda"], "agenda", "timed", None, now)
         reached = last_place(now)
         due = agenda.between(np.zeros(1, np.uint64), np.array([reached]))
-        if self.spec.most is not None and len(due) > self.spec.most:
+        if self.spec.most is not None and now < END and len(due) > self.spec.most:
             reached = np.partition(due.place, self.spec.most - 1)[self.spec.most - 1]
             reached = last_place(time_at(int(reached))) if self.spec.whole else reached
             due = due.filter(due.place <= reached)

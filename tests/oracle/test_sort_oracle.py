@@ -136,16 +136,20 @@ def test_rows_come_in_the_order_of_their_time(tmp_path: Path, tables: str, sql: 
 
 
 def test_few_at_a_time_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where more is due than one batch lets out, what has the same time still comes together."""
+    """Where more is due than one batch lets out, what has the same time still comes together; in the end all comes."""
     monkeypatch.setattr(sort_by_time, "AT_ONCE", 3)
-    query, model = running(tmp_path, "SELECT id FROM a ORDER BY ts, k DESC"), Waiting("a")
-    rows = random_rows(random.Random("few"), "a", 60)
-    came = shown(query, as_lines(rows))
-    while batch := shown(query, [], ended=True):
-        came += batch
+    rows, model = random_rows(random.Random("few"), "a", 60), Waiting("a")
     model.batch(rows)
     model.rows = list(enumerate(row for _, row in rows))
-    assert [row[0] for row in came] == model.due(None)
+    expected = model.due(None)
+    later = ("a", (99, 0, START + timedelta(days=1)))
+    for ends in (False, True):
+        query = running(tmp_path, "SELECT id FROM a ORDER BY ts, k DESC")
+        came = [batch := shown(query, as_lines(rows)), shown(query, [] if ends else as_lines([later]), ended=ends)]
+        while batch and not ends:
+            came.append(batch := shown(query, []))
+            assert len(batch) < 10
+        assert [row[0] for batch in came for row in batch] == expected
 
 
 def test_windows_come_in_order_when_they_are_final(tmp_path: Path) -> None:

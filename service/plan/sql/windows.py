@@ -94,7 +94,11 @@ def check_windows(node: exp.Expr) -> None:
             )
     for each in node.find_all(exp.Anonymous):
         if is_arrival(each) and not isinstance(each.parent, exp.Ordered):
-            raise Refusal("PROCTIME() stands in ORDER BY only, by itself: it is the order in which rows arrive", each)
+            raise Refusal(
+                "PROCTIME() stands in ORDER BY only, by itself: it is the order in which rows arrive. For a time, let "
+                "the producer write the one at which it sends a row, and use that column",
+                each,
+            )
     for window in node.find_all(exp.Window):
         function: exp.Expr = window.this
         while isinstance(function, _BEHIND):
