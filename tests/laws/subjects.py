@@ -16,7 +16,7 @@ from rowkind.operators.framing import Frame
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from rowkind.operators.operator import Operator
 from rowkind.operators.over import Over
-from rowkind.operators.over_function import OverCall
+from rowkind.operators.over_given import OverCall
 from rowkind.operators.rank import Rank, RankSpec, Strategy
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.operators.session import Session

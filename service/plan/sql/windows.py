@@ -36,8 +36,8 @@ _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.DenseRank: "dense_rank",
 }
 _ONLY = (
-    "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTH_VALUE and aggregates are the window "
-    "functions that there are"
+    "ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTH_VALUE and "
+    "aggregates are the window functions that there are"
 )
 _OTHER = "compute it where the result is read"
 _BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
