@@ -78,6 +78,8 @@ def check_over(window: exp.Window) -> None:
     function, spec, name = _bare(window.this), window.args.get("spec"), _called(window)
     if window.find(exp.IgnoreNulls) and type(function) not in _PICKS:
         raise Refusal("IGNORE NULLS stands behind LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE only", window)
+    if function.args.get("from_first") is not None:
+        raise Refusal(f"{name} takes a value and a number, and counts from the first row: leave the rest out", window)
     if function.find(exp.Distinct):
         raise Refusal(
             f"{name}(DISTINCT …) OVER (… ORDER BY …) is not supported: keep the first row of each value by ROW_NUMBER "
