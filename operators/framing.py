@@ -9,7 +9,8 @@ Neighbour = Literal["lag", "lead"]
 Picked = Literal["first_value", "last_value", "nth_value"]
 Numbering = Literal["row_number", "rank", "dense_rank"]
 OverAggregate = Literal["count", "sum", "avg", "bool_and", "bool_or", "min", "max"]
-OverFunction = OverAggregate | Picked | Neighbour | Numbering
+Placing = Literal["ntile", "percent_rank", "cume_dist"]
+OverFunction = OverAggregate | Picked | Neighbour | Numbering | Placing
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.over_frame import Stretches, moved
-from rowkind.operators.over_function import CallArguments, Given, OverCall, Seeds
+from rowkind.operators.over_function import computed
+from rowkind.operators.over_given import CallArguments, Given, OverCall, Seeds
 from rowkind.operators.rank_rows import byte_ranks
 from rowkind.operators.rowtime import RowTime
 from rowkind.operators.touched_keys import TouchedKeys
@@ -93,7 +94,7 @@ class OverSpec:
     @property
     def kinds(self) -> str:
         """The columns of what is stored of a row: what it is, its results, and what it carries."""
-        return "bb" + "".join(call.computed().kinds for call in self.calls)
+        return "bb" + "".join(computed(call).kinds for call in self.calls)
 
     def reach(self, kind: str) -> tuple[int, int]:
         """How far behind and before a row there are rows that see it, in frames of this kind."""
@@ -183,13 +184,13 @@ class Over:
         outputs: list[pa.Array] = []
         columns: list[Column] = []
         for call in spec.calls:
-            computed = call.computed()
+            made = computed(call)
             goes_on = call.running and not call.looks_back
             stretches, seeds = of_last if goes_on else of_first
             begin, stop, wants = stretches.frame(call.frame)
             unsure.append(own[now][asked & wants])
-            mine = read[goes_on][len(columns) : len(columns) + len(computed.kinds)]
-            output, carries = computed.over(Given(stretches, begin, stop, arguments, Seeds(seeds, mine)))
+            mine = read[goes_on][len(columns) : len(columns) + len(made.kinds)]
+            output, carries = made.over(Given(stretches, begin, stop, arguments, Seeds(seeds, mine)))
             outputs.append(output)
             columns += carries
         payload = pack([line.payload.take(pa.array(now)), spec.packed(outputs), *columns])

@@ -5,6 +5,7 @@
     picked       FIRST_VALUE, NTH_VALUE, LAST_VALUE    the row at a place of the frame
     neighbour    LAG, LEAD                             the row so many rows away
     numbers      ROW_NUMBER, RANK, DENSE_RANK          how many rows, or different order keys, there are so far
+    places       NTILE, PERCENT_RANK, CUME_DIST        the row's place among all of its partition
 
 What looks back to the beginning of the partition is *running*: it carries with each row what it has made of all rows
 up to it. So a stretch need not begin where the partition does: what its first row carries stands for all rows before.
@@ -13,9 +14,7 @@ Sums are exact (`columns.exact_numbers`), so that they are those of the aggregat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,114 +22,36 @@ import pyarrow as pa
 from rowkind.operators.accumulators import AccumulatorCall, Counts, Extremes, Sums
 from rowkind.operators.aggregate_function import GREATEST
 from rowkind.operators.columns import value_bytes
-from rowkind.operators.columns.changes import Indices, Int64s, Mask
+from rowkind.operators.columns.changes import Indices, Int64s
 from rowkind.operators.columns.exact_doubles import ExactDoubles
 from rowkind.operators.columns.exact_numbers import ExactNumbers
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
-from rowkind.operators.framing import Frame, OverFunction
-from rowkind.operators.over_frame import Stretches
-
-CallArguments = Mapping[str, pa.Array]
+from rowkind.operators.over_given import Computed, Given, OverCall, replaced, totals_of
+from rowkind.operators.over_picks import LagPick, LastPick, NeighbourPick, NthPick
 
 
-@dataclass(frozen=True, slots=True)
-class Seeds:
-    """The first rows of the stretches that begin later than their partitions, and the columns that they carry."""
-
-    rows: Indices
-    columns: Sequence[Column]
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The rows, where the frame of each begins and stops, the arguments of calls, and what stands for rows before."""
-
-    rows: Stretches
-    first: Indices
-    stop: Indices
-    arguments: CallArguments
-    seeds: Seeds
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def so_far(self) -> tuple[Indices, Indices]:
-        """From the beginning of the stretch up to each row."""
-        return self.rows.begin, np.arange(1, len(self) + 1)
-
-    def counted(self, call: AccumulatorCall) -> tuple[pa.Array | None, Mask]:
-        """The values of an aggregate, and which rows count."""
-        counted = np.ones(len(self), np.bool_)
-        if call.filter is not None:
-            counted = to_mask(self.arguments[call.filter].fill_null(fill_value=False))
-        return (None if call.argument is None else self.arguments[call.argument]), counted
-
-
-@dataclass(frozen=True, slots=True)
-class OverCall:
-    """One call: an aggregate as an `AccumulatorCall`, or any other function with the name of its argument.
-
-    `nth` is the number of the row in the frame, or how many rows away it is; `default` what is given where there is no
-    such row: the name of an argument, None for NULL.
-    """
-
-    function: OverFunction
-    frame: Frame
-    aggregate: AccumulatorCall | None = None
-    argument: str | None = None
-    nth: int = 1
-    default: str | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether it depends on all rows from the beginning of the partition on."""
-        return self.frame.start is None and self.function != "last_value"
-
-    @property
-    def looks_back(self) -> bool:
-        """Whether its frame ends before the row, so that what the row before carries is too much."""
-        return self.frame.end is not None and self.frame.end < 0
-
-    @property
-    def whole(self) -> bool:
-        """Whether it depends on all rows up to the end of the partition."""
-        return self.frame.end is None
-
-    def computed(self) -> Computed:
-        """What computes it."""
-        match self.function:
-            case "count" | "bool_and" | "bool_or":
-                return _Counted(self)
-            case "sum" | "avg":
-                return _Summed(self)
-            case "min" | "max":
-                return _Extreme(self)
-            case "lag" | "lead":
-                return _Neighbouring(self)
-            case "last_value":
-                return _Last(self)
-            case "first_value" | "nth_value":
-                return _Nth(self)
-            case "row_number" | "rank" | "dense_rank":
-                return _Numbered(self)
-
-
-class Computed(Protocol):
-    """What computes one call; `kinds` are the columns that each row carries, as for `packed_columns.unpack`."""
-
-    @property
-    def kinds(self) -> str:
-        """A letter per column."""
-
-    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        """The result of each row, and what it carries."""
-
-
-def _totals(values: Int64s) -> Int64s:
-    """The sums before each row, and of all."""
-    return np.concatenate([np.zeros((1, *values.shape[1:]), np.int64), np.cumsum(values, axis=0)])
+def computed(call: OverCall) -> Computed:
+    """What computes a call."""
+    match call.function:
+        case "count" | "bool_and" | "bool_or":
+            return _Counted(call)
+        case "sum" | "avg":
+            return _Summed(call)
+        case "min" | "max":
+            return _Extreme(call)
+        case "lag" if call.skips:
+            return LagPick(call)
+        case "lag" | "lead":
+            return NeighbourPick(call)
+        case "last_value":
+            return LastPick(call)
+        case "first_value" | "nth_value":
+            return NthPick(call)
+        case "row_number" | "rank" | "dense_rank":
+            return _Numbered(call)
+        case "ntile" | "percent_rank" | "cume_dist":
+            return _Placed(call)
 
 
 def _aggregate(call: OverCall) -> AccumulatorCall:
@@ -152,7 +73,7 @@ class _Counted:
         for number, part in enumerate(counts.lift(*given.counted(counts.call))):
             if self.call.running:
                 part[given.seeds.rows] = given.seeds.columns[number]
-            totals = _totals(part)
+            totals = totals_of(part)
             parts.append(totals[given.stop] - totals[given.first])
             begin, now = given.so_far
             carried.append(totals[now] - totals[begin])
@@ -190,7 +111,7 @@ class _Summed:
             numbers = numbers.replaced(given.seeds.rows, ExactNumbers.of_bytes(given.seeds.columns[1]))
             if self._doubles:
                 odd[given.seeds.rows] = np.stack(given.seeds.columns[2:], axis=1)
-        totals = [_totals(each) for each in (count, numbers.digits, odd)]
+        totals = [totals_of(each) for each in (count, numbers.digits, odd)]
 
         def between(begin: Indices, end: Indices) -> tuple[Int64s, ExactNumbers, Int64s]:
             counts, digits, specials = (each[end] - each[begin] for each in totals)
@@ -216,7 +137,7 @@ class _Extreme:
         extremes = Extremes(_aggregate(self.call))
         values = extremes.lift(*given.counted(extremes.call))
         if self.call.running:
-            values = _replaced(values, given.seeds.rows, extremes.of_columns(given.seeds.columns))
+            values = replaced(values, given.seeds.rows, extremes.of_columns(given.seeds.columns))
         there = np.flatnonzero(to_mask(values.is_valid()))
         ranks = value_bytes.ranks(values.take(pa.array(there)))
         _, dense = np.unique(~ranks if extremes.call.function in GREATEST else ranks, return_inverse=True)
@@ -252,60 +173,6 @@ def _least(rank: Int64s, first: Indices, stop: Indices, nothing: int) -> Int64s:
 
 
 @dataclass(frozen=True, slots=True)
-class _Nth:
-    """With each row goes how many there are up to it, and the value once there are enough."""
-
-    call: OverCall
-
-    @property
-    def kinds(self) -> str:
-        return "nb" if self.call.running else ""
-
-    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        assert self.call.argument is not None, "it is given a value"
-        values = value_bytes.canonical(given.arguments[self.call.argument])
-        nth = self.call.nth
-        if not self.call.running:
-            return _at(values, given.first + nth - 1, given.first + nth <= given.stop), []
-        before = np.zeros(len(given), np.int64)
-        before[given.seeds.rows] = given.seeds.columns[0] - 1
-        before = before[given.rows.begin]
-        # A given.first row that stands for those before has the value with it if there have been enough.
-        stored = _of_bytes(given.seeds.columns[1], values.type)
-        had = given.seeds.columns[0] >= nth
-        values = _replaced(values, given.seeds.rows[had], stored.filter(pa.array(had)))
-        place = given.rows.begin + np.maximum(nth - 1 - before, 0)
-        result = _at(values, place, place < given.stop)
-        now = np.arange(1, len(given) + 1)
-        carried = _at(values, place, place < now)
-        return result, [before + now - given.rows.begin, _to_bytes(carried)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Last:
-    call: OverCall
-    kinds: str = ""
-
-    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        assert self.call.argument is not None, "it is given a value"
-        return _at(given.arguments[self.call.argument], given.stop - 1, given.stop > given.first), []
-
-
-@dataclass(frozen=True, slots=True)
-class _Neighbouring:
-    call: OverCall
-    kinds: str = ""
-
-    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
-        assert self.call.argument is not None, "it is given a value"
-        values, there = given.arguments[self.call.argument], given.stop > given.first
-        if self.call.default is None:
-            return _at(values, given.first, there), []
-        both = pa.concat_arrays([values, given.arguments[self.call.default].cast(values.type)])
-        return both.take(pa.array(np.where(there, given.first, len(given) + np.arange(len(given))))), []
-
-
-@dataclass(frozen=True, slots=True)
 class _Numbered:
     call: OverCall
     kinds: str = "n"
@@ -318,32 +185,28 @@ class _Numbered:
             else np.ones(len(at), np.int64)
         )
         steps[given.seeds.rows] = given.seeds.columns[0]
-        totals = _totals(steps)
+        totals = totals_of(steps)
         number = totals[1:] - totals[given.rows.begin]
         return pa.array((number[given.rows.peer] if self.call.function == "rank" else number).astype(np.int32)), [
             number
         ]
 
 
-def _at(values: pa.Array, places: Indices, there: Mask) -> pa.Array:
-    """The values at places; NULL where nothing is there."""
-    return values.take(pa.array(np.where(there, places, 0), mask=~there))
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    call: OverCall
+    kinds: str = ""
 
-
-def _replaced(values: pa.Array, rows: Indices, others: pa.Array) -> pa.Array:
-    """The values with others at some rows."""
-    if not len(rows):
-        return values
-    at = np.arange(len(values))
-    at[rows] = len(values) + np.arange(len(rows))
-    return pa.concat_arrays([values, others.cast(values.type)]).take(pa.array(at))
-
-
-def _to_bytes(values: pa.Array) -> pa.BinaryArray:
-    there = to_mask(values.is_valid())
-    return value_bytes.to_bytes(values.drop_null()).take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
-def _of_bytes(values: pa.BinaryArray, type_: pa.DataType) -> pa.Array:
-    there = to_mask(values.is_valid())
-    return value_bytes.from_bytes(values.drop_null(), type_).take(pa.array(np.cumsum(there) - 1, mask=~there))
+    def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
+        rows = given.rows
+        size = rows.stop - rows.begin
+        match self.call.function:
+            case "percent_rank":
+                return pa.array((rows.peer - rows.begin) / np.maximum(size - 1, 1)), []
+            case "cume_dist":
+                return pa.array((rows.peer_stop - rows.begin) / size), []
+        # The first tiles have one row more each, where they cannot have equally many.
+        number, (least, larger) = np.arange(len(given)) - rows.begin, np.divmod(size, self.call.nth)
+        behind = number - larger * (least + 1)
+        tile = np.where(behind < 0, number // (least + 1), larger + behind // np.maximum(least, 1))
+        return pa.array((tile + 1).astype(np.int32)), []

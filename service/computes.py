@@ -75,7 +75,7 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
             names = _numbered(node.input.calc.output)
             calls = [
                 f"{call.function} {[names[each] for each in call.arguments]} {call.type.sql} {call.frame} "
-                f"{call.nth} if {None if call.filter is None else names[call.filter]}"
+                f"{call.nth}{' of values' * call.skips} if {None if call.filter is None else names[call.filter]}"
                 for call in node.calls
             ]
             measure = None if node.measure is None else names[node.measure.column]

@@ -13,7 +13,8 @@ class WindowCall:
     """One call: its result's name and type, the columns of the input that it reads, and what the user wrote.
 
     `arguments` are empty for COUNT(*) and numbers, and a second one is the default of LAG and LEAD. A row counts where
-    the column `filter` is true. `nth` is the number of the row in the frame that NTH_VALUE takes.
+    the column `filter` is true. `nth` is the number of the row in the frame that NTH_VALUE takes, or NTILE's. `skips`:
+    rows without a value are passed over; LAG goes `nth` of the others back then.
     """
 
     name: str
@@ -24,6 +25,7 @@ class WindowCall:
     filter: str | None
     nth: int
     text: str
+    skips: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:

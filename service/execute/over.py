@@ -14,7 +14,7 @@ from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.over_frame import LARGEST, LEAST
-from rowkind.operators.over_function import OverCall
+from rowkind.operators.over_given import OverCall
 from rowkind.service.over_call import WindowCall
 from rowkind.service.physical import OrderMeasure
 
@@ -72,4 +72,4 @@ def over_call(call: WindowCall, record: Record) -> OverCall:
             return OverCall(call.function, call.frame, aggregate)
         case _:
             default = call.arguments[1] if len(call.arguments) > 1 else None
-            return OverCall(call.function, call.frame, None, argument, call.nth, default)
+            return OverCall(call.function, call.frame, None, argument, call.nth, default, call.skips)

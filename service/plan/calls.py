@@ -64,6 +64,7 @@ class LogicalOverCall:
     at: exp.Expr
     filter: str | None = None
     nth: int = 1
+    skips: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from rowkind.operators.framing import Frame
 from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
 from rowkind.operators.operator import Operator
 from rowkind.operators.over import Over
-from rowkind.operators.over_function import OverCall
+from rowkind.operators.over_given import OverCall
 from rowkind.operators.rank import Rank, RankSpec, Strategy
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.operators.session import Session
@@ -248,6 +248,11 @@ OVERS: tuple[Subject, ...] = tuple(
         "a running sum and minimum": (over("sum", Frame("rows", None, 0)), over("min", Frame("range", None, 0))),
         "frames of rows and values": (over("avg", Frame("rows", -2, 1)), over("count", Frame("range", -3, 2))),
         "neighbours and numbers": (over("lag", Frame("rows", -1, -1)), over("rank", Frame("rows", None, 0))),
+        "places and values that are there": (
+            over("ntile", Frame("rows", None, None), 3),
+            over("last_value", Frame("rows", None, -1), skips=True),
+        ),
+        "the second value so far": (over("nth_value", Frame("range", None, 0), 2, skips=True),),
     }.items()
 )
 

@@ -15,7 +15,7 @@ from rowkind.operators.columns import number_bytes
 from rowkind.operators.columns.changes import Changes, Int64s, binary
 from rowkind.operators.framing import Frame, OverFunction
 from rowkind.operators.over import OverSpec
-from rowkind.operators.over_function import OverCall
+from rowkind.operators.over_given import OverCall
 from tests import changelogs
 from tests.changelogs import Change, Row, pack, unpack
 from tests.oracle.inputs import Input
@@ -49,11 +49,11 @@ class OverInput(Input):
         )
 
 
-def call(function: OverFunction, frame: Frame, nth: int = 1, *, default: bool = False) -> OverCall:
+def call(function: OverFunction, frame: Frame, nth: int = 1, *, default: bool = False, skips: bool = False) -> OverCall:
     """A call over the values of rows; the default is the row's id."""
     result = pa.float64() if function == "avg" else pa.int64()
     aggregate = AccumulatorCall(function, result, "value", pa.int64()) if function in AGGREGATES else None
-    return OverCall(function, frame, aggregate, "value", nth, "id" if default else None)
+    return OverCall(function, frame, aggregate, "value", nth, "id" if default else None, skips)
 
 
 AGGREGATES = ("count", "sum", "avg", "min", "max")
@@ -104,6 +104,14 @@ def _value(of: OverCall, part: list[Row], at: int) -> int | None:
             return len(before) + 1
         case "dense_rank":
             return len(set(before)) + 1
+        case "percent_rank":
+            return int(1000 * (len(before) / max(1, len(part) - 1)))
+        case "cume_dist":
+            return int(1000 * (len([row for row in part if position(row) <= own]) / len(part)))
+        case "ntile":
+            least, more = divmod(len(part), of.nth)
+            tiles = (number for number in range(of.nth) for _ in range(least + (number < more)))
+            return list(tiles)[at] + 1
     frame = of.frame
 
     def inside(number: int) -> bool:
@@ -113,13 +121,19 @@ def _value(of: OverCall, part: list[Row], at: int) -> int | None:
 
     rows = [row for number, row in enumerate(part) if inside(number)]
     there = [row[2] for row in rows if row[2] is not None]
+    missing = part[at][0] if of.default else None
+    if of.skips:
+        rows = [row for row in rows if row[2] is not None]
     match of.function:
+        case "lag" if of.skips:
+            behind = [row[2] for row in part[:at] if row[2] is not None]
+            return behind[-of.nth] if len(behind) >= of.nth else missing
         case "lag" | "lead":
-            return rows[0][2] if rows else part[at][0] if of.default else None
+            return rows[0][2] if rows else missing
         case "first_value" | "nth_value":
-            return rows[of.nth - 1][2] if len(rows) >= of.nth else None
+            return rows[of.nth - 1][2] if len(rows) >= of.nth else missing
         case "last_value":
-            return rows[-1][2] if rows else None
+            return rows[-1][2] if rows else missing
         case "count":
             return len(there)
         case "avg":

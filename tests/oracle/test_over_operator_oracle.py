@@ -19,7 +19,7 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.framing import Frame
 from rowkind.operators.over import Over
-from rowkind.operators.over_function import OverCall
+from rowkind.operators.over_given import OverCall
 from tests import changelogs
 from tests.changelogs import Change, Row, changed, fold, net, show
 from tests.oracle.findings import finding, operating
@@ -46,7 +46,13 @@ def calls_of(dice: random.Random) -> list[OverCall]:
 
     found = []
     for _ in range(dice.randint(1, 3)):
-        match dice.randrange(5):
+        skips = dice.random() < 0.4
+        match dice.randrange(6):
+            case 5:
+                whole = Frame("rows", None, None)
+                function = dice.choice(["ntile", "percent_rank", "cume_dist", "lag"])
+                nth = dice.randint(1, 4)
+                found.append(call(function, whole, nth, default=dice.random() < 0.5, skips=function == "lag"))
             case 0:
                 found.append(call(dice.choice(["row_number", "rank", "dense_rank"]), ALL))
             case 1:
@@ -55,7 +61,8 @@ def calls_of(dice: random.Random) -> list[OverCall]:
                 found.append(call(function, Frame("rows", nth, nth), default=dice.random() < 0.5))
             case 2:
                 function = dice.choice(["first_value", "last_value", "nth_value"])
-                found.append(call(function, frame(), dice.randint(1, 3) if function == "nth_value" else 1))
+                nth = dice.randint(1, 3) if function == "nth_value" else 1
+                found.append(call(function, frame(), nth, default=dice.random() < 0.3, skips=skips))
             case _:
                 found.append(call(dice.choice(["count", "sum", "avg", "min", "max"]), frame()))
     return found

@@ -4,6 +4,8 @@
     AVG(v) OVER (… ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)       a frame of rows
     MAX(v) OVER (… RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)      a frame of values
     LAG(v, 2, 0), LEAD(v), FIRST_VALUE(v), LAST_VALUE(v), NTH_VALUE(v, 2) OVER (… ORDER BY t)
+    LAST_VALUE(v) IGNORE NULLS OVER (… ORDER BY t)                 of the rows that have a value
+    NTILE(4), PERCENT_RANK(), CUME_DIST() OVER (… ORDER BY t)      the row's place among all of its partition
 
 All over the same rows in the same order are one Over; others stand one on the other. Where the order ends in arrival
 there are no peers, and what is a range up to the row is the rows up to it.
@@ -18,13 +20,13 @@ from typing import Protocol
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.framing import Frame, OverFunction
+from rowkind.operators.framing import Frame, OverFunction, Placing
 from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver
 from rowkind.service.plan.scalar.intervals import amount
 from rowkind.service.plan.scalar.scalars import show
-from rowkind.service.plan.scalar.types import BOOLEAN, family
+from rowkind.service.plan.scalar.types import BOOLEAN, DOUBLE, INT, family
 from rowkind.service.plan.sql.aggregates import aggregate_call, aggregate_type, is_known
 
 _PICKS: Mapping[type[exp.Expr], OverFunction] = {
@@ -43,7 +45,12 @@ _ADDED: Mapping[str, OverFunction] = {
 _WHOLE_SPEC = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
 _DAY = 86_400_000_000
 _LARGEST = 1 << 62
-_NULLS = "IGNORE NULLS is not supported in OVER: filter the rows in a derived table"
+_PLACES: Mapping[type[exp.Expr], Placing] = {
+    exp.Ntile: "ntile",
+    exp.PercentRank: "percent_rank",
+    exp.CumeDist: "cume_dist",
+}
+_NUMERIC = ("integer", "decimal", "float")
 
 
 class RowColumns(Protocol):
@@ -59,7 +66,7 @@ class RowColumns(Protocol):
 def is_over(window: exp.Window) -> bool:
     """Whether it sees a part of its partition, or rows of it by their places."""
     function = _bare(window.this)
-    if isinstance(function, exp.Lag | exp.Lead | exp.NthValue):
+    if isinstance(function, exp.Lag | exp.Lead | exp.NthValue) or type(function) in _PLACES:
         return True
     if not (is_known(function) or type(function) in _PICKS):
         return False
@@ -69,8 +76,10 @@ def is_over(window: exp.Window) -> bool:
 def check_over(window: exp.Window) -> None:
     """Refuse what is not supported, and what makes no sense. Raises Refusal."""
     function, spec, name = _bare(window.this), window.args.get("spec"), _called(window)
-    if window.find(exp.IgnoreNulls):
-        raise Refusal(_NULLS, window)
+    if window.find(exp.IgnoreNulls) and type(function) not in _PICKS:
+        raise Refusal("IGNORE NULLS stands behind LAG, LEAD, FIRST_VALUE, LAST_VALUE and NTH_VALUE only", window)
+    if function.args.get("from_first") is not None:
+        raise Refusal(f"{name} takes a value and a number, and counts from the first row: leave the rest out", window)
     if function.find(exp.Distinct):
         raise Refusal(
             f"{name}(DISTINCT …) OVER (… ORDER BY …) is not supported: keep the first row of each value by ROW_NUMBER "
@@ -82,12 +91,14 @@ def check_over(window: exp.Window) -> None:
         raise Refusal(f"{name}(…) OVER (…) needs ORDER BY here: it says which rows are before and behind", window)
     if spec is None:
         return
-    if isinstance(function, exp.Lag | exp.Lead):
+    if isinstance(function, exp.Lag | exp.Lead) or type(function) in _PLACES:
         raise Refusal(f"{name} takes no ROWS or RANGE: leave it out", spec)
     if spec.args.get("exclude"):
-        raise Refusal("EXCLUDE is not supported: leave it out", spec)
+        raise Refusal("Spark has no EXCLUDE: leave it out, and take off what is not meant", spec)
     if str(spec.args.get("kind")).upper() not in ("ROWS", "RANGE"):
-        raise Refusal("GROUPS is not supported: write ROWS or RANGE", spec)
+        raise Refusal(
+            "Spark has no frame of GROUPS: write ROWS, or RANGE, which takes in rows with the same order", spec
+        )
 
 
 def _called(node: exp.Expr) -> str:
@@ -128,6 +139,8 @@ class OrderedWindow:
         function = _bare(window.this)
         if type(function) in _PICKS:
             call = _picked(window, function, rows, arrives=bool(arrival))
+        elif type(function) in _PLACES:
+            call = _placed(window, function)
         else:
             call = _aggregated(window, rows, arrives=bool(arrival))
         if call.frame.kind == "range" and call.frame.measured and len(order) != 1:
@@ -173,7 +186,7 @@ def _aggregated(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Logic
 
 
 def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives: bool) -> LogicalOverCall:
-    picks, value = _PICKS[type(function)], function.this
+    picks, value, skips = _PICKS[type(function)], _bare(function.this), window.find(exp.IgnoreNulls) is not None
     type_ = rows.type(value)
     if family(type_) == "null":
         raise Refusal(f"{_called(function)} takes a value with a type", value)
@@ -183,18 +196,49 @@ def _picked(window: exp.Window, function: exp.Expr, rows: RowColumns, *, arrives
         away = -nth if picks == "lag" else nth
         frame = Frame("rows", away, away)
         if (default := function.args.get("default")) is not None and not isinstance(default, exp.Null):
-            if family(rows.type(default)) != family(type_):
+            families = family(rows.type(default)), family(type_)
+            if families[0] != families[1] and not all(each in _NUMERIC for each in families):
                 raise Refusal(f"the default must be a {type_.required.sql} as the value is: write a CAST", default)
             cast = exp.cast(default.copy(), type_.required.sql.removesuffix(" NOT NULL"), dialect="spark")
             same = rows.type(default).required == type_.required
             arguments.append(rows.value(default if same else cast))
-        return LogicalOverCall(picks, tuple(arguments), type_.as_nullable(), frame, window)
+        asked: tuple[OverFunction, Frame, int] = picks, frame, 1
+        if skips and away:
+            asked = _past_nulls(away)
+            _check_kept(function, type_, asked[1])
+        return LogicalOverCall(
+            asked[0], tuple(arguments), type_.as_nullable(), asked[1], window, nth=asked[2], skips=skips and away != 0
+        )
     if picks == "nth_value":
         nth = _whole_number(function, "offset", None, least=1)
     frame = _frame(window, rows, arrives=arrives)
-    if picks != "last_value" and frame.start is None and not type_.orderable:
-        raise Refusal(f"{_called(function)} takes no {type_.sql} here: take a field of it", value)
-    return LogicalOverCall(picks, tuple(arguments), type_.as_nullable(), frame, window, nth=nth)
+    if picks != "last_value" or skips:
+        _check_kept(function, type_, frame)
+    return LogicalOverCall(picks, tuple(arguments), type_.as_nullable(), frame, window, nth=nth, skips=skips)
+
+
+def _past_nulls(away: int) -> tuple[OverFunction, Frame, int]:
+    """The function, its frame and number for LAG and LEAD that go by the rows that have a value."""
+    if away > 0:
+        return "nth_value", Frame("rows", 1, None), away
+    # What is so many values behind is not kept with rows.
+    return ("last_value", Frame("rows", None, -1), 1) if away == -1 else ("lag", Frame("rows", None, None), -away)
+
+
+def _check_kept(function: exp.Expr, type_: Type, frame: Frame) -> None:
+    """Refuse values that cannot be kept with the rows behind them. Raises Refusal."""
+    if frame.start is None and not type_.orderable:
+        raise Refusal(f"{_called(function)} takes no {type_.sql} here: take a field of it", function.this)
+
+
+def _placed(window: exp.Window, function: exp.Expr) -> LogicalOverCall:
+    places, tiles = _PLACES[type(function)], 1
+    if places == "ntile":
+        tiles = _whole_number(function, "this", None, least=1)
+    elif function.expressions:
+        raise Refusal(f"{_called(function)}() takes nothing in its parentheses", window)
+    type_ = INT if places == "ntile" else DOUBLE
+    return LogicalOverCall(places, (), type_, Frame("rows", None, None), window, nth=tiles)
 
 
 def _whole_number(function: exp.Expr, name: str, missing: int | None, *, least: int) -> int:

@@ -36,8 +36,8 @@ _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.DenseRank: "dense_rank",
 }
 _ONLY = (
-    "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTH_VALUE and aggregates are the window "
-    "functions that there are"
+    "ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTH_VALUE and "
+    "aggregates are the window functions that there are"
 )
 _OTHER = "compute it where the result is read"
 _BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
@@ -87,7 +87,7 @@ def _written_out(window: exp.Window, named: Mapping[str, exp.Window]) -> exp.Win
 
 def check_windows(node: exp.Expr) -> None:
     """Refuse window functions that there are not, and what only stands in one."""
-    for each in node.find_all(*_FUNCTIONS):
+    for each in node.find_all(*_FUNCTIONS, exp.Ntile, exp.PercentRank, exp.CumeDist):
         if isinstance(each, exp.Func) and not isinstance(each.parent, exp.Window):
             raise Refusal(
                 f"{word(each)}() is a window function: write OVER (PARTITION BY … ORDER BY …) behind it", each

@@ -31,7 +31,17 @@ def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: 
             "multiset", side.ttl_ms, scan is not None and scan.source.mode == "retract", closing=side.closing
         ),
         calls=tuple(
-            WindowCall(name, call.function, call.type, call.frame, call.arguments, call.filter, call.nth, show(call.at))
+            WindowCall(
+                name,
+                call.function,
+                call.type,
+                call.frame,
+                call.arguments,
+                call.filter,
+                call.nth,
+                show(call.at),
+                call.skips,
+            )
             for name, call in over.calls.items()
         ),
         measure=None
