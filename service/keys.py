@@ -48,6 +48,11 @@ class Key:
     salt: Salt | None = None
     apart: int = 0
 
+    @property
+    def decisive(self) -> tuple[Expression, ...]:
+        """The parts that decide on the shard."""
+        return self.parts[: len(self.parts) - self.apart]
+
 
 @dataclass(frozen=True)
 class SubKeyPart:

@@ -207,7 +207,7 @@ def _below(node: PhysicalNode) -> Iterator[tuple[PhysicalNode, Role]]:
 
 def _way(node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, *, same_stage: bool) -> Way:
     calc, mode = node.calc, node.traits.mode
-    by = tuple(part.text for part in calc.key.parts[: len(calc.key.parts) - calc.key.apart])
+    by = tuple(part.text for part in calc.key.decisive)
     if isinstance(consumer, PhysicalSink):
         return Way(consumer.name, role, "shuffled" if is_shuffled(node, consumer) else "unmoved", consumer.key, mode)
     if calc.key.constant is not None:

@@ -22,8 +22,6 @@ from rowkind.service.plan.traits.changelog_modes import produced
 
 Direction = Literal["constant", "increasing", "decreasing"]
 
-_CONSTANT: Direction = "constant"
-
 
 @dataclass(frozen=True)
 class Monotonic:
@@ -65,7 +63,7 @@ def progress(node: LogicalNode) -> Monotonic | None:
             below = progress(node.input)
             if below is None or not _stay(below, node.array):
                 return None
-            made = dict.fromkeys([*node.elements, *([node.place] if node.place else [])], _CONSTANT)
+            made: dict[str, Direction] = dict.fromkeys([*node.elements, node.place], "constant")
             return Monotonic(None, {**below.directions, **made}, below.from_null)
         case LogicalAggregate() if node.calls and produced(node.input.input) == "append":
             growing: dict[str, Direction] = dict.fromkeys(node.group, "constant")

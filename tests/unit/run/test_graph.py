@@ -7,18 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from rowkind.avro.order import comparable, join_bytes
 from rowkind.avro.schema import Type
 from rowkind.operators.changelog import SYMBOLS, RowKind
-from rowkind.operators.columns.changes import Changes, binary
-from rowkind.operators.columns.hashing import hash64
-from rowkind.service.execute.members import MOST_PLACES, SIDES, Member, address, addressed
-from rowkind.service.execute.operators import operator
-from rowkind.service.execute.route import deliver, shard_without_key
 from rowkind.service.expression import Expression
 from rowkind.service.graph import Exit, Graph, graph
 from rowkind.service.job.load import load
@@ -32,13 +24,12 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSink,
     PhysicalUnion,
-    Traits,
 )
 from rowkind.service.plan.fingerprint import differences, fingerprint
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import read
-from tests.queries import BLOCKED, BY_KEY, CUSTOMERS, ORDERS, aggregation, by, call, everything, scan, select, stateful
+from tests.queries import BY_KEY, CUSTOMERS, ORDERS, aggregation, by, call, everything, scan, select, stateful
 
 TABLES = """
 job: shared
@@ -244,20 +235,6 @@ def test_the_name_of_a_state_says_what_is_computed_and_nothing_else(tmp_path: Pa
     assert all(len(state) == 16 for state in alone)
 
 
-def test_no_two_arrangements_have_one_name() -> None:
-    """Each operator of a graph is made, and a one-sided join is one of its own kind."""
-    whole = graph([everything()])
-    members = [
-        Member(place, each.sink, each.node.node, each.state, operator(each.node))
-        for place, each in enumerate(whole.operators)
-    ]
-    found = [member.arrangement(name) for member in members for name in member.operator.arrangements]
-    assert len(found) == len(set(found)) > len(members)
-    kinds = {member.node: type(member.operator).__name__ for member in members}
-    assert kinds["join_2"] == kinds["join_3"] == "SemiJoin"
-    assert (kinds["aggregate_1"], kinds["rank_1"], kinds["normalize_1"]) == ("Aggregate", "Rank", "Normalize")
-
-
 def with_a_ttl(sink: PhysicalSink) -> PhysicalSink:
     """The plan of `JOIN` in which the join, and nobody else, forgets rows of `u` after ten seconds."""
     join = sink.input
@@ -349,57 +326,6 @@ def test_a_sink_has_a_place_behind_all_operators(tmp_path: Path) -> None:
     assert sorted(ways(r.exits)) == [(1, 2, False), (2, 1, False), (4, 3, True)]
 
 
-def test_what_goes_out_of_an_exit_goes_to_its_shard() -> None:
-    """To that of the hash; to its own where it is partitioned already; to all where it is a fact about all rows."""
-    rows = np.arange(7, dtype=np.int64)
-    bytes_ = binary([b"x"] * 7)
-    changes = Changes(
-        np.ones(7, np.int8), rows.astype(np.int8) * 0, rows.astype(np.uint64), bytes_, bytes_, rows, bytes_
-    )
-    way = Exit("way", select(BLOCKED, key=by(BLOCKED, "who")), to=9, level=4, stays=False, traits=Traits())
-    fact = replace(way, calc=select(BLOCKED, key=Key(constant=b"some")))
-
-    def sent(way: Exit, own: int | None) -> dict[int, list[int]]:
-        parts = list(deliver(way, changes, 3, own))
-        assert all((level, set(addressed(part, 9).side.tolist())) == (4, {1}) for _, level, part in parts)
-        assert all(len(addressed(part, 9)) == len(part) for _, _, part in parts)
-        return {shard: part.seq.tolist() for shard, _, part in parts}
-
-    by_hash = {0: [0, 3, 6], 1: [1, 4], 2: [2, 5]}
-    assert sent(way, None) == sent(way, 2) == by_hash
-    assert sent(replace(way, stays=True), 2) == {2: rows.tolist()}
-    assert sent(replace(way, stays=True), None) == by_hash
-    assert sent(fact, None) == sent(fact, 1) == dict.fromkeys(range(3), rows.tolist())
-
-
-def test_keys_that_are_equal_but_for_parts_kept_apart_are_in_one_shard() -> None:
-    """That of the other parts, as a consumer finds it that knows of no others."""
-    whose = pa.array([number % 5 for number in range(40)], pa.int64())
-    times = pa.array(range(40), pa.timestamp("us", "UTC"))
-    key = join_bytes([comparable(whose), comparable(times)])
-    none, zeros = binary([b""] * 40), np.zeros(40, np.int8)
-    changes = Changes(zeros, zeros, hash64(key), key, none, np.arange(40), key)
-    way = Exit("way", select(BLOCKED, key=Key(apart=1)), to=1, level=1, stays=False, traits=Traits())
-    found = {shard: part.seq for shard, _, part in deliver(way, changes, 3)}
-    alone = hash64(comparable(whose)) % np.uint64(3)
-    assert {shard: seq.tolist() for shard, seq in found.items()} == {
-        shard: np.flatnonzero(alone == shard).tolist() for shard in range(3)
-    }
-
-
-def test_rows_for_a_sink_without_a_key_are_spread_by_their_content() -> None:
-    """What comes from a table has no key to go by, and is not to be one task's work; a row and its retraction meet."""
-    payload = binary([b"row %d" % (number % 50) for number in range(100)])
-    numbers = np.arange(100, dtype=np.int64)
-    nothing, same = binary([b""] * 100), np.zeros(100, np.uint64)
-    changes = Changes(np.zeros(100, np.int8), np.zeros(100, np.int8), same, nothing, nothing, numbers, payload)
-    way = Exit("way", select(BLOCKED), to=1, level=2, stays=True, traits=Traits(), spreads=True)
-    parts = {shard: part.payload.to_pylist() for shard, _, part in deliver(way, changes, 2)}
-    assert min(len(part) for part in parts.values()) > 20
-    assert not set(parts[0]) & set(parts[1])
-    assert [(shard, len(part)) for shard, _, part in deliver(way, changes, 2, own=1)] == [(1, 100)]
-
-
 def test_states_keep_the_names_that_a_checkpoint_has_for_them(tmp_path: Path) -> None:
     """Whatever other sinks there are: of two that differ in their TTL, the second keeps its own when the first goes."""
     text = """
@@ -420,12 +346,6 @@ sinks:
     assert turned.states == both.states
 
 
-def test_the_empty_key_has_a_shard() -> None:
-    """It is that of its hash, like that of any key."""
-    empty = hash64(binary([b""]))[0]
-    assert [shard_without_key(shards) for shards in (1, 2, 7)] == [empty % np.uint64(each) for each in (1, 2, 7)]
-
-
 def test_more_operators_than_a_byte_can_say_are_one_level() -> None:
     """A chain of fused operators, each of which is another one than the one it is made of, though nothing differs."""
     node: PhysicalNode = scan(
@@ -439,20 +359,6 @@ def test_more_operators_than_a_byte_can_say_are_one_level() -> None:
     assert (whole.levels, len(whole.operators)) == (1, 40)
     assert len({each.state for each in whole.operators}) == 40
     assert [each.exits[0].to for each in whole.operators] == list(range(1, 41))
-
-
-def test_changes_reach_the_consumer_that_they_are_addressed_to() -> None:
-    """With the sides that it knows them by, and nobody else; the last place is one that a side can say."""
-    sides = np.array([0, 1, 2, SIDES - 1], np.int8)
-    rows = np.zeros(4, np.int64)
-    bytes_ = binary([b""] * 4)
-    changes = Changes(sides, rows.astype(np.int8), rows.astype(np.uint64), bytes_, bytes_, rows, bytes_)
-    places = [0, 1, 31, 32, 1000, MOST_PLACES - 1]
-    for place in places:
-        sent = address(changes, place)
-        back = addressed(sent, place)
-        assert (back.side.tolist(), back.side.dtype) == (sides.tolist(), np.dtype(np.int8))
-        assert sum(len(addressed(sent, other)) for other in places if other != place) == 0
 
 
 def test_a_checkpoint_tells_plans_apart_by_the_node_that_changed() -> None:

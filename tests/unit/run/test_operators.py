@@ -17,7 +17,9 @@ from rowkind.operators.columns.changes import Rows
 from rowkind.operators.ranking import Ranking
 from rowkind.service.execute import calc
 from rowkind.service.execute.aggregation import spec_of
+from rowkind.service.execute.members import Member
 from rowkind.service.execute.operators import operator
+from rowkind.service.graph import graph
 from rowkind.service.keys import SubKeyPart
 from rowkind.service.physical import PhysicalAggregate, PhysicalRank
 from tests.queries import (
@@ -26,6 +28,7 @@ from tests.queries import (
     by,
     call,
     column,
+    everything,
     rows_of,
     scan,
     select,
@@ -114,3 +117,17 @@ def test_an_improving_rank_replaces_by_identity_and_numbers_rows() -> None:
         (I, 1, 10, 2),
     }
     assert process(2, (UA, 1, None, "x", 30)) == {(D, 2, 20, 1), (D, 1, 10, 2), (I, 1, 30, 1), (I, 2, 20, 2)}
+
+
+def test_no_two_arrangements_have_one_name() -> None:
+    """Each operator of a graph is made, and a one-sided join is one of its own kind."""
+    whole = graph([everything()])
+    members = [
+        Member(place, each.sink, each.node.node, each.state, operator(each.node))
+        for place, each in enumerate(whole.operators)
+    ]
+    found = [member.arrangement(name) for member in members for name in member.operator.arrangements]
+    assert len(found) == len(set(found)) > len(members)
+    kinds = {member.node: type(member.operator).__name__ for member in members}
+    assert kinds["join_2"] == kinds["join_3"] == "SemiJoin"
+    assert (kinds["aggregate_1"], kinds["rank_1"], kinds["normalize_1"]) == ("Aggregate", "Rank", "Normalize")

@@ -1,0 +1,89 @@
+"""Which shard changes go to, and to whom they are addressed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.avro.order import comparable, join_bytes
+from rowkind.operators.columns.changes import Changes, binary
+from rowkind.operators.columns.hashing import hash64
+from rowkind.service.execute.members import MOST_PLACES, SIDES, address, addressed
+from rowkind.service.execute.route import deliver, shard_without_key
+from rowkind.service.graph import Exit
+from rowkind.service.keys import Key
+from rowkind.service.physical import Traits
+from tests.queries import BLOCKED, by, select
+
+
+def test_what_goes_out_of_an_exit_goes_to_its_shard() -> None:
+    """To that of the hash; to its own where it is partitioned already; to all where it is a fact about all rows."""
+    rows = np.arange(7, dtype=np.int64)
+    bytes_ = binary([b"x"] * 7)
+    changes = Changes(
+        np.ones(7, np.int8), rows.astype(np.int8) * 0, rows.astype(np.uint64), bytes_, bytes_, rows, bytes_
+    )
+    way = Exit("way", select(BLOCKED, key=by(BLOCKED, "who")), to=9, level=4, stays=False, traits=Traits())
+    fact = replace(way, calc=select(BLOCKED, key=Key(constant=b"some")))
+
+    def sent(way: Exit, own: int | None) -> dict[int, list[int]]:
+        parts = list(deliver(way, changes, 3, own))
+        assert all((level, set(addressed(part, 9).side.tolist())) == (4, {1}) for _, level, part in parts)
+        assert all(len(addressed(part, 9)) == len(part) for _, _, part in parts)
+        return {shard: part.seq.tolist() for shard, _, part in parts}
+
+    by_hash = {0: [0, 3, 6], 1: [1, 4], 2: [2, 5]}
+    assert sent(way, None) == sent(way, 2) == by_hash
+    assert sent(replace(way, stays=True), 2) == {2: rows.tolist()}
+    assert sent(replace(way, stays=True), None) == by_hash
+    assert sent(fact, None) == sent(fact, 1) == dict.fromkeys(range(3), rows.tolist())
+
+
+def test_keys_that_are_equal_but_for_parts_kept_apart_are_in_one_shard() -> None:
+    """That of the other parts, as a consumer finds it that knows of no others."""
+    whose = pa.array([number % 5 for number in range(40)], pa.int64())
+    times = pa.array(range(40), pa.timestamp("us", "UTC"))
+    key = join_bytes([comparable(whose), comparable(times)])
+    none, zeros = binary([b""] * 40), np.zeros(40, np.int8)
+    changes = Changes(zeros, zeros, hash64(key), key, none, np.arange(40), key)
+    way = Exit("way", select(BLOCKED, key=Key(apart=1)), to=1, level=1, stays=False, traits=Traits())
+    found = {shard: part.seq for shard, _, part in deliver(way, changes, 3)}
+    alone = hash64(comparable(whose)) % np.uint64(3)
+    assert {shard: seq.tolist() for shard, seq in found.items()} == {
+        shard: np.flatnonzero(alone == shard).tolist() for shard in range(3)
+    }
+
+
+def test_rows_for_a_sink_without_a_key_are_spread_by_their_content() -> None:
+    """What comes from a table has no key to go by, and is not to be one task's work; a row and its retraction meet."""
+    payload = binary([b"row %d" % (number % 50) for number in range(100)])
+    numbers = np.arange(100, dtype=np.int64)
+    nothing, same = binary([b""] * 100), np.zeros(100, np.uint64)
+    changes = Changes(np.zeros(100, np.int8), np.zeros(100, np.int8), same, nothing, nothing, numbers, payload)
+    way = Exit("way", select(BLOCKED), to=1, level=2, stays=True, traits=Traits(), spreads=True)
+    parts = {shard: part.payload.to_pylist() for shard, _, part in deliver(way, changes, 2)}
+    assert min(len(part) for part in parts.values()) > 20
+    assert not set(parts[0]) & set(parts[1])
+    assert [(shard, len(part)) for shard, _, part in deliver(way, changes, 2, own=1)] == [(1, 100)]
+
+
+def test_the_empty_key_has_a_shard() -> None:
+    """It is that of its hash, like that of any key."""
+    empty = hash64(binary([b""]))[0]
+    assert [shard_without_key(shards) for shards in (1, 2, 7)] == [empty % np.uint64(each) for each in (1, 2, 7)]
+
+
+def test_changes_reach_the_consumer_that_they_are_addressed_to() -> None:
+    """With the sides that it knows them by, and nobody else; the last place is one that a side can say."""
+    sides = np.array([0, 1, 2, SIDES - 1], np.int8)
+    rows = np.zeros(4, np.int64)
+    bytes_ = binary([b""] * 4)
+    changes = Changes(sides, rows.astype(np.int8), rows.astype(np.uint64), bytes_, bytes_, rows, bytes_)
+    places = [0, 1, 31, 32, 1000, MOST_PLACES - 1]
+    for place in places:
+        sent = address(changes, place)
+        back = addressed(sent, place)
+        assert (back.side.tolist(), back.side.dtype) == (sides.tolist(), np.dtype(np.int8))
+        assert sum(len(addressed(sent, other)) for other in places if other != place) == 0
