@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.bench.compare import page
 from tests.chaos.brokers import Brokers
 from tests.chaos.checks import CHECKS
+from tests.chaos.clock import Clock
 from tests.chaos.faults import FAULTS, drawn
 from tests.chaos.outcomes import Outcome, commit, gets_over, table, told
 from tests.chaos.scene import Scene
@@ -64,9 +65,18 @@ def episode(seed: int, kinds: Sequence[str], count: int, at: str = "") -> Iterat
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowkind-chaos-")))
         brokers = stack.enter_context(Brokers(folder / "kafka", chance.choice((1, 1, 3))))
         disks = stack.enter_context(limited(folder, _DISKS) if chance.random() < _WITH_DISKS else nullcontext({}))
-        stage = Stage(brokers.servers, folder, seed, CHECKS, far_servers=brokers.far_servers, disks=disks)
+        clock = Clock(folder)
+        stage = Stage(
+            brokers.servers,
+            folder,
+            seed,
+            CHECKS,
+            far_servers=brokers.far_servers,
+            disks=disks,
+            environment=clock.environment,
+        )
         stack.callback(stage.close)
-        scene = Scene(stage, brokers, chance, disks)
+        scene = Scene(stage, brokers, chance, disks, clock)
         scene.start()
         stack.callback(scene.end)
         faults = list(drawn(scene, kinds, count))

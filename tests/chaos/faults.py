@@ -233,6 +233,14 @@ def fill_temporary_disk(scene: Scene) -> None:
     fill_disk(scene, "temporary")
 
 
+def jump_clock(scene: Scene) -> None:
+    """The machine's clock is set, twice within seconds, to any time from a week ago to almost an hour ahead."""
+    # From an hour on, brokers take no records any more.
+    for _ in range(2):
+        scene.inside()
+        scene.clock.set(scene.random.choice((0, -scene.random.randrange(604_800), scene.random.randrange(3_000))))
+
+
 def tear_note(scene: Scene) -> None:
     """All processes are killed, and our own note on what the checkpoint is of is torn."""
     scene.inside()
@@ -341,6 +349,7 @@ FAULTS: dict[str, Fault] = {
         lose_state,
         fill_checkpoint_disk,
         fill_temporary_disk,
+        jump_clock,
         tear_note,
         lose_checkpoint,
         reset_state,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rowkind.service.dev.broker import Broker
 from tests.chaos.brokers import Brokers
+from tests.chaos.clock import Clock
 from tests.chaos.network import Network
 from tests.chaos.stage import SLOW, Stage
 from tests.run.process import Rowkind
@@ -23,12 +24,14 @@ class Scene:
     """A stage with brokers of its own, and the job that runs on it.
 
     - `disks`: the folders of limited size that it uses, by what for.
+    - `clock`: which the job's processes go by.
     """
 
     stage: Stage
     brokers: Brokers
     random: random.Random
     disks: Mapping[str, Path]
+    clock: Clock
     job: Rowkind = field(init=False)
 
     def start(self, *arguments: str) -> None:

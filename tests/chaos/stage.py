@@ -34,6 +34,7 @@ class Stage:
 
     - `far_servers`: by which the job reaches the brokers, where it does so in another way.
     - `disks`: folders of limited size for the checkpoint and for temporary files, instead of ones in `folder`.
+    - `environment`: of the job's processes, beside this one's.
     """
 
     def __init__(
@@ -45,9 +46,13 @@ class Stage:
         *,
         far_servers: str = "",
         disks: Mapping[str, Path] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         print(f"seed {seed}")
         self._disks = disks or {}
+        self._environment = dict(environment or {})
+        if "temporary" in self._disks:
+            self._environment["TMPDIR"] = str(self._disks["temporary"])
         self.checks = list(checks)
         self.random = random.Random(seed)
         self.shop = Shop(servers, folder, f"chaos-{os.getpid()}-{seed}")
@@ -77,9 +82,8 @@ class Stage:
 
     def job(self, *arguments: str, **environment: str) -> Rowkind:
         """The job, to be started with `with`."""
-        if "temporary" in self._disks:
-            environment["TMPDIR"] = str(self._disks["temporary"])
-        return Rowkind(self.shop.folder / "output", "run", str(self._job), "--port", "0", *arguments, **environment)
+        command = ("run", str(self._job), "--port", "0", *arguments)
+        return Rowkind(self.shop.folder / "output", *command, **self._environment | environment)
 
     def command(self, name: str, *arguments: str) -> Rowkind:
         """What can be done with the job beside running it, to be begun with `with`."""
