@@ -27,6 +27,7 @@ from rowkind.service.physical import (
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
+    PhysicalStamp,
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
@@ -94,6 +95,8 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
         case PhysicalNormalize():
             word = "expiry" if node.takes_back else "normalize"
             return f"{word} {_input(node.state, ttl, _numbered(node.input.calc.output))}"
+        case PhysicalStamp():
+            return "stamp"
         case PhysicalTemporalFilter():
             names = _numbered(node.input.calc.output)
             times = [_time(each, names) for each in (node.begins, node.ends)]

@@ -287,6 +287,18 @@ class PhysicalTemporalFilter:
 
 
 @dataclass(frozen=True)
+class PhysicalStamp:
+    """Rows of `input.calc.output`, each with the time at which it is processed behind it: `schema` is that of both."""
+
+    node: str
+    input: PhysicalNode
+    schema: Record
+    calc: Calc
+    traits: Traits = Traits()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
 class PhysicalMatch:
     """The matches of a pattern in the rows of each partition.
 
@@ -329,9 +341,10 @@ PhysicalOperator = (
     | PhysicalLookup
     | PhysicalNormalize
     | PhysicalTemporalFilter
+    | PhysicalStamp
     | PhysicalMatch
 )
-"""The nodes with state."""
+"""The nodes that run in the shards of a stage."""
 
 PhysicalNode = PhysicalScan | PhysicalOperator | PhysicalUnion
 

@@ -18,6 +18,7 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSession,
     PhysicalSink,
+    PhysicalStamp,
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
@@ -49,6 +50,8 @@ def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
             return (node.state.closing,)
         case PhysicalTemporalFilter() | PhysicalMatch():
             return (node.closing,)
+        case PhysicalStamp():
+            return (None,)
 
 
 def clock(node: PhysicalOperator) -> Clock | None:

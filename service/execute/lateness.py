@@ -16,6 +16,11 @@ from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, Physical
 from rowkind.service.physical_tree import closings, inputs
 
 
+def may_be_late(node: PhysicalOperator) -> bool:
+    """Whether changes may come too late for an operator: behind a watermark, and never behind the clock."""
+    return any(closing is not None and closing.clock.tables for closing in closings(node))
+
+
 @dataclass(frozen=True)
 class Lateness:
     """Which of the changes that reach an operator are late; it pickles."""

@@ -19,6 +19,7 @@ from rowkind.operators.over import Over, OverSpec
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from rowkind.operators.session import Session, SessionSpec
+from rowkind.operators.stamp import Stamp
 from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
@@ -58,6 +59,8 @@ def operator(node: physical.PhysicalOperator, *, refreshes: bool = False) -> Ope
             row = node.input.calc.output
             begins, ends = (None if each is None else TimeOf(row, each) for each in (node.begins, node.ends))
             return TemporalFilter(TemporalFilterSpec(begins, ends, node.most, refreshes, node.whole))
+        case physical.PhysicalStamp():
+            return Stamp(Started(node.schema.select(node.schema.names[-1:])))
         case physical.PhysicalMatch():
             return MatchRecognize(match_spec(node))
         case _:

@@ -24,6 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -62,6 +63,8 @@ def columns(node: LogicalNode) -> dict[str, Type]:
             return below | dict.fromkeys(node.numbers, INT)
         case LogicalSession():
             return _in_sessions(node)
+        case LogicalStamp():
+            return kept(node.input) | {node.time: TIMESTAMP}
         case LogicalMatch():
             below = kept(node.input)
             return {name: below[name] for name in node.carried} | {each.name: each.type for each in node.calls}

@@ -29,6 +29,7 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSession,
     PhysicalSink,
+    PhysicalStamp,
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
@@ -133,7 +134,7 @@ def _own(
             return {"state": _input(node.state), **expired}
         case PhysicalTemporalFilter():
             return {"begins": _time(node.begins), "ends": _time(node.ends), "clock": node.clock.name}
-        case PhysicalUnion():
+        case PhysicalStamp() | PhysicalUnion():
             return {}
 
 

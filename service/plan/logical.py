@@ -321,6 +321,20 @@ class LogicalTemporalFilter:
 
 
 @dataclass(frozen=True)
+class LogicalStamp:
+    """The input's rows, each with the time at which it is processed, as one more column `time`.
+
+    `partition` are the columns that say in which shard a row gets it; None where nobody minds. `at` is the call in the
+    SQL.
+    """
+
+    input: LogicalInput
+    time: str
+    at: exp.Expr
+    partition: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class LogicalDefine:
     """The condition of a variable of a pattern, over columns of a row and those of calls on the match so far.
 
@@ -395,6 +409,7 @@ LogicalNode = (
     | LogicalLookup
     | LogicalNormalize
     | LogicalTemporalFilter
+    | LogicalStamp
     | LogicalMatch
     | LogicalUnion
 )

@@ -19,14 +19,13 @@ from rowkind.operators.emission import net
 from rowkind.operators.group_function import RowFailed
 from rowkind.operators.rowtime import END
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
-from rowkind.service.execute.lateness import Lateness
+from rowkind.service.execute.lateness import Lateness, may_be_late
 from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, of_table
 from rowkind.service.execute.watermarks import Passing, Watermarks, marks_of, passing
 from rowkind.service.graph import Exit, Graph, always_runs, graph, waits
 from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink
-from rowkind.service.physical_tree import closings
 
 OnUnmatched = Callable[[str, Changes], None]
 """Told the node and the retractions that found no row to take back."""
@@ -94,7 +93,7 @@ class MemoryEngine:
             if not len(changes) and not always_runs(each.node) and not waits(each.node):
                 continue
             time = Passing(now, now) if each.clock is None else passing(before, after, each.clock)
-            if any(closings(each.node)):
+            if may_be_late(each.node):
                 late = Lateness(each.node)(changes, time.before)
                 if late.any():
                     self._late(each.node.node, changes.filter(late))

@@ -19,7 +19,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rowkind.service.execute.lateness import Lateness
+from rowkind.service.execute.lateness import Lateness, may_be_late
 from rowkind.service.execute.members import Member
 from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.route import shard_without_key
@@ -29,7 +29,6 @@ from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec,
 from rowkind.service.kafka.topics import filling_name, progress_name
 from rowkind.service.kafka.written import Forms
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.physical_tree import closings
 from rowkind.service.run.operator_letters import LateLetters, LeftOutLetters, UnmatchedLetters, sides, tells_late
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
@@ -162,7 +161,7 @@ def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
         always_runs=shard_without_key(shards) if always_runs(of.node) else None,
         clock=of.clock,
         waits=waits(of.node),
-        lateness=Lateness(of.node) if any(closings(of.node)) else None,
+        lateness=Lateness(of.node) if may_be_late(of.node) else None,
         tell=LateLetters(of.node) if tells_late(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
         explain=LeftOutLetters(of.node),

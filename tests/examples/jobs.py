@@ -62,24 +62,31 @@ class Inputs:
     def __init__(self, job: Job) -> None:
         self._records = {name: declared(job, name) for name in job.tables}
         self._keys = {name: table.primary_key for name, table in job.tables.items()}
-        self._rows: dict[str, dict[object, bytes]] = {name: {} for name in job.tables}
+        self._rows: dict[str, dict[object, tuple[bytes, datetime]]] = {name: {} for name in job.tables}
         self._settings = job.tables
 
-    def apply(self, batch: Batch) -> None:
-        """Take in a batch."""
+    def apply(self, batch: Batch, now: int = 0) -> None:
+        """Take in a batch that is processed at this time, in ms."""
+        at = datetime.fromtimestamp(now / 1000, UTC)
         for table, rows in batch.items():
             live = self._rows[table]
             keys = zip(rows.kind.tolist(), self._key(table, rows), rows.payload.to_pylist(), strict=True)
             for kind, key, payload in keys:
                 if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER):
-                    live[key] = payload
+                    live[key] = payload, at
                 else:
                     del live[key]
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """All tables as they stand."""
-        return {name: _table(record, list(self._rows[name].values())) for name, record in self._records.items()}
+        """All tables as they stand, and each once more as `<name>_processed`, with the time at which a row came."""
+        found = {}
+        for name, record in self._records.items():
+            payloads, times = zip(*self._rows[name].values(), strict=True) if self._rows[name] else ((), ())
+            found[name] = _table(record, list(payloads))
+            processed = pa.array(times, pa.timestamp("ms", "UTC"))
+            found[f"{name}_processed"] = found[name].append_column("processed", processed)
+        return found
 
     def watermark(self, tables: Iterable[str]) -> datetime:
         """How far these tables have come in time together, those of them that have a watermark."""

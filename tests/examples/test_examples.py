@@ -43,13 +43,13 @@ class Check:
 
     def batch(self, number: int, rows: Batch, tables: dict[str, pa.Table], until: datetime | None = None) -> None:
         """One more batch, and after it the tables as they stand and how far they have come in time."""
-        self._take(self._engine.batch(rows, now=number)[self._sink.name])
+        self._take(self._engine.batch(rows, now=now_of(number))[self._sink.name])
         self._duckdb.show(tables)
         assert self.rows == self._duckdb.rows(self._sink.name, self._sink.value, until), f"batch {number}"
 
     def end(self, number: int) -> None:
         """The end of time, which passes everything."""
-        self._take(self._engine.batch({}, now=number, ended=True)[self._sink.name])
+        self._take(self._engine.batch({}, now=now_of(number), ended=True)[self._sink.name])
         assert self.rows == self._duckdb.rows(self._sink.name, self._sink.value), "in the end"
 
     def _take(self, changes: Changes) -> None:
@@ -57,6 +57,11 @@ class Check:
         self._order.check(changes)
         self._fold.apply(changes)
         self.rows = bag(self._sink.value, pa.array(self._fold.payloads, pa.binary()))
+
+
+def now_of(number: int) -> int:
+    """The time of a batch, in ms: a few of them are in one window of the time of processing."""
+    return number * 3_000
 
 
 def unmatched(node: str, changes: Changes) -> None:
@@ -73,7 +78,7 @@ def test_an_example_gives_what_duckdb_gives_after_every_batch(name: str, sink: s
     for rows in (17, len(lines)):
         check, inputs = Check(job, planned), Inputs(job)
         for number, batch in enumerate(batches(job, lines, rows)):
-            inputs.apply(batch)
+            inputs.apply(batch, now_of(number))
             check.batch(number, batch, inputs.tables, inputs.watermark(check.reads))
         check.end(len(lines))
         assert check.rows
@@ -101,6 +106,6 @@ def test_other_auctions_give_what_duckdb_gives(sink: str, seed: int) -> None:
     lines = [json.dumps(event) for event in shuffled(seed, 240)]
     check, inputs = Check(job, plan(job, sink)), Inputs(job)
     for number, batch in enumerate(batches(job, lines, random.Random(seed).choice((9, 31)))):
-        inputs.apply(batch)
+        inputs.apply(batch, now_of(number))
         check.batch(number, batch, inputs.tables, inputs.watermark(check.reads))
     check.end(len(lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,6 +36,14 @@ def test_every_query_gives_on_kafka_what_duckdb_gives(
     for sink in on_kafka.sinks:
         results = Results(on_kafka, sink)
         value, found = on_kafka.sinks[sink].value, results.rows()
+        if sink == "q12":
+            # When a bid was processed only the run knows. Whose it is, and that it was once, is known here, too.
+            bids, bidders = inputs.tables["bid"].column("bidder").to_pylist(), Counter[int]()
+            for (bidder, count, *_), times in found.items():
+                bidders[bidder] += count * times
+            wrong += [] if bidders == Counter(bids) and not results.flaws else [f"{sink}: {found} {results.flaws}"]
+            results.close()
+            continue
         much, little = found - duckdb.values(sink, value), duckdb.values(sink, value, pause) - found
         results.close()
         if much or little or results.flaws:

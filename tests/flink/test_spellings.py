@@ -96,7 +96,6 @@ REFUSED = {
     "JSON_VALUE(s, '$.a' DEFAULT 'x' ON EMPTY)": "write COALESCE",
     "JSON_OBJECT('a' VALUE 1)": "format: json",
     "COLLECT(a)": "GROUP BY the value as well",
-    "TUMBLE(PROCTIME(), INTERVAL '1' HOUR)": "there are no windows of the time at which rows are processed",
     "CURRENT_WATERMARK(t)": "compare with a time that is a column",
     "JSON_UNQUOTE(s)": "its text differs in detail",
     "ARRAY_SLICE(tags, 1, 2)": "write SLICE",

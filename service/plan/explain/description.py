@@ -27,6 +27,7 @@ StepKind = Literal[
     "normalize",
     "expiry",
     "temporal_filter",
+    "stamp",
     "match",
     "union",
 ]

@@ -24,6 +24,7 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSession,
     PhysicalSink,
+    PhysicalStamp,
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
@@ -183,6 +184,8 @@ def _kind(node: PhysicalNode) -> StepKind:
             return "expiry" if node.takes_back else "normalize"
         case PhysicalTemporalFilter():
             return "temporal_filter"
+        case PhysicalStamp():
+            return "stamp"
         case PhysicalMatch():
             return "match"
         case PhysicalUnion():
@@ -251,6 +254,8 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield Fact("needed", _needed(node), {"reason": node.reason})
         case PhysicalOver():
             yield Fact("a change", concerned(node))
+        case PhysicalStamp():
+            yield Fact("a batch", "has one time, also when it is done again")
         case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalNormalize() | PhysicalUnion():
             return
 

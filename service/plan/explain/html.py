@@ -27,6 +27,7 @@ _WORDS = {
     "asof_join": "as-of join",
     "lookup": "lookup",
     "temporal_filter": "temporal filter",
+    "stamp": "processing time",
     "normalize": "normalize",
     "expiry": "expiry",
     "union": "union",

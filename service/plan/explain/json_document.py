@@ -24,7 +24,7 @@ KEYS = {
     "tables": "of a query: the tables that it reads, each once",
     "name": "of a query, a sink, a step, a state, a column or a call",
     "kind": "sink, scan, join, semi_join, anti_join, aggregate, rank, deduplicate, session, over, asof_join, lookup, "
-    "match, temporal_filter, normalize, expiry or union",
+    "match, temporal_filter, stamp, normalize, expiry or union",
     "title": "what the step does, in one line, for people",
     "inputs": "the steps whose rows the step takes in, left before right; none where `same_as` says where they are",
     "same_as": "the sink and step under which the same step stands before: it is there once; else null",

@@ -22,6 +22,7 @@ from rowkind.service.physical import (
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
+    PhysicalStamp,
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
@@ -34,9 +35,9 @@ _BACK = ", then it expires and is taken back with all that was made of it"
 
 
 def kept(node: PhysicalNode) -> tuple[StepState, ...]:
-    """What a node keeps; nothing for scans and unions."""
+    """What a node keeps; nothing for scans, stamps and unions."""
     match node:
-        case PhysicalScan() | PhysicalUnion():
+        case PhysicalScan() | PhysicalStamp() | PhysicalUnion():
             return ()
         case PhysicalJoin():
             return tuple(_join(node))

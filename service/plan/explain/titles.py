@@ -18,6 +18,7 @@ from rowkind.service.physical import (
     PhysicalRank,
     PhysicalScan,
     PhysicalSession,
+    PhysicalStamp,
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
@@ -55,6 +56,8 @@ def title(node: PhysicalNode) -> str:
             return f"{'rows alive' if node.takes_back else 'exact changes'} of {called(node.input)}"
         case PhysicalTemporalFilter():
             return _passing(node)
+        case PhysicalStamp():
+            return "rows with the time at which they are processed"
         case PhysicalMatch():
             return match_title(node)
         case PhysicalUnion():
@@ -104,7 +107,7 @@ def titled_values(node: PhysicalNode) -> dict[str, Any]:
             }
         case PhysicalMatch():
             return match_values(node)
-        case PhysicalNormalize() | PhysicalUnion():
+        case PhysicalNormalize() | PhysicalStamp() | PhysicalUnion():
             return {}
         case PhysicalTemporalFilter():
             times = {"begins": node.begins, "ends": node.ends}

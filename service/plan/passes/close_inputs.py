@@ -34,7 +34,7 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.traits.followed import EventTime
+from rowkind.service.plan.traits.followed import EventTime, is_processing_time
 from rowkind.service.plan.traits.sessions import session_of
 from rowkind.service.plan.traits.time_bounds import Stay, stays_of, time_bounds
 from rowkind.service.plan.tree import bottom_up, walk
@@ -46,8 +46,7 @@ Tables = Mapping[str, SourceTable]
 
 def close_inputs(query: Query) -> Query:
     """Operators with what a watermark lets go of on each side."""
-    tables = timed_tables(query.root)
-    return replace(query, root=bottom_up(query.root, partial(_visit, tables))) if tables else query
+    return replace(query, root=bottom_up(query.root, partial(_visit, timed_tables(query.root))))
 
 
 def timed_tables(root: LogicalNode) -> Tables:
@@ -58,6 +57,11 @@ def timed_tables(root: LogicalNode) -> Tables:
 
 def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnTime] | None:
     """From when on, and by which clock, no row comes any more that has the value of this column; None where never."""
+    # A window that ends when the watermark is there has no row to come; anything else might still have one.
+    exclusive = time.kind in ("window_start", "window_end")
+    later = ColumnTime(column, time.slack + (0 if exclusive else 1))
+    if is_processing_time(time):
+        return Clock(), later
     own = [(each.table, each.column) for each in time.origins]
     marks = [(table, tables[table].watermark, column) for table, column in own if table in tables]
     if len(marks) < len(own):
@@ -67,9 +71,7 @@ def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnT
         if mark is None or mark.subject != origin:
             return None
         clock.append((table, mark.idle_ms))
-    # A window that ends when the watermark is there has no row to come; anything else might still have one.
-    exclusive = time.kind in ("window_start", "window_end")
-    return Clock(tuple(dict.fromkeys(clock))), ColumnTime(column, time.slack + (0 if exclusive else 1))
+    return Clock(tuple(dict.fromkeys(clock))), later
 
 
 def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
@@ -104,9 +106,8 @@ def _closed_join(join: LogicalJoin, tables: Tables) -> LogicalJoin | None:
         if not (isinstance(a, exp.Column) and isinstance(b, exp.Column) and a.name in left and b.name in right):
             continue
         of = passed(tables, a.name, left[a.name]), passed(tables, b.name, right[b.name])
-        if of[0] is None or of[1] is None:
+        if of[0] is None or of[1] is None or (clock := _both(of[0][0], of[1][0])) is None:
             continue
-        clock = _both(of[0][0], of[1][0])
         later = max(of[0][1].later_us, of[1][1].later_us)
         sides = [ColumnTime(name, later) for name in (a.name, b.name)]
         return replace(
@@ -137,7 +138,8 @@ def interval(join: LogicalJoin, tables: Tables) -> Interval | None:
         for times in (left, right)
     ]
     for bounds in time_bounds(join, clocks[0].keys(), clocks[1].keys()):
-        clock = _both(clocks[0][bounds.left], clocks[1][bounds.right])
+        if (clock := _both(clocks[0][bounds.left], clocks[1][bounds.right])) is None:
+            continue
         return Interval(clock, bounds, *stays_of(join, bounds, (left[bounds.left].slack, right[bounds.right].slack)))
     return None
 
@@ -162,7 +164,10 @@ def past(column: str, later_us: int) -> ColumnTime:
     return ColumnTime(column, later_us + 1)
 
 
-def _both(one: Clock, other: Clock) -> Clock:
+def _both(one: Clock, other: Clock) -> Clock | None:
+    """The clock of two times; None where one of them passes by watermarks, and the other by the clock."""
+    if bool(one.tables) != bool(other.tables):
+        return None
     return Clock(tuple(dict.fromkeys(sorted([*one.tables, *other.tables]))))
 
 
@@ -176,9 +181,8 @@ def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> Log
         None if time is None else passed(tables, name, time)
         for name, time in ((match.left, left), (match.right, right))
     ]
-    if of[0] is None or of[1] is None:
+    if of[0] is None or of[1] is None or (clock := _both(of[0][0], of[1][0])) is None:
         return node
-    clock = _both(of[0][0], of[1][0])
     later = max(of[0][1].later_us, of[1][1].later_us)
     sides = [ColumnTime(name, later) for name in (match.left, match.right)]
     return replace(

@@ -30,7 +30,7 @@ from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, WindowTime, micros
 from rowkind.service.plan.traits.changelog_modes import produced
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.traits.followed import TimeColumn
+from rowkind.service.plan.traits.followed import PROCESSING, TimeColumn
 from rowkind.service.plan.traits.partitioning import partitioning
 from rowkind.service.plan.tree import walk
 
@@ -83,7 +83,7 @@ def without_watermark(query: Query) -> list[TimeColumn]:
     windows = [each for each in times.values() if each.kind != "time"]
     origins = sorted(min((each.origins for each in windows), key=sorted, default=frozenset()))
     marks = {name: table.watermark.subject for name, table in tables.items() if table.watermark is not None}
-    return [each for each in origins if marks.get(each.table) != each.column]
+    return [each for each in origins if each != PROCESSING and marks.get(each.table) != each.column]
 
 
 def _is_sorted(root: LogicalNode) -> bool:

@@ -27,6 +27,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -80,7 +81,7 @@ def _narrow(node: LogicalNode, above: Sequence[exp.Expr]) -> LogicalNode:
             return replace(node, input=replace(node.input, input=below))
         case LogicalUnion():
             return replace(node, inputs=tuple(_narrow(each, above) for each in node.inputs))
-        case LogicalTemporalFilter():
+        case LogicalTemporalFilter() | LogicalStamp():
             return replace(node, input=replace(node.input, input=_narrow(node.input.input, above)))
         case LogicalRank() | LogicalNormalize():
             raise AssertionError("joins are narrowed before ranks and old rows are thought of")

@@ -22,6 +22,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -70,6 +71,10 @@ def _prune(node: LogicalNode, wanted: set[str]) -> LogicalNode:
             return _over(node, wanted)
         case LogicalTemporalFilter():
             return replace(node, input=_side(node.input, wanted.union(node.reads), [set(temporal_key(node))]))
+        case LogicalStamp() if node.time not in wanted:
+            return _prune(node.input.input, wanted)
+        case LogicalStamp():
+            return replace(node, input=_side(node.input, wanted, [set(temporal_key(node))]))
         case LogicalMatch():
             return _match(node, wanted)
         case LogicalNormalize():

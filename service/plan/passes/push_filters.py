@@ -41,6 +41,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -92,6 +93,9 @@ def _push(node: LogicalNode, conditions: Sequence[exp.Expr]) -> LogicalNode:
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
         case LogicalUnion():
             return replace(node, inputs=tuple(_push(each, conditions) for each in node.inputs))
+        case LogicalStamp():
+            sink, stay = _parted(conditions, set(columns(node.input.input)))
+            return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, sink))), stay)
         case LogicalTemporalFilter():
             return _filtered(replace(node, input=replace(node.input, input=_push(node.input.input, ()))), conditions)
         case LogicalRank() | LogicalNormalize():

@@ -18,6 +18,7 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalProject,
     LogicalScan,
+    LogicalStamp,
     LogicalUnion,
     LogicalWindow,
 )
@@ -78,6 +79,8 @@ def _keeps(node: LogicalNode) -> bool:
             return False
         case LogicalFilter() | LogicalProject() | LogicalExpand():
             return _keeps(node.input)
+        case LogicalStamp():
+            return _keeps(node.input.input)
         case LogicalUnion():
             return all(map(_keeps, node.inputs))
         case _:

@@ -33,10 +33,12 @@ from rowkind.service.plan.sql.match_clause import MatchClause
 from rowkind.service.plan.sql.match_recognize import matched
 from rowkind.service.plan.sql.one_row import one_row
 from rowkind.service.plan.sql.parse import values_query
+from rowkind.service.plan.sql.processing_time import with_stamp
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery, near
 from rowkind.service.plan.sql.subqueries import of_empty, where
 from rowkind.service.plan.sql.time_windows import WindowFunction, window_function, with_windows
 from rowkind.service.plan.sql.watermark_clause import clause_of, not_of_a_table, with_time
+from rowkind.service.plan.sql.windows import is_arrival
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.view import View
 
@@ -290,7 +292,11 @@ def _in_windows(
     alias = at.alias or rows.name or queries.invent(context.path, "windows").removeprefix(context.path).rstrip(".")
     rows.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     node, relation = _relation(rows, context, queries)
-    node, more = with_windows(windows, node, relation, f"{context.path}{alias}")
+    time = None if is_arrival(windows.time) else Scope((relation,)).resolve(windows.time)
+    if time is None:
+        node, stamped = with_stamp(node, windows.time, context, queries)
+        time = resolved(*stamped.columns.values())
+    node, more = with_windows(windows, node, relation, time, f"{context.path}{alias}")
     columns_ = {**relation.columns, **more}
     spelled = _renamed(tuple(columns_), _column_aliases(at), at)
     return node, Relation(alias, dict(zip(spelled, columns_.values(), strict=True)))

@@ -25,8 +25,7 @@ from rowkind.service.plan.scalar.scalars import compile_scalar
 from rowkind.service.plan.scalar.time_windows import WindowTime, interval
 from rowkind.service.plan.sql.context import Context, Queries
 from rowkind.service.plan.sql.scope import Relation, Scope, outside_queries
-from rowkind.service.plan.sql.time_windows import NO_ARRIVAL, InWindows, TimeWindow, WindowKind, time_window
-from rowkind.service.plan.sql.windows import is_arrival
+from rowkind.service.plan.sql.time_windows import InWindows, TimeWindow, WindowKind, time_window
 
 _PARAMETERS: Mapping[str, tuple[WindowKind, tuple[str, ...], int]] = {
     "WINDOW": ("HOP", ("SIZE", "SLIDE", "OFFSET"), 1),
@@ -132,14 +131,12 @@ def _window(call: exp.Expr) -> tuple[TimeWindow, exp.Expr]:
     if (about := _auxiliary(name)) is not None:
         name, part = about
         if part == "PROCTIME":
-            raise Refusal(NO_ARRIVAL, call)
+            raise Refusal("the time at which a row is processed is PROCTIME(): write that in its place", call)
     kind, lengths, least = _PARAMETERS[name]
     given = call.expressions[1:]
     if not least <= len(given) <= len(lengths):
         shown = [each.lower() for each in lengths[:least]] + [f"[{each.lower()}]" for each in lengths[least:]]
         raise Refusal(f"{name} is written {name}(time, {', '.join(shown)})", call)
-    if is_arrival(call.expressions[0]):
-        raise Refusal(NO_ARRIVAL, call.expressions[0])
     return time_window(kind, dict(zip(lengths, given, strict=False)), call), call.expressions[0]
 
 

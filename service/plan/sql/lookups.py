@@ -3,6 +3,7 @@
     JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency        the version of the key at that time
     JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         the same of a view of the last rows
     JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON …                        what is there when the left row comes
+    JOIN rates FOR SYSTEM_TIME AS OF o.p AS r ON …                               the same, where p is PROCTIME()
     ASOF JOIN rates AS r ON o.currency = r.currency AND o.ts >= r.ts             the nearest row, as in DuckDB
     ASOF JOIN rates AS r MATCH_CONDITION (o.ts >= r.ts) ON …                     as in Snowflake
 
@@ -30,6 +31,8 @@ from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.versioned_views import history
+from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.traits.followed import is_processing_time
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.time_match import Comparison, TimeMatch
 
@@ -107,7 +110,7 @@ def looked_up(
             "condition to WHERE",
             others[0],
         )
-    if said.by_arrival:
+    if said.by_arrival or (at is not None and _is_processing_time(at, left)):
         return _by_arrival(said, left, right, equal)
     assert at is not None, "what is not by processing time is by a time of the left side"
     if not reads(at):
@@ -117,6 +120,12 @@ def looked_up(
             said.join.this,
         )
     return _by_version(said, left, right, equal, at)
+
+
+def _is_processing_time(at: exp.Expr, left: LogicalNode) -> bool:
+    """Whether a time of the left side is the one at which its row is processed."""
+    time = event_times(left).get(at.unnest().name) if isinstance(at.unnest(), exp.Column) else None
+    return time is not None and time.kind == "time" and is_processing_time(time)
 
 
 def _is_equality(condition: exp.Expr, left: LogicalNode, right: LogicalNode) -> bool:

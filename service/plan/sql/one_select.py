@@ -31,6 +31,7 @@ from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
 from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets
 from rowkind.service.plan.sql.hints import Hints, no_split
 from rowkind.service.plan.sql.links import beyond, equal_links, linked_columns
+from rowkind.service.plan.sql.processing_time import with_processing_time
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
 from rowkind.service.plan.sql.subqueries import Subqueries, where
 from rowkind.service.plan.sql.top_rows import TopRows, keep_top, top_of_result, top_rows
@@ -99,6 +100,9 @@ class OneSelect:
                 raise beyond(links, columns(self._node).keys())
             self._links = links or self._links
         self._tree, self._node, self._scope = in_select(tree, self._node, self._scope, context, queries)
+        self._tree, self._node, self._scope = with_processing_time(
+            self._tree, self._node, self._scope, context, queries
+        )
         self._tree, self._scope, self._window = group_window(self._tree, self._node, self._scope, context, queries)
         if self._window is not None and not self._window.is_session:
             self._node = self._window.windows.over(self._node)

@@ -42,16 +42,10 @@ from rowkind.service.plan.scalar.time_windows import (
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.dialect import TableArgument
 from rowkind.service.plan.sql.scope import Relation, Scope
-from rowkind.service.plan.sql.windows import is_arrival
 
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
 COLUMNS = ("window_start", "window_end", "window_time")
 """What a table function puts behind the columns of its rows."""
-
-NO_ARRIVAL = (
-    "there are no windows of the time at which rows are processed: let the producer write the time at which it sends a "
-    "row, and use that column"
-)
 
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "TUMBLE": ("SIZE", "OFFSET"),
@@ -152,8 +146,6 @@ def window_function(at: exp.Expr) -> WindowFunction | None:
     ):
         raise Refusal(f"the time of {kind} is one column: DESCRIPTOR(ts)", descriptor)
     time = descriptor.expressions[0]
-    if is_arrival(time):
-        raise Refusal(NO_ARRIVAL, time)
     return WindowFunction(time_window(kind, given, call), rows, time, tuple(partition), call)
 
 
@@ -175,9 +167,12 @@ def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]
 
 
 def with_windows(
-    found: WindowFunction, rows: LogicalNode, relation: Relation, path: str
+    found: WindowFunction, rows: LogicalNode, relation: Relation, time: exp.Expr, path: str
 ) -> tuple[LogicalNode, dict[str, str]]:
-    """Rows of a relation with a table function's columns, by what they are called in the plan. Raises Refusal."""
+    """Rows of a relation with a table function's columns, by what they are called in the plan; `time` is resolved.
+
+    Raises Refusal.
+    """
     scope = Scope((relation,))
     for name in COLUMNS:
         if relation.find(name):
@@ -185,15 +180,15 @@ def with_windows(
                 f"there is a column {name} already: select it under another name in a derived table", found.call
             )
     names = {name: f"{path}.{name}" for name in COLUMNS}
-    start, end, time = names.values()
+    start, end, last = names.values()
     parts = tuple(scope.resolve(each).unnest() for each in found.partition)
     for part in parts:
         if not isinstance(part, exp.Column):
             raise Refusal("PARTITION BY takes columns here: compute it in a derived table", part)
     partition = tuple(part.name for part in parts)
-    placed = InWindows(found.window, scope.resolve(found.time), start, end, found.call).over(rows, partition)
+    placed = InWindows(found.window, time, start, end, found.call).over(rows, partition)
     every = {name: resolved(name) for name in columns(placed)}
-    return LogicalProject(placed, {**every, time: WindowTime(this=resolved(end), by=interval(1_000))}), names
+    return LogicalProject(placed, {**every, last: WindowTime(this=resolved(end), by=interval(1_000))}), names
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,8 @@ def check_windows(node: exp.Expr) -> None:
     for each in node.find_all(exp.Anonymous):
         if is_arrival(each) and not isinstance(each.parent, exp.Ordered):
             raise Refusal(
-                "PROCTIME() stands in ORDER BY only, by itself: it is the order in which rows arrive. For a time, let "
-                "the producer write the one at which it sends a row, and use that column",
+                "PROCTIME() stands in the SELECT list, as the time at which a row is processed, or by itself in ORDER "
+                "BY, as the order in which rows arrive: select it in a derived table or a view, and use that column",
                 each,
             )
     for window in node.find_all(exp.Window):

@@ -21,6 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -52,7 +53,7 @@ def produced(node: LogicalNode) -> ChangelogMode:
             return "append" if node.ahead == 0 else "retract"
         case LogicalSession() | LogicalNormalize():
             return "retract"
-        case LogicalMatch():
+        case LogicalMatch() | LogicalStamp():
             return "append"
         case LogicalTemporalFilter():
             stays = node.final or (node.ends is None and produced(node.input.input) == "append")

@@ -14,6 +14,7 @@ with these values below.
     aggregate                             the group columns
     rank, window                          the partition's columns: a row pushes out others of its partition
     session                               the partition's columns and the time: it moves none before its own
+    stamp                                 all columns, and the time that it gives follows the clock
     sessions by their start               their last time, with the gap as slack
     join                                  columns of the key that follow times on both sides; not those that are padded,
                                           but COALESCE of the two sides of a full join's key
@@ -50,6 +51,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -58,6 +60,7 @@ from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar.time_windows import PANE, WindowEnds, WindowStarts, micros
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.followed import (
+    PROCESSING,
     Below,
     EventTime,
     RowColumn,
@@ -113,6 +116,8 @@ def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
             return _of_names(_known(node.input.input), node.partition)
         case LogicalSession():
             return _of_names(_known(node.input.input), (*node.partition, node.time))
+        case LogicalStamp():
+            return {**_known(node.input.input), node.time: EventTime(frozenset([PROCESSING]), "time")}
         case LogicalMatch():
             return {**_matched(node)}
         case LogicalJoin():

@@ -46,6 +46,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -87,6 +88,8 @@ def _fixed(node: LogicalNode, key: AbstractSet[str]) -> frozenset[str]:
             group = frozenset(node.group)
             return fixed_columns(node.input.input, key & group) & group
         case LogicalRank() | LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
+            return fixed_columns(node.input.input, key)
+        case LogicalStamp():
             return fixed_columns(node.input.input, key)
         case LogicalUnion() | LogicalMatch():
             return frozenset()

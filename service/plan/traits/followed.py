@@ -38,7 +38,7 @@ TimeKind = Literal["time", "window_start", "window_end", "window_time", "session
 
 @dataclass(frozen=True, order=True)
 class TimeColumn:
-    """A column of a table that is a time, or the text of an expression over its columns."""
+    """A column of a table that is a time, or the text of an expression over its columns; or `PROCESSING`."""
 
     table: str
     column: str
@@ -68,6 +68,15 @@ class RowColumn:
     scan: LogicalScan
     column: str
     time: EventTime | None
+
+
+PROCESSING = TimeColumn("", "PROCTIME()")
+"""The time at which rows are processed, which is no column of a table and has passed when the clock has."""
+
+
+def is_processing_time(time: EventTime) -> bool:
+    """Whether a time follows the clock, and nothing else."""
+    return time.origins == {PROCESSING}
 
 
 Below = Mapping[str, EventTime | RowColumn]

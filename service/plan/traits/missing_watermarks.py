@@ -13,7 +13,7 @@ from sqlglot import exp
 from rowkind.service.plan.logical import LogicalAggregate, LogicalJoin, LogicalNode, LogicalRank, LogicalScan
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.event_times import event_times
-from rowkind.service.plan.traits.followed import TimeColumn
+from rowkind.service.plan.traits.followed import PROCESSING, TimeColumn
 from rowkind.service.plan.traits.time_bounds import time_bounds
 from rowkind.service.plan.tree import walk
 from rowkind.service.source_table import SourceTable
@@ -27,6 +27,9 @@ def missing_watermarks(node: LogicalAggregate | LogicalRank | LogicalJoin) -> tu
     marks = {name: source.watermark.subject for name, source in sources.items() if source.watermark is not None}
     found = []
     for origins in _bounding(node):
+        if PROCESSING in origins:
+            # The clock passes alone, and with a watermark none does.
+            continue
         lacking = sorted(each for each in origins if marks.get(each.table) != each.column)
         # A table has one watermark, and it is on a TIMESTAMP.
         if all(each.table not in marks and _is_stamp(sources[each.table], each.column) for each in lacking):

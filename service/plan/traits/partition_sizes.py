@@ -24,6 +24,7 @@ from rowkind.service.plan.logical import (
     LogicalProject,
     LogicalRank,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
 )
 from rowkind.service.plan.scalar import types
@@ -82,9 +83,14 @@ def _listed(node: LogicalNode, name: str) -> float:
             return float(node.ranking.last or 0) if numbered else math.inf
         case LogicalAggregate() if name in node.group:
             return _most_values(node.input.input, name)
-        case LogicalRank() | LogicalNormalize() | LogicalSession() | LogicalOver() | LogicalTemporalFilter() if (
-            name in columns(node.input.input)
-        ):
+        case (
+            LogicalRank()
+            | LogicalNormalize()
+            | LogicalSession()
+            | LogicalOver()
+            | LogicalTemporalFilter()
+            | LogicalStamp()
+        ) if name in columns(node.input.input):
             return _most_values(node.input.input, name)
     return math.inf
 

@@ -30,6 +30,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -81,7 +82,7 @@ def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
             return _bare(node.input, node.partition)
         case LogicalNormalize():
             return _bare(node.input, normalize_key(node))
-        case LogicalTemporalFilter():
+        case LogicalTemporalFilter() | LogicalStamp():
             parts = partitioning(node.input.input) if node.partition is None else None
             return _bare(node.input, temporal_key(node)) if parts is None else parts
 
@@ -97,10 +98,10 @@ def normalize_key(node: LogicalNormalize) -> tuple[str, ...]:
     return node.key or tuple(name for name in node.input.carried if below[name].orderable and not is_digest(name))
 
 
-def temporal_key(node: LogicalTemporalFilter) -> tuple[str, ...]:
-    """What a temporal filter is partitioned by: by as much of the row as can be part of a key.
+def temporal_key(node: LogicalTemporalFilter | LogicalStamp) -> tuple[str, ...]:
+    """What a temporal filter or a stamp is partitioned by: by as much of the row as can be part of a key.
 
-    Where its input is an operator, rows stay where they are: an agenda does not ask for keys. What is left of that
+    Where its input is an operator, rows stay where they are: neither asks for keys. What is left of that
     operator's key names the rows all the same.
     """
     if node.partition is not None:

@@ -43,6 +43,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -80,7 +81,7 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
             return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
         case LogicalRank():
             return _ranked(node)
-        case LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter():
+        case LogicalSession() | LogicalOver() | LogicalNormalize() | LogicalTemporalFilter() | LogicalStamp():
             return unique_keys(node.input.input)
         case LogicalMatch():
             numbers = [each.name for each in node.calls if isinstance(each.call, MatchNumber)]

@@ -1,4 +1,4 @@
-"""What goes by time in a logical plan, as in the physical plan: sessions and temporal filters."""
+"""What goes by time in a logical plan, as in the physical plan: sessions, temporal filters and stamps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 from rowkind.service import physical
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalNode, LogicalSession, LogicalTemporalFilter
+from rowkind.service.plan.logical import LogicalNode, LogicalSession, LogicalStamp, LogicalTemporalFilter
 from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.plan.scalar.types import TIMESTAMP
 from rowkind.service.plan.traits.changelog_modes import bare_scan
 from rowkind.service.plan.traits.partitioning import partitioning, temporal_key
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, refreshes, shown, traits
@@ -47,20 +48,7 @@ def temporal_filter(
     nodes: Nodes, passing: LogicalTemporalFilter, top: LogicalNode, edge: Edge, record: str
 ) -> physical.PhysicalTemporalFilter:
     """The physical node of a temporal filter; its calc leads to where `edge` says."""
-    side, below = passing.input, columns(passing.input.input)
-    key = temporal_key(passing)
-    given = Edge(
-        types=carried(side),
-        key=tuple((resolved(name), below[name], True) for name in key),
-        refreshes=refreshes(side, edge),
-    )
-    node = nodes.input(side, given)
-    by = shown(map(resolved, key))
-    where = partitioning(side.input) if passing.partition is None else None
-    if isinstance(node, physical.PhysicalOperator) and where is not None:
-        # An agenda does not ask for keys: a row is taken back in the shard in which it came.
-        node = replace(node, fused=True)
-        by = by if len(by) == len(node.traits.partition_key) else node.traits.partition_key
+    node, by = _anywhere(nodes, passing, edge)
     schema = node.calc.output
     return physical.PhysicalTemporalFilter(
         node=nodes.name("temporal_filter", passing),
@@ -70,9 +58,43 @@ def temporal_filter(
         ends=passing.ends,
         reason=passing.reason,
         calc=nodes.calc(top, edge, schema, named(schema), record),
-        closing=side.closing,
+        closing=passing.input.closing,
         most=passing.most,
         order=tuple(map(ordered, passing.order)),
         whole=passing.partition is not None,
         traits=traits(top, by, edge.needs_before),
     )
+
+
+def stamp(nodes: Nodes, stamp: LogicalStamp, top: LogicalNode, edge: Edge, record: str) -> physical.PhysicalStamp:
+    """The physical node of a stamp; its calc leads to where `edge` says."""
+    node, by = _anywhere(nodes, stamp, edge)
+    schema = node.calc.output.concat(record_of("Row", {stamp.time: TIMESTAMP}))
+    return physical.PhysicalStamp(
+        node=nodes.name("stamp", stamp),
+        input=node,
+        schema=schema,
+        calc=nodes.calc(top, edge, schema, named(schema), record),
+        traits=traits(top, by, edge.needs_before),
+    )
+
+
+def _anywhere(
+    nodes: Nodes, node: LogicalTemporalFilter | LogicalStamp, edge: Edge
+) -> tuple[physical.PhysicalNode, tuple[str, ...]]:
+    """The input of a node that does not ask for keys, and by what its rows are spread.
+
+    They are found again in the shard in which they came, so that those of an operator stay where they are.
+    """
+    side, below, key = node.input, columns(node.input.input), temporal_key(node)
+    given = Edge(
+        types=carried(side),
+        key=tuple((resolved(name), below[name], True) for name in key),
+        refreshes=refreshes(side, edge),
+    )
+    below_, by = nodes.input(side, given), shown(map(resolved, key))
+    where = partitioning(side.input) if node.partition is None else None
+    if isinstance(below_, physical.PhysicalOperator) and where is not None:
+        below_ = replace(below_, fused=True)
+        by = by if len(by) == len(below_.traits.partition_key) else below_.traits.partition_key
+    return below_, by

@@ -31,6 +31,7 @@ from rowkind.service.plan.logical import (
     LogicalRank,
     LogicalScan,
     LogicalSession,
+    LogicalStamp,
     LogicalTemporalFilter,
     LogicalUnion,
     LogicalWindow,
@@ -134,6 +135,8 @@ class _Translator:
                 return normalizing.normalize(self, normalize, top, edge, record)
             case LogicalTemporalFilter() as passing:
                 return timed.temporal_filter(self, passing, top, edge, record)
+            case LogicalStamp() as stamp:
+                return timed.stamp(self, stamp, top, edge, record)
             case LogicalMatch() as match:
                 return matches.match(self, match, top, edge, record)
             case LogicalUnion() as union:

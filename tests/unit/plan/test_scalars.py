@@ -143,7 +143,7 @@ def test_what_fails_says_on_which_value_and_what_to_write(text: str, reason: str
         ("CURRENT_DATE", "the function CURRENT_DATE is not supported: it would give another value"),
         ("UNIX_TIMESTAMP()", "the function UNIX_TIMESTAMP is not supported: it would give another value"),
         ("UUID()", "the function UUID is not supported: it would give another value when the row is taken back"),
-        ("PROCTIME()", "it stands only behind ORDER BY of ROW_NUMBER"),
+        ("PROCTIME()", "the time at which a row is processed stands in the SELECT list"),
         ("FROBNICATE(id)", "the function FROBNICATE is not supported"),
         ("SPLIT(s, '[')", "'[' in the pattern '[' is not supported"),
         ("SPLIT(s, '[,;]', 2)", "fits more than one text"),

@@ -48,8 +48,8 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("NOW", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE", "CURDATE", "CURRENT_TIME", "LOCALTIME",
          "UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP", "CURRENT_ROW_TIMESTAMP"), _CLOCK),
-    "PROCTIME": "the time of processing is another when the row is taken back: it stands only behind ORDER BY of "
-                "ROW_NUMBER, for the order of arrival",
+    "PROCTIME": "the time at which a row is processed stands in the SELECT list: select it in a derived table or a "
+                "view, and use that column",
     **dict.fromkeys(("RAND", "RANDOM", "RANDN", "UUID", "RANDSTR", "UNIFORM", "RAND_INTEGER",
                      "MONOTONICALLY_INCREASING_ID"), _CHANCE),
     **dict.fromkeys(

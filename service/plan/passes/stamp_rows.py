@@ -1,0 +1,80 @@
+"""Where rows get the time at which they are processed: PROCTIME() as a column.
+
+A row that is taken back later would be taken back with another time than it came with, so there is none of that below.
+
+An aggregate over windows of that time wants the rows of a group in one shard, and all rows of a batch have one time. So
+the other columns of the group say in which shard a row gets its time, and there it is added up: nothing is shuffled in
+between, as with panes (`passes.aggregate_panes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalExpand,
+    LogicalFilter,
+    LogicalNode,
+    LogicalProject,
+    LogicalStamp,
+)
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.types import TIMESTAMP
+from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.traits.event_times import event_times
+from rowkind.service.plan.traits.followed import is_processing_time
+from rowkind.service.plan.traits.partitioning import partitioning
+from rowkind.service.plan.tree import bottom_up
+
+
+def stamp_rows(query: Query) -> Query:
+    """The query with each stamp where its consumer has its groups. Raises Refusal for rows that are taken back."""
+    return replace(query, root=bottom_up(query.root, _visit))
+
+
+def _visit(node: LogicalNode) -> LogicalNode:
+    match node:
+        case LogicalStamp() if produced(node.input.input) != "append":
+            raise Refusal(
+                "PROCTIME() is a time of rows that only come: a row that changes would be taken back with another time "
+                "than it came with. Let the producer write the time at which it sends a row, and use that column",
+                node.at,
+            )
+        case LogicalAggregate(is_global=False):
+            return _of_groups(node)
+    return node
+
+
+def _of_groups(node: LogicalAggregate) -> LogicalAggregate:
+    """An aggregate whose groups are in the shards in which their rows get their time, if they can be."""
+    below, times = node.input.input, event_times(node.input.input)
+    moves = tuple(name for name in node.group if name in times and is_processing_time(times[name]))
+    plain = tuple(name for name in node.group if name not in moves)
+    types = columns(below)
+    if not plain or node.apart not in (0, len(moves)) or any(types[name] != TIMESTAMP for name in moves):
+        return node
+    placed = _placed(below, plain)
+    if placed is None:
+        return node
+    return replace(node, input=replace(node.input, input=placed), group=(*plain, *moves), apart=len(moves))
+
+
+def _placed(node: LogicalNode, names: tuple[str, ...]) -> LogicalNode | None:
+    """The node with its rows spread by these columns where they get their time; None where they are spread already."""
+    match node:
+        case LogicalStamp(partition=None) if columns(node.input.input).keys() >= set(names):
+            return replace(node, partition=names) if partitioning(node.input.input) is None else None
+        case LogicalFilter() | LogicalExpand():
+            below = _placed(node.input, names)
+        case LogicalProject(stands=False):
+            outputs = [node.outputs[name].unnest() for name in names]
+            bare = tuple(each.name for each in outputs if isinstance(each, exp.Column))
+            below = _placed(node.input, bare) if len(bare) == len(names) else None
+        case _:
+            return None
+    return below and replace(node, input=below)

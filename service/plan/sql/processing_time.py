@@ -1,0 +1,64 @@
+"""PROCTIME() as a column: the time at which a row is processed, that of its batch.
+
+    SELECT *, PROCTIME() AS p FROM bids                                       a view whose rows have it
+    TABLE(TUMBLE(TABLE bids, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE))    windows of it, without a name
+    GROUP BY TUMBLE(PROCTIME(), INTERVAL '1' MINUTE)
+
+In ORDER BY it is the order in which rows arrive, which needs no time (`sql.windows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalStamp
+from rowkind.service.plan.sql.context import Context, Queries
+from rowkind.service.plan.sql.scope import Relation, Scope, outside_queries
+from rowkind.service.plan.sql.windows import is_arrival
+
+_CLAUSES = ("expressions", "group")
+_COLUMN = "proctime"
+
+
+def with_processing_time(
+    tree: exp.Select, rows: LogicalNode, scope: Scope, context: Context, queries: Queries
+) -> tuple[exp.Select, LogicalNode, Scope]:
+    """A SELECT in which a column stands for PROCTIME(), and the rows with it; all as it is where nobody asks.
+
+    Raises Refusal.
+    """
+    calls = list(_calls(tree))
+    if not calls:
+        return tree, rows, scope
+    for call in calls:
+        if call.expressions:
+            raise Refusal("PROCTIME() takes nothing in its parentheses", call)
+    stamped, relation = with_stamp(rows, calls[0], context, queries)
+    tree = tree.copy()
+    for call in _calls(tree):
+        column = exp.column(_COLUMN, table=relation.alias)
+        column.meta.update(call.meta)
+        call.replace(column)
+    return tree, stamped, replace(scope, relations=(*scope.relations, relation))
+
+
+def with_stamp(rows: LogicalNode, at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalStamp, Relation]:
+    """Rows with the time at which they are processed, and a relation that has this one column."""
+    path = queries.invent(context.path, _COLUMN)
+    name = f"{path}{_COLUMN}"
+    relation = Relation(path.removeprefix(context.path).rstrip("."), {_COLUMN: name}, hidden=True)
+    return LogicalStamp(LogicalInput(rows), name, at), relation
+
+
+def _calls(tree: exp.Select) -> Iterator[exp.Anonymous]:
+    """The calls of PROCTIME() whose value somebody wants."""
+    for clause in _CLAUSES:
+        part = tree.args.get(clause)
+        for item in part if isinstance(part, list) else [part] if part is not None else []:
+            for node in list(outside_queries(item)):
+                if isinstance(node, exp.Anonymous) and is_arrival(node) and not isinstance(node.parent, exp.Ordered):
+                    yield node

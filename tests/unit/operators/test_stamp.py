@@ -1,0 +1,46 @@
+"""The stamp: rows that come get the time of their batch, and nothing is kept of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from rowkind.operators.arrangement.arrangement import StateSize
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Int64s, binary
+from rowkind.operators.stamp import Stamp
+
+
+def timed(payloads: pa.BinaryArray, times: Int64s) -> pa.BinaryArray:
+    """The rows with their times in microseconds as text behind them."""
+    return binary(row + b"@%d" % time for row, time in zip(payloads.to_pylist(), times.tolist(), strict=True))
+
+
+def changes(*kinds: RowKind) -> Changes:
+    """One change of each kind, of rows that are called a, b and so on."""
+    count = len(kinds)
+    none = binary([b""] * count)
+    rows = binary(bytes([97 + number]) for number in range(count))
+    numbers = np.arange(count, dtype=np.int64)
+    return Changes(
+        np.zeros(count, np.int8), np.array(kinds, np.int8), np.zeros(count, np.uint64), none, none, numbers, rows
+    )
+
+
+def test_rows_get_the_time_of_their_batch() -> None:
+    """In microseconds, with their arrival numbers; there is no state."""
+    stamp = Stamp(timed)
+    assert stamp.arrangements == {}
+    found = stamp.process(changes(RowKind.INSERT, RowKind.INSERT), {}, 1_760_000_000_001)
+    assert found.rows.payload.to_pylist() == [b"a@1760000000001000", b"b@1760000000001000"]
+    assert found.rows.kind.tolist() == [RowKind.INSERT, RowKind.INSERT]
+    assert found.rows.seq.tolist() == [0, 1]
+    assert found.state == StateSize()
+    assert not len(found.unmatched)
+
+
+def test_a_refresh_ends_here_and_a_retraction_is_unmatched() -> None:
+    """A refresh names a row by what it is without its time; a retraction should not come at all."""
+    found = Stamp(timed).process(changes(RowKind.REFRESH, RowKind.DELETE, RowKind.INSERT), {}, 1)
+    assert found.rows.payload.to_pylist() == [b"c@1000"]
+    assert found.unmatched.payload.to_pylist() == [b"b"]
