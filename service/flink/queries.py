@@ -17,7 +17,6 @@ from rowkind.service.flink.text import Sql, Stretch, filled, quoted
 from rowkind.service.flink.types import spark_type
 
 _SYNTAX: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("MATCH_RECOGNIZE",), "MATCH_RECOGNIZE is not carried over: copy it into the job file, as it is"),
     (("SIMILAR", "TO"), "SIMILAR TO is not known here: write RLIKE and a regular expression"),
     (("BETWEEN", "SYMMETRIC"), "SYMMETRIC is not known here: write BETWEEN LEAST(a, b) AND GREATEST(a, b)"),
     (("BETWEEN", "ASYMMETRIC"), "ASYMMETRIC is what BETWEEN is anyway: leave it out"),

@@ -292,10 +292,12 @@ def _in_windows(
     alias = at.alias or rows.name or queries.invent(context.path, "windows").removeprefix(context.path).rstrip(".")
     rows.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
     node, relation = _relation(rows, context, queries)
-    time = None if is_arrival(windows.time) else Scope((relation,)).resolve(windows.time)
-    if time is None:
+    if is_arrival(windows.time):
         node, stamped = with_stamp(node, windows.time, context, queries)
-        time = resolved(*stamped.columns.values())
+        (name,) = stamped.columns.values()
+        time: exp.Expr = resolved(name)
+    else:
+        time = Scope((relation,)).resolve(windows.time)
     node, more = with_windows(windows, node, relation, time, f"{context.path}{alias}")
     columns_ = {**relation.columns, **more}
     spelled = _renamed(tuple(columns_), _column_aliases(at), at)
