@@ -13,7 +13,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -214,7 +214,10 @@ def _jsonable(value: Any) -> Any:
     match value:
         case Decimal():
             return f"{value:f}"
-        case datetime() | date() | time():
+        case datetime():
+            epoch, zone = (EPOCH_LOCAL, "") if value.tzinfo is None else (EPOCH_LOCAL.replace(tzinfo=UTC), "Z")
+            return _show((value - epoch) // timedelta(microseconds=1), "micros") + zone
+        case date() | time():
             return value.isoformat()
         case bytes():
             return base64.b64encode(value).decode()

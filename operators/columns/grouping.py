@@ -1,8 +1,8 @@
 """Exact grouping and matching of rows by bytes, with 64-bit codes as the fast path.
 
 A code is any function of the columns that decide. Rows are grouped by code with one sort; the bytes are then compared
-between neighbours, which proves nearly every group right. Groups in which two values share a code are told apart one
-row at a time, so a collision costs time and never a wrong result.
+between neighbours, which proves nearly every group right. Rows of groups in which two values share a code are told
+apart by numbers of all their values, so a collision costs time and never a wrong result.
 """
 
 from __future__ import annotations
@@ -77,21 +77,21 @@ def to_mask(booleans: pa.BooleanArray) -> Mask:
 
 
 def _tell_apart(ids: Indices, count: int, suspects: Indices, columns: Sequence[KeyColumn]) -> Groups:
-    values = [
-        column[suspects].tolist() if isinstance(column, np.ndarray) else column.take(pa.array(suspects)).to_pylist()
-        for column in columns
-    ]
-    found: dict[tuple[Any, ...], int] = {}
-    kept: set[int] = set()
-    for row, value in zip(suspects.tolist(), zip(*values, strict=True), strict=True):
-        number = int(ids[row])
-        identity = (number, *value)
-        if identity not in found:
-            found[identity] = count if number in kept else number
-            count += number in kept
-            kept.add(number)
-        ids[row] = found[identity]
-    return Groups(ids, count)
+    """Groups whose rows differ though their codes are equal, by numbers of their values; the first keeps its number."""
+    number = ids[suspects]
+    for column in columns:
+        if isinstance(column, np.ndarray):
+            own = np.unique(column[suspects], return_inverse=True)[1]
+        else:
+            own = column.take(pa.array(suspects)).dictionary_encode(null_encoding="encode").indices.to_numpy()
+        if own.any():
+            number = np.unique(number * len(suspects) + own, return_inverse=True)[1]
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    old = ids[suspects[first]]
+    moves = np.ones(len(first), np.bool_)
+    moves[np.unique(old, return_index=True)[1]] = False
+    ids[suspects] = np.where(moves, count + np.cumsum(moves) - 1, old)[number]
+    return Groups(ids, count + int(moves.sum()))
 
 
 def distinct(values: Uint64s) -> Uint64s:
