@@ -17,6 +17,10 @@ State: `rows`, layout *ordered*: every row of the input, by partition and order 
 `results`, in the same order: the same rows, with their results and what they carry. With a TTL, a row that has expired
 is as if it had never been for what comes next to it, and what has been made of it stays in what rows carry.
 
+Where rows come in the order of their time and none is taken back, as below a result that is final, nothing comes
+between rows that are there. Then there are no `rows`, and `results` has the tail of each partition: what frames of
+later rows reach, and the last row with what it carries.
+
 (Batched and incremental, the operator of Leis and others, "Efficient Processing of Window Functions in Analytical SQL
 Queries", VLDB 2015.)
 """
@@ -30,20 +34,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement
+from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
-from rowkind.operators.arrangement.resolving import resolve
+from rowkind.operators.arrangement.resolving import entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s, concat_binary, constant
-from rowkind.operators.columns.grouping import equal_bytes, group, is_in, members
-from rowkind.operators.columns.hashing import hash64, mix
+from rowkind.operators.changelog import RowKind
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s
+from rowkind.operators.columns.grouping import distinct, equal_bytes, is_in
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
+from rowkind.operators.ordered_rows import OrderedRows
 from rowkind.operators.over_frame import Stretches, moved
 from rowkind.operators.over_function import computed
 from rowkind.operators.over_given import CallArguments, Given, OverCall, Seeds
-from rowkind.operators.rank_rows import byte_ranks
 from rowkind.operators.rowtime import RowTime
 from rowkind.operators.touched_keys import TouchedKeys
 
@@ -63,6 +67,8 @@ class OverSpec:
     - `counts_unmatched`: retractions that find no row come back as unmatched.
     - `until`: when rows may be let go of, by a watermark; None where they have no time of their own.
     - `refreshes`: whether somebody further down has a TTL.
+    - `ahead`: of rows that come in the order of their partitions, those of one value in one batch, and never go, how
+      far behind a row's value its results may change, in units of `values`. None where rows come in any order.
     """
 
     calls: tuple[OverCall, ...]
@@ -74,6 +80,7 @@ class OverSpec:
     counts_unmatched: bool = True
     until: RowTime | None = None
     refreshes: bool = False
+    ahead: int | None = None
 
     @property
     def running(self) -> bool:
@@ -101,6 +108,11 @@ class OverSpec:
         frames = [call.frame for call in self.calls if call.frame.kind == kind]
         return max((each.behind for each in frames), default=0), max((each.before for each in frames), default=0)
 
+    def back(self, kind: str) -> int:
+        """How far before a row the edges of its frames of this kind are, but for the beginning of the partition."""
+        frames = [call.frame for call in self.calls if call.frame.kind == kind]
+        return max((-edge for each in frames for edge in (0, each.start, each.end) if edge is not None), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Over:
@@ -111,57 +123,62 @@ class Over:
     @property
     def arrangements(self) -> Mapping[str, int | None]:
         """The rows, with and without their results, with their TTL in ms."""
-        return {"rows": self.spec.ttl_ms, "results": self.spec.ttl_ms}
+        names = ("rows", "results") if self.spec.ahead is None else ("results",)
+        return dict.fromkeys(names, self.spec.ttl_ms)
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        rows, results = (
-            Arrangement(stores[name], name, "ordered", spec.ttl_ms, now, until=spec.until) for name in self.arrangements
-        )
-        resolved = resolve(rows, changes, by_seq=spec.by_seq)
-        taken = resolved.refreshed.weight < 0
-        gone = Entries.concat([resolved.removed, -resolved.refreshed.filter(taken)]).units
-        come = Entries.concat([resolved.added, resolved.rewritten]).units
-        before, after = self._steps(results, TouchedKeys.of(changes), gone, come)
-        for arrangement, less, more in ((rows, gone, come), (results, before, after)):
-            arrangement.append(-less)
-            arrangement.append(more)
-        finished = rows.finish(), results.finish()
-        entries = Entries.concat([before, after])
+        kept = {
+            name: Arrangement(stores[name], name, "ordered", spec.ttl_ms, now, until=spec.until)
+            for name in self.arrangements
+        }
+        if spec.ahead is None:
+            resolved = resolve(kept["rows"], changes, by_seq=spec.by_seq)
+            taken = resolved.refreshed.weight < 0
+            gone = Entries.concat([resolved.removed, -resolved.refreshed.filter(taken)]).units
+            come, unmatched = Entries.concat([resolved.added, resolved.rewritten]).units, resolved.unmatched
+            kept["rows"].append(-gone)
+            kept["rows"].append(come)
+        else:
+            gone, unmatched = Entries.empty(), np.flatnonzero(changes.weight < 0)
+            come = entries_of(kept["results"], changes.filter(changes.kind == RowKind.INSERT))
+        steps = self._steps(kept["results"], TouchedKeys.of(changes), gone, come)
+        for part in (-steps.before, -steps.past, steps.stored):
+            kept["results"].append(part)
+        finished = [each.finish() for each in kept.values()]
+        entries = Entries.concat([steps.before, steps.after])
         payload, result = unpack(spec.kinds, entries.payload)[:2]
         return Output(
             net_rows(
                 pc.binary_join_element_wise(payload, result, b""),
                 entries.seq,
-                np.repeat([-1, 1], [len(before), len(after)]),
+                np.repeat([-1, 1], [len(steps.before), len(steps.after)]),
                 np.empty(0, np.int64) if spec.refreshes else None,
             ),
-            changes.take(resolved.unmatched) if spec.counts_unmatched else Changes.empty(),
-            finished[0].state + finished[1].state,
-            finished[0].merged_rows + finished[1].merged_rows,
+            changes.take(unmatched) if spec.counts_unmatched else Changes.empty(),
+            sum((each.state for each in finished), StateSize()),
+            sum(each.merged_rows for each in finished),
         )
 
-    def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> tuple[Entries, Entries]:
-        """Rows with their results as they are no longer, and as they are now."""
-        found: list[tuple[Entries, Entries]] = []
+    def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> _Steps:
+        """What becomes of rows with their results."""
+        found = [_Steps(*[Entries.empty()] * 4)]
         spans = _Touched.around(np.concatenate([gone.place, come.place]), sum(self.spec.reach("rows")) + _SPARE)
         while len(spans.low):
             stored, begins, ends = spans.read(results, self.spec)
-            line = _OrderedRows.of(
+            line = OrderedRows.of(
                 keys, stored, self.spec.kinds, *(part.filter(spans.hold(part.place)) for part in (gone, come))
             )
-            before, after, unsure = self._computed(line, spans, begins, ends)
+            steps, unsure = self._computed(line, spans, begins, ends)
             again = np.zeros(len(spans.low), np.bool_)
             again[unsure] = True
-            found.append(tuple(part.filter(~again[spans.of(part.place)]) for part in (before, after)))  # type: ignore[arg-type]
+            found.append(_Steps(*(part.filter(~again[spans.of(part.place)]) for part in steps.parts)))
             spans = spans.longer(again)
-        return Entries.concat([each[0] for each in found]), Entries.concat([each[1] for each in found])
+        return _Steps(*map(Entries.concat, zip(*(each.parts for each in found), strict=True)))
 
-    def _computed(
-        self, line: _OrderedRows, spans: _Touched, begins: Mask, ends: Mask
-    ) -> tuple[Entries, Entries, Indices]:
-        """The rows as they were and as they are, and of which spans more must be read to be certain."""
+    def _computed(self, line: OrderedRows, spans: _Touched, begins: Mask, ends: Mask) -> tuple[_Steps, Indices]:
+        """What becomes of the rows, and of which spans more must be read to be certain."""
         spec = self.spec
         own = spans.of(line.entries.place)
         # What refers to the rows before the batch and after it, in one order.
@@ -204,7 +221,24 @@ class Over:
         new = np.flatnonzero(anew)
         before = replace(line.entries.take(old), payload=line.stored.take(pa.array(old)))
         after = replace(line.entries.take(now[new]), payload=payload.take(pa.array(new)))
-        return before, after, np.concatenate(unsure)
+        if spec.ahead is None:
+            return _Steps(before, after, after, Entries.empty()), np.concatenate(unsure)
+        seen = self._seen(rows, spec.ahead)
+        past = now[~seen & was & ~anew]
+        past_rows = replace(line.entries.take(past), payload=line.stored.take(pa.array(past)))
+        # All that there is of the partitions has been read.
+        return _Steps(before, after, after.filter(seen[new]), past_rows), np.empty(0, np.int64)
+
+    def _seen(self, rows: Stretches, ahead: int) -> Mask:
+        """The rows that later ones see, or those whose results may change, with the ones before them that carry on."""
+        at, first = np.arange(len(rows)), rows.stop
+        if rows.value is not None and len(rows):
+            oldest = moved(rows.value[rows.stop - 1], -self.spec.back("range") - ahead)
+            starts = np.flatnonzero(rows.begin == at)
+            before = np.add.reduceat((rows.value < oldest).astype(np.int64), starts)
+            first = rows.begin + before[np.cumsum(rows.begin == at) - 1]
+        seen: Mask = at >= first - self.spec.back("rows") - _SPARE
+        return seen
 
     def _concerned(self, rows: Stretches, changed: Mask) -> Mask:
         """The rows in whose frames there may be something else than before."""
@@ -229,6 +263,24 @@ class Over:
         starts = np.flatnonzero(rows.peer == at)
         peers: Mask = np.logical_or.reduceat(found, starts)[np.cumsum(rows.peer == at) - 1]
         return peers
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Rows with their results: as they are no longer `before`, and `after`; of these the ones that are `stored`.
+
+    `past` are rows that are not kept any more, and have been put out for good.
+    """
+
+    before: Entries
+    after: Entries
+    stored: Entries
+    past: Entries
+
+    @property
+    def parts(self) -> tuple[Entries, Entries, Entries, Entries]:
+        """All of them, in this order."""
+        return self.before, self.after, self.stored, self.past
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +325,10 @@ class _Touched:
         """The rows that are there in the spans and around them, and whether the partitions begin and end there."""
         first, last = self.first, self.low | ~UPPER_ORDERED
         low, high = first, last
+        if spec.ahead is not None:
+            stored = results.between(first, last).units
+            # What was before those that are there is in what they carry.
+            return stored, ~is_in(first, distinct(stored.place & UPPER_ORDERED)), np.ones(len(first), np.bool_)
         if spec.carries_on:
             low = self.low.copy()
             some = np.flatnonzero(low > first)
@@ -282,70 +338,3 @@ class _Touched:
             some = np.flatnonzero(high < last)
             high[some] = results.nearest(high[some] + np.uint64(1), last[some], self.enough[some])[1]
         return results.between(low, high).units, low == first, high == last
-
-
-@dataclass(frozen=True, slots=True)
-class _OrderedRows:
-    """Rows of partitions in order: those that stay, those that go, and those that come.
-
-    - `key` and `order` are their partitions and order keys by number.
-    - `was` and `now`: whether the row is there before the batch and after it.
-    - `stored`: the row with its results and what it carries, empty where it comes.
-    """
-
-    entries: Entries
-    key: Indices
-    order: Int64s
-    was: Mask
-    now: Mask
-    stored: pa.BinaryArray
-
-    @property
-    def changed(self) -> Mask:
-        """The rows that come or go."""
-        changed: Mask = self.was != self.now
-        return changed
-
-    @classmethod
-    def of(cls, keys: TouchedKeys, stored: Entries, kinds: str, gone: Entries, come: Entries) -> _OrderedRows:
-        """The rows that are stored with their results, of which some go; only partitions with changes."""
-        touched = np.zeros(len(keys.hash) + 1, np.bool_)
-        for part in (gone, come):
-            touched[keys.find(part)] = True
-        stored = stored.filter(touched[keys.find(stored)])
-        packed = stored.payload
-        stored = replace(stored, payload=unpack(kinds, packed)[0])
-        entries = Entries.concat([stored, come])
-        was, now = np.repeat([True, False], [len(stored), len(come)]), np.ones(len(entries), np.bool_)
-        now[: len(stored)] = ~_taken(stored, gone)
-        key, order = keys.find(entries), byte_ranks(entries.sub_key)
-        at = _in_order(entries, key, order)
-        packed = concat_binary([packed, constant(b"", len(come))])
-        return cls(entries.take(at), key[at], order[at], was[at], now[at], packed.take(pa.array(at)))
-
-    @property
-    def payload(self) -> pa.BinaryArray:
-        """The input's rows."""
-        return self.entries.payload
-
-
-def _taken(rows: Entries, gone: Entries) -> Mask:
-    """Which of the rows go; of equal ones as many as there are."""
-    if not len(gone):
-        return np.zeros(len(rows), np.bool_)
-    both = Entries.concat([rows, gone])
-    codes = mix(mix(mix(hash64(both.payload), both.hash), both.seq.view(np.uint64)), both.written_at.view(np.uint64))
-    groups = group(codes, [both.key, both.sub_key, both.payload, both.seq, both.written_at])
-    own, wanted = groups.ids[: len(rows)], np.bincount(groups.ids[len(rows) :], minlength=groups.count)
-    queue = np.argsort(own, kind="stable")
-    taken = np.zeros(len(rows), np.bool_)
-    taken[queue] = members(np.bincount(own, minlength=groups.count))[1] < wanted[own[queue]]
-    assert int(taken.sum()) == len(gone), "a row has gone that has no result"
-    return taken
-
-
-def _in_order(entries: Entries, key: Indices, order: Int64s) -> Indices:
-    """The order of rows by partition, order key, arrival, and what is in them."""
-    at = np.lexsort((entries.seq, order, key))
-    same = np.logical_and.reduce([column[at][1:] == column[at][:-1] for column in (entries.seq, order, key)])
-    return np.lexsort((byte_ranks(entries.payload), entries.seq, order, key)) if same.any() else at

@@ -80,7 +80,8 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
                 for call in node.calls
             ]
             measure = None if node.measure is None else names[node.measure.column]
-            return f"over {calls} by {measure} {_input(node.state, ttl, names)}"
+            ahead = "" if node.ahead is None else f" in order, {node.ahead} ahead"
+            return f"over {calls} by {measure} {_input(node.state, ttl, names)}{ahead}"
         case PhysicalLookup():
             mine, theirs = (_numbered(side.calc.output) for side in (node.left, node.right))
             sides = [_input(node.left_input, ttl, mine), _input(node.right_input, ttl, theirs)]

@@ -203,7 +203,8 @@ class PhysicalOver:
     """Rows with the results of window functions, the last columns of `schema`.
 
     The key of the changes that come in is the partition, their sub-key the order. `partition` and `order` are what the
-    user wrote.
+    user wrote. Where rows come in the order of their time and never go, `ahead` is how long after it their results may
+    change, in microseconds; else None.
     """
 
     node: str
@@ -215,6 +216,7 @@ class PhysicalOver:
     order: tuple[str, ...]
     schema: Record
     calc: Calc
+    ahead: int | None = None
     traits: Traits = Traits()
     fused: bool = False
 

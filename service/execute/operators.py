@@ -161,6 +161,7 @@ def _over(node: physical.PhysicalOver, refreshes: bool) -> Operator:
             counts_unmatched=not _is_upsert(node.input),
             until=_until(node.input, node.state),
             refreshes=refreshes,
+            ahead=node.ahead,
         )
     )
 

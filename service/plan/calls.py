@@ -1,4 +1,4 @@
-"""Calls of aggregate functions, and orders, over columns of a logical plan."""
+"""What nodes of a logical plan say of columns: calls over several rows, orders, conditions of patterns, equal keys."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.aggregate_function import AggregateFunction, Stage
 from rowkind.operators.framing import Frame, OverFunction
+from rowkind.service.matching import CalledColumn
 from rowkind.service.python.function import PythonFunction
 
 
@@ -70,3 +71,25 @@ class LogicalOverCall:
     def reads(self) -> tuple[str, ...]:
         """The columns that it is computed from."""
         return (*self.arguments, *([self.filter] if self.filter is not None else []))
+
+
+@dataclass(frozen=True)
+class LogicalDefine:
+    """The condition of a variable of a pattern, over columns of a row and those of calls on the match so far.
+
+    `text` is as written.
+    """
+
+    text: str
+    conjuncts: tuple[exp.Expr, ...]
+    calls: tuple[CalledColumn, ...]
+
+
+@dataclass(frozen=True)
+class EqualKey:
+    """One `left = right` of a join, compared as `type`; `null_safe` for IS NOT DISTINCT FROM."""
+
+    left: exp.Expr
+    right: exp.Expr
+    type: Type
+    null_safe: bool

@@ -117,7 +117,8 @@ def _own(
             return {"time": node.time, "gap": str(node.gap), "state": _input(node.state)}
         case PhysicalOver():
             calls = "; ".join(f"{call.name}: {call.text}" for call in node.calls)
-            return {"calls": calls, "order": _columns(node.order), "state": _input(node.state)}
+            tail = {"keeps": "what later rows see"} if node.ahead is not None else {}
+            return {"calls": calls, "order": _columns(node.order), "state": _input(node.state), **tail}
         case PhysicalLookup():
             match = node.match
             by = "arrival" if match is None else f"{match.left} {match.comparison} {match.right}"

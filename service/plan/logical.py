@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from rowkind.avro.schema import Type
 from rowkind.operators.ranking import RankFunction, Ranking
 from rowkind.service.clocks import Clock, Closing, ColumnTime, Ending
 from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.matching import CalledColumn, SoughtPattern
 from rowkind.service.physical import InputLayout, RankStrategy
-from rowkind.service.plan.calls import LogicalCall, LogicalOverCall, OrderColumn
+from rowkind.service.plan.calls import EqualKey, LogicalCall, LogicalDefine, LogicalOverCall, OrderColumn
 from rowkind.service.plan.view import View
 from rowkind.service.source_table import SourceTable
 from rowkind.service.time_match import TimeMatch
@@ -62,16 +61,6 @@ class LogicalProject:
     def stands(self) -> bool:
         """Whether it is a view that is planned as it stands: nothing from above gets in."""
         return self.view is not None and self.view.kept is not None
-
-
-@dataclass(frozen=True)
-class EqualKey:
-    """One `left = right` of a join, compared as `type`; `null_safe` for IS NOT DISTINCT FROM."""
-
-    left: exp.Expr
-    right: exp.Expr
-    type: Type
-    null_safe: bool
 
 
 @dataclass(frozen=True)
@@ -332,18 +321,6 @@ class LogicalStamp:
     time: str
     at: exp.Expr
     partition: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class LogicalDefine:
-    """The condition of a variable of a pattern, over columns of a row and those of calls on the match so far.
-
-    `text` is as written.
-    """
-
-    text: str
-    conjuncts: tuple[exp.Expr, ...]
-    calls: tuple[CalledColumn, ...]
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,31 @@ QUERIES: dict[str, tuple[int, str]] = {
         f"SELECT id, SUM(v) OVER ({BY} {AROUND}) AS s, COUNT(*) OVER ({BY}) AS n FROM a",
     ),
     "numbers": (0, f"SELECT id, ROW_NUMBER() OVER ({BY}, id) AS n, RANK() OVER ({BY}, id) AS r FROM a"),
+    "picks": (
+        0,
+        (
+            f"SELECT id, FIRST_VALUE(v) OVER ({BY}, id) AS f, NTH_VALUE(v, 2) OVER ({BY}, id) AS n, "
+            f"LAG(v, 3) OVER ({BY}, id) AS l FROM a"
+        ),
+    ),
+    "back": (
+        0,
+        (
+            f"SELECT id, SUM(v) OVER ({BY}, id ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING) AS s, "
+            f"MAX(v) OVER ({BY} RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL '3' SECOND PRECEDING) AS m FROM a"
+        ),
+    ),
+    "passing over": (
+        0,
+        (
+            f"SELECT id, LAG(v{{skip}}) {{skips}} OVER ({BY}, id) AS l, "
+            f"LAST_VALUE(v{{skip}}) {{skips}} OVER ({BY}, id) AS x FROM a"
+        ),
+    ),
+    "rows and ahead": (
+        2,
+        f"SELECT id, SUM(v) OVER ({BY}, id ROWS 2 PRECEDING) AS s, MIN(v) OVER ({BY} {AROUND}) AS m FROM a",
+    ),
     "of all": (0, "SELECT id, SUM(v) OVER (ORDER BY ts) AS s FROM a WHERE v > 1"),
     "twice": (
         0,
@@ -103,7 +128,7 @@ def expected(sql: str, rows: list[tuple[int, Row]], until: datetime | None) -> C
         connection.execute("CREATE TABLE a (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, arrival BIGINT)")
         if rows:
             connection.executemany("INSERT INTO a VALUES (?, ?, ?, ?, ?)", [(*row, at) for at, row in rows])
-        sql = sql.format(arrival=", arrival")
+        sql = sql.format(arrival=", arrival", skip=" IGNORE NULLS", skips="")
         shown = connection.execute(
             f"SELECT r.* FROM ({sql}) r JOIN a USING (id) WHERE a.ts < ?", [until or datetime.max.replace(tzinfo=UTC)]
         )
@@ -119,7 +144,7 @@ def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, na
         seed = f"{name} {mode} {number}"
         print(f"seed '{seed}'")
         dice = random.Random(seed)
-        query = running(tmp_path, sql.format(arrival=""), mode=mode)
+        query = running(tmp_path, sql.format(arrival="", skip="", skips="IGNORE NULLS"), mode=mode)
         rest, there, arrival, mark = changes_of(dice, mode, 60), list[tuple[int, Row]](), 0, BEGINNING
         while rest:
             size = dice.choice((1, 4, 9, 15))
@@ -156,6 +181,19 @@ def test_few_at_a_time_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
         query.end()
         assert not before - query.view
     assert as_rows(query) == expected(sql, list(enumerate(row for _, row in rows)), None)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_tail_of_each_partition_is_kept(tmp_path: Path, name: str) -> None:
+    """However many rows there were."""
+    _, sql = QUERIES[name]
+    query = running(tmp_path, sql.format(arrival="", skip="", skips="IGNORE NULLS"))
+    sizes = []
+    for start in range(0, 400, 20):
+        rows: list[Row] = [(at, at % 3, at % 5, START + timedelta(seconds=at)) for at in range(start, start + 20)]
+        query.batch(0, *lines([(1, row) for row in rows]))
+        sizes.append(sum(size.rows for node, size in query.engine.state.items() if node.startswith("over_")))
+    assert max(sizes) < 200, sizes
 
 
 def test_windows_above_are_final(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from tests.seeds import batches, seeds
 
 _STAYS = re.compile(r'"how": "(unmoved|same stage)"')
 _OF_TIME = re.compile(
-    r"\b((DESCRIPTOR|TUMBLE|HOP|SESSION|window|NOW)\(|ASOF\b|SYSTEM_TIME\b|SUM\(amount\) OVER \([^)]*PROCTIME\b)"
+    r"\b((DESCRIPTOR|TUMBLE|HOP|SESSION|window|NOW)\(|ASOF\b|SYSTEM_TIME\b|SUM\(amount\) OVER \([^)]*PROCTIME\b)|"
+    r"PROCTIME\(\) AS\b"
 )
 """What DuckDB cannot read."""
 CASES = cases()

@@ -36,9 +36,9 @@ KEYS = {
     "layout": "of a state: `one row per key`, `unique key` (rows by key and sub_key), `multiset` (equal rows counted, "
     "or with a ttl one by one), `timed` (in the order of their times, until one of these comes), "
     "`values` (all different ones of its calls), `views` (of functions of the job), "
-    "`top rows` (from 1 to the rank's last), `every row` of a partition in order, `versions` (all rows "
-    "that a key has had), `begun` (from the first row on that may begin a match), or `facts` (about all rows, on every "
-    "shard)",
+    "`top rows` (from 1 to the rank's last), `every row` or the `last rows` of a partition in order, `versions` (all "
+    "rows that a key has had), `begun` (from the first row on that may begin a match), or `facts` (about all rows, on "
+    "every shard)",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
     "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, or by an expiry "

@@ -254,9 +254,14 @@ def concerned(node: PhysicalOver) -> str:
     return "concerns the rows in whose frames it is"
 
 
-def _over(node: PhysicalOver) -> tuple[StepState, StepState]:
+def _over(node: PhysicalOver) -> tuple[StepState, ...]:
     layout = "every row, in order" + (" in its partition" if node.partition else "")
     values = _values(node.input, "every row")
+    if node.ahead is not None:
+        layout = "the last rows" + (" of each partition" if node.partition else "") + " with their results"
+        last = _rows(node, node.state, layout, "rows come in the order of their time", _values(node.input, "last rows"))
+        kept = last.kept if node.state.ttl_ms is not None else "as long as rows that follow may see them"
+        return (replace(last, name="results", kept=kept, endless=False),)
     rows = _rows(node, node.state, layout, "a row may be taken back", values)
     reason = "what is around a change is read, and what was sent is taken back"
     return rows, replace(rows, name="results", layout="the same with its results", reason=reason)

@@ -32,7 +32,7 @@ from rowkind.service.plan.tree import bottom_up
 def settle_overs(query: Query) -> Query:
     """The query with rows in order below each Over by a time, if the sink wants final rows. Raises Refusal."""
     tables = timed_tables(query.root)
-    if not tables or not wants_final(query.root, query):
+    if not wants_final(query.root, query):
         return query
     return replace(query, root=bottom_up(query.root, partial(_visit, tables)))
 

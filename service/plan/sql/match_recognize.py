@@ -15,11 +15,10 @@ from sqlglot import exp
 from rowkind.avro.schema import Type
 from rowkind.operators.row_pattern import Program, Skip, program, resumed
 from rowkind.service.matching import SoughtPattern
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.calls import LogicalDefine, OrderColumn
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
-    LogicalDefine,
     LogicalFilter,
     LogicalInput,
     LogicalMatch,

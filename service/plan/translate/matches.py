@@ -8,8 +8,9 @@ from rowkind.avro.schema import Type
 from rowkind.service import physical
 from rowkind.service.matching import DefinedVariable, Matching
 from rowkind.service.plan.calcs import Edge, record_of
+from rowkind.service.plan.calls import LogicalDefine
 from rowkind.service.plan.columns import columns
-from rowkind.service.plan.logical import LogicalDefine, LogicalMatch, LogicalNode
+from rowkind.service.plan.logical import LogicalMatch, LogicalNode
 from rowkind.service.plan.scalar.scalars import compile_condition, resolved
 from rowkind.service.plan.translate.nodes import Nodes, carried, named, ordered, shown, traits
 

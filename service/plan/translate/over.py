@@ -50,6 +50,7 @@ def over(nodes: Nodes, over: LogicalOver, top: LogicalNode, edge: Edge, record: 
         partition=shown(map(resolved, over.partition)),
         order=tuple(map(ordered, over.order)),
         schema=schema,
+        ahead=over.ahead,
         calc=nodes.calc(top, edge, schema, named(schema), record),
         traits=traits(top, shown(map(resolved, over.partition)), edge.needs_before),
     )
