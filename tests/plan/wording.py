@@ -38,6 +38,7 @@ PLANS = (
     "now_between",
     "on_not_null_in",
     "only_counted",
+    "over_final",
     "over_two_orders",
     "rank_append",
     "rank_dense_offset",
