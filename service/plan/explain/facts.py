@@ -252,11 +252,18 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             yield from match_facts(node)
         case PhysicalNormalize(takes_back=False):
             yield Fact("needed", _needed(node), {"reason": node.reason})
-        case PhysicalOver():
+        case PhysicalOver(ahead=None):
             yield Fact("a change", concerned(node))
         case PhysicalStamp():
             yield Fact("a batch", "has one time, also when it is done again")
-        case PhysicalAggregate() | PhysicalSession() | PhysicalLookup() | PhysicalNormalize() | PhysicalUnion():
+        case (
+            PhysicalAggregate()
+            | PhysicalSession()
+            | PhysicalOver()
+            | PhysicalLookup()
+            | PhysicalNormalize()
+            | PhysicalUnion()
+        ):
             return
 
 
