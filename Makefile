@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test soak chaos cluster fuzz lint format bench bench-compare lock audit clean
+.PHONY: help setup demo quick test soak chaos cluster kubernetes fuzz lint format bench bench-compare lock audit clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -66,6 +66,9 @@ chaos: $(VENV)/.warm ## faults against running jobs, FAULTS=30 of them; ARGS="--
 LOSSES ?= 24
 cluster: $(VENV)/.warm ## losses of a job on a Spark cluster, LOSSES=24 of them; ARGS="--seed 7 --only lose_machine"
 	$(BIN)/python -m tests.cluster --losses $(LOSSES) $(ARGS)
+
+kubernetes: $(READY) ## build the API server that tests of Kubernetes need, once; needs Go, and takes minutes
+	GOFLAGS="-p=1 $(GOFLAGS)" $(BIN)/python -m tests.cluster.control_plane
 
 SEEDS ?= 500
 fuzz: $(READY) ## random jobs against DuckDB; SEEDS=2000 or SEEDS=5000-7000, ARGS="--help" tells of engines and more

@@ -78,6 +78,7 @@ for _each in (
     plan.import_,
     plan.examples,
     run.run,
+    run.executor,
     run.rescale,
     run.savepoint,
     run.skip,

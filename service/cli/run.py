@@ -1,4 +1,4 @@
-"""Commands that run a job or look after its checkpoint: `rowkind run | rescale | savepoint | skip | diff`."""
+"""Commands that run a job or look after its state: `rowkind run | rescale | savepoint | skip | diff | executor`."""
 
 from __future__ import annotations
 
@@ -62,6 +62,14 @@ def run(
     log_to_stderr()
     rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
     live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint)
+
+
+@click.command(hidden=True)
+def executor() -> None:
+    """Be an executor of Spark's. Spark starts it so, in a pod of a Kubernetes cluster."""
+    from rowkind.service.spark.executor import become  # noqa: PLC0415 -- loaded when it is needed
+
+    become()
 
 
 @click.command()

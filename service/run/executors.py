@@ -10,12 +10,15 @@ import logging
 import platform
 import socket
 import time
+from collections.abc import Callable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 
+from rowkind.service.spark import kubernetes
 from rowkind.service.spark.errors import UnfitExecutorsError, reason
+from rowkind.service.spark.jvm import ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +26,10 @@ if TYPE_CHECKING:
 _LIBRARIES = ("confluent-kafka", "duckdb", "fastavro", "numpy", "pandas", "protobuf", "pyarrow")
 _MISSING = "none"
 _POLL_SECONDS = 0.2
+_LOOK_SECONDS = 1.0
 _TOLD_SECONDS = 10.0
+_TOO_MANY_LOST = 11
+"""With which Spark ends the driver's JVM where executors of Kubernetes fail again and again."""
 
 log = logging.getLogger("rowkind")
 
@@ -31,9 +37,14 @@ Environment = tuple[str, tuple[tuple[str, str], ...]]
 """A machine's name, and versions by what they are of."""
 
 
-def check(spark: SparkSession) -> None:
-    """Wait until there is an executor, and compare with the driver what runs there. Raises UnfitExecutorsError."""
-    _await(spark)
+def check(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
+    """Wait until there is an executor, and compare with the driver what runs there. Raises UnfitExecutorsError.
+
+    Who is `asked_to_stop` does not wait.
+    """
+    _await(spark, asked_to_stop)
+    if asked_to_stop():
+        return
     slots = 2 * spark.sparkContext.defaultParallelism
     try:
         found = set(spark.sparkContext.parallelize(range(slots), slots).map(environment).collect())
@@ -63,16 +74,28 @@ def environment(_: object = None) -> Environment:
     return socket.gethostname(), tuple(versions.items())
 
 
-def _await(spark: SparkSession) -> None:
-    """Until an executor has registered; says that it waits."""
+def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
+    """Until one has registered; says that it waits, and for what. Raises UnfitExecutorsError if all of them fail."""
     context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - no other way tells of executors
-    began, told = time.monotonic(), False
-    # The driver is one of them.
-    while context.getExecutorMemoryStatus().size() < 2:
-        if not told and time.monotonic() - began > _TOLD_SECONDS:
-            told = True
-            log.warning(
-                "no executor has registered with %s yet: has the cluster cores and memory left for this job?",
-                spark.sparkContext.master,
-            )
-        time.sleep(_POLL_SECONDS)
+    master = str(spark.sparkContext.master)
+    pods = kubernetes.is_kubernetes(master)
+    began = looked = time.monotonic()
+    why = told = ""
+    try:
+        # The driver is one of them.
+        while context.getExecutorMemoryStatus().size() < 2 and not asked_to_stop():
+            now = time.monotonic()
+            # A pod that has failed is gone soon, and why it did is known no more.
+            if pods and now - looked > _LOOK_SECONDS:
+                why, looked = kubernetes.ails(spark) or why, now
+            words = why or "has the cluster cores and memory left for this job?"
+            if now - began > _TOLD_SECONDS and words != told:
+                log.warning("no executor has registered with %s yet: %s", master, words)
+                told = words
+            time.sleep(_POLL_SECONDS)
+    except Py4JError:
+        if ended() != _TOO_MANY_LOST:
+            raise
+        raise UnfitExecutorsError(
+            f"executors end as soon as they start: {why or 'see the logs of their pods'}"
+        ) from None

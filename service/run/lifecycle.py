@@ -114,7 +114,7 @@ def run(
             try:
                 with stopping(spark):
                     if cluster:
-                        executors.check(spark)
+                        executors.check(spark, lambda: signals.count > 0)
                     if savepoint is not None:
                         restore(spark, job, savepoint)
                     elif not whole(spark, f"{job.checkpoint}/{job.name}"):

@@ -23,13 +23,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from rowkind.errors import RowkindError
 from rowkind.service.budget import Budget
 from rowkind.service.python.code import Code
-from rowkind.service.spark import s3
+from rowkind.service.spark import kubernetes, s3
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
 from rowkind.service.spark.jvm import ended, forget, gateway, java, launch
 from rowkind.service.spark.quiet import quiet_stderr
@@ -153,6 +154,7 @@ def session(
         **({"spark.shuffle.compress": "false"} if local else {}),
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
         **({} if local else {"spark.driver.extraJavaOptions": " ".join(_java_options())}),
+        **(kubernetes.SETTINGS if kubernetes.is_kubernetes(master) else {}),
         **(settings or {}),
     }
     for key, value in chosen.items():
@@ -162,10 +164,10 @@ def session(
         raise SparkStartError(
             f"{master} is no master of Spark's: expected spark://host:port, k8s://…, yarn or local[n]."
         )
-    if not _anybody_there(master):
-        raise SparkStartError(
-            f"nobody answers at {master}: check that Spark's master runs, and the address in --master."
-        )
+    pods = kubernetes.is_kubernetes(master)
+    if not _anybody_there(kubernetes.address(master) if pods else master):
+        who = "the cluster's API server" if pods else "Spark's master"
+        raise SparkStartError(f"nobody answers at {master}: check that {who} runs, and the address in --master.")
     # Hadoop would try for many minutes, which is right once a job runs.
     if (store := s3.endpoint(checkpoint)) and not _anybody_there(store):
         raise SparkStartError(
@@ -173,6 +175,10 @@ def session(
         )
     try:
         with quiet_stderr(), gateway(_local_options(budget), more) if local else nullcontext():
+            if pods:
+                own = {"spark.master": master, "spark.app.name": name}
+                SparkContext._ensure_initialized(conf=SparkConf().setAll([*(chosen | own).items()]))
+                kubernetes.check(SparkContext._jvm, master)
             spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkStartError(f"Spark did not start with {program}, which must be Java 17 or newer: {error}") from None

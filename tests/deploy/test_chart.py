@@ -129,6 +129,90 @@ def test_a_changed_job_restarts_the_pod(tmp_path: Path) -> None:
     assert checksum() != checksum(job=JOB | {"ttl": "1d"})
 
 
+def test_a_checkpoint_may_lie_elsewhere(tmp_path: Path) -> None:
+    """The job's own counts."""
+    data = _render(tmp_path, job=JOB | {"checkpoint": "s3a://bucket/jobs"})["ConfigMap"]["data"]
+    assert YAML(typ="safe").load(data["job.yaml"])["checkpoint"] == "s3a://bucket/jobs"
+
+
+def test_without_executors_the_pod_asks_nothing_of_the_cluster(tmp_path: Path) -> None:
+    """No token, no role, no settings of Spark's, a volume for one node."""
+    manifests = _render(tmp_path)
+    assert not {"Role", "RoleBinding"} & manifests.keys()
+    spec = manifests["StatefulSet"]["spec"]
+    assert spec["template"]["spec"]["automountServiceAccountToken"] is False
+    assert "--master" not in spec["template"]["spec"]["containers"][0]["args"]
+    assert "spark-defaults.conf" not in manifests["ConfigMap"]["data"]
+    assert spec["volumeClaimTemplates"][0]["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
+def test_the_driver_of_executors_may_have_pods_and_nothing_else(tmp_path: Path) -> None:
+    """Its account, and no other, is bound to a role of one rule."""
+    manifests = _render(tmp_path, executors={"count": 2})
+    (rule,) = manifests["Role"]["rules"]
+    assert rule["resources"] == ["pods"]
+    binding = manifests["RoleBinding"]
+    assert binding["roleRef"]["name"] == manifests["Role"]["metadata"]["name"]
+    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
+    assert [subject["name"] for subject in binding["subjects"]] == [pod["serviceAccountName"]]
+    assert pod["automountServiceAccountToken"] is True
+
+
+def test_executors_find_the_driver_by_its_service(tmp_path: Path) -> None:
+    """Host and ports of Spark's settings are those of the headless service, and of the container behind it."""
+    manifests = _render(tmp_path, executors={"count": 2, "cores": 3}, spark={"spark.executor.cores": "4"})
+    settings = _settings(manifests)
+    (container,) = manifests["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    service = manifests["Service"]
+    assert settings["spark.driver.host"] == f"{service['metadata']['name']}.default.svc"
+    assert settings["spark.kubernetes.driver.pod.name"] == f"{manifests['StatefulSet']['metadata']['name']}-0"
+    served = {port["name"]: str(port["port"]) for port in service["spec"]["ports"]}
+    behind = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
+    assert served == behind
+    assert served["spark"] == settings["spark.driver.port"]
+    assert served["blocks"] == settings["spark.driver.blockManager.port"]
+    assert settings["spark.kubernetes.container.image"] == container["image"]
+    assert settings["spark.executor.instances"] == "2"
+    # What the values say of Spark counts for more.
+    assert settings["spark.executor.cores"] == "4"
+    assert {"name": "SPARK_CONF_DIR", "value": "/etc/rowkind/spark"} in container["env"]
+    assert container["args"][4:6] == ["--master", "k8s://https://kubernetes.default.svc"]
+
+
+def test_executors_have_what_the_driver_has(tmp_path: Path) -> None:
+    """Files, Secrets, environment, volume and confinement, but no token; the values may add to it."""
+    more = {"metadata": {"annotations": {"team": "shop"}}, "spec": {"priorityClassName": "high"}}
+    manifests = _render(
+        tmp_path,
+        env=[{"name": "A", "value": "b"}],
+        executors={"count": 1, "podTemplate": more},
+        nodeSelector={"a": "b"},
+    )
+    pod = YAML(typ="safe").load(manifests["ConfigMap"]["data"]["executor.yaml"])
+    driver = manifests["StatefulSet"]["spec"]["template"]["spec"]
+    (container,), (own,) = pod["spec"]["containers"], driver["containers"]
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts | {"/tmp"} == {mount["mountPath"] for mount in own["volumeMounts"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {each["name"] for each in pod["spec"]["volumes"]}
+    assert container["envFrom"] == own["envFrom"]
+    assert container["env"] == [{"name": "A", "value": "b"}]
+    assert container["securityContext"] == own["securityContext"]
+    assert pod["spec"]["securityContext"] == driver["securityContext"]
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert pod["spec"]["nodeSelector"] == {"a": "b"}
+    assert pod["spec"]["priorityClassName"] == "high"
+    assert pod["metadata"]["annotations"] == {"team": "shop"}
+    (claim,) = manifests["StatefulSet"]["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    # The service is the driver's alone.
+    assert not manifests["Service"]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def _settings(manifests: dict[str, Any]) -> dict[str, str]:
+    lines = manifests["ConfigMap"]["data"]["spark-defaults.conf"].strip().splitlines()
+    return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -137,6 +221,9 @@ def test_a_changed_job_restarts_the_pod(tmp_path: Path) -> None:
         ({"replicas": 2}, "replicas"),
         ({"schemas": {"orders": "{}"}}, "avsc"),
         ({"persistence": {"size": "much"}}, "size"),
+        ({"executors": {"count": -1}}, "count"),
+        ({"executors": {"memory": "much"}}, "memory"),
+        ({"spark": {"executor.cores": 2}}, "executor.cores"),
     ],
 )
 def test_values_that_cannot_work_are_refused(tmp_path: Path, values: dict[str, Any], told: str) -> None:

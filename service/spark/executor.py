@@ -1,0 +1,65 @@
+"""What a pod runs that is an executor of Spark's.
+
+Spark gives such a pod one argument, `executor`, and says the rest in its environment. Its own images have a script
+that makes a command of that. In ours the program is `rowkind`, so that `rowkind executor` is reached by it, and one
+image does for the driver and for its executors.
+
+An executor needs no folder to write to but those that Spark mounts: it runs in the first of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+
+from rowkind.service.spark.errors import SparkStartError
+from rowkind.service.spark.jvm import java
+
+_MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_OPTION = "SPARK_JAVA_OPT_"
+_MEMORY = "SPARK_EXECUTOR_MEMORY"
+_FOLDERS = "SPARK_LOCAL_DIRS"
+_FIRST, _AFTER = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR"), "SPARK_CLASSPATH"
+_ARGUMENTS = {
+    "--driver-url": "SPARK_DRIVER_URL",
+    "--executor-id": "SPARK_EXECUTOR_ID",
+    "--cores": "SPARK_EXECUTOR_CORES",
+    "--app-id": "SPARK_APPLICATION_ID",
+    "--hostname": "SPARK_EXECUTOR_POD_IP",
+    "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
+    "--podName": "SPARK_EXECUTOR_POD_NAME",
+}
+
+
+def become() -> None:
+    """Be an executor, from here to the end of the process. Raises SparkStartError if Spark has not asked for one."""
+    folder = os.environ.get(_FOLDERS, ".").partition(",")[0]
+    command = told(os.environ, folder)
+    # What the driver ships lands in the working folder, where workers look for it by its name alone.
+    os.chdir(folder)
+    # The C library keeps what was freed in as many places as there are threads.
+    os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2", **os.environ, "TMPDIR": folder})  # noqa: S606 - no shell
+
+
+def told(environment: Mapping[str, str], folder: str) -> list[str]:
+    """The command that Spark's `environment` asks for, with its temporary files in `folder`. Raises SparkStartError."""
+    if missing := [name for name in (*_ARGUMENTS.values(), _MEMORY) if not environment.get(name)]:
+        raise SparkStartError(
+            f"there is no {missing[0]}: Spark starts executors by itself, in pods, for `rowkind run --master k8s://…`."
+        )
+    numbers = sorted(int(name.removeprefix(_OPTION)) for name in environment if name.startswith(_OPTION))
+    jars = str(Path(pyspark.__file__).parent / "jars" / "*")
+    path = [*(environment.get(name) for name in _FIRST), jars, environment.get(_AFTER)]
+    return [
+        java(),
+        *(environment[f"{_OPTION}{number}"] for number in numbers),
+        f"-Xmx{environment[_MEMORY]}",
+        f"-Djava.io.tmpdir={folder}",
+        "-cp",
+        os.pathsep.join(each for each in path if each),
+        _MAIN,
+        *(part for option, name in _ARGUMENTS.items() for part in (option, environment[name])),
+    ]

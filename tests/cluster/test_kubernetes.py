@@ -1,0 +1,150 @@
+"""The same job with executors that are pods of a Kubernetes cluster, asked for of a real API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.dev.broker import free_port
+from tests.chaos.stage import SLOW, Stage
+from tests.cluster.control_plane import ControlPlane, missing
+from tests.cluster.kubelet import Kubelet
+from tests.e2e.containers import build_product, require_daemon
+from tests.run.process import until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.containers]
+if missing():
+    pytestmark.append(pytest.mark.skip(reason=missing()))
+
+_PYTHON = "/opt/rowkind/bin/python3"
+_VERBS = ("create", "get", "list", "watch", "delete", "deletecollection")
+_SETTINGS = """
+spark.driver.host 127.0.0.1
+spark.driver.bindAddress 127.0.0.1
+spark.executor.instances 2
+spark.executor.memory 512m
+spark.kubernetes.container.image {image}
+spark.kubernetes.executor.podTemplateFile {template}
+spark.kubernetes.executor.volumes.hostPath.shop.mount.path {folder}
+spark.kubernetes.executor.volumes.hostPath.shop.options.path {folder}
+"""
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server at which `driver` may have pods in the namespace `default`."""
+    require_daemon()
+    with ControlPlane(tmp_path_factory.mktemp("plane"), "driver", "stranger") as running:
+        running.allow("driver", "default", "pods", *_VERBS)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    """The product's image, of driver and executors alike."""
+    require_daemon()
+    return build_product()
+
+
+@pytest.fixture
+def kubelet(plane: ControlPlane, tmp_path: Path) -> Iterator[Kubelet]:
+    """A machine of the cluster."""
+    with Kubelet(plane, tmp_path / "pods") as running:
+        yield running
+
+
+@pytest.fixture
+def settings(tmp_path: Path, image: str) -> Path:
+    """The folder with Spark's settings. Executors see the folder of the checkpoint, and are its owner."""
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    owner = {"securityContext": {"runAsUser": 0, "readOnlyRootFilesystem": True}}
+    template = folder / "executor.yaml"
+    template.write_text(json.dumps({"spec": {"containers": [{"name": "executor", **owner}]}}))
+    filled = _SETTINGS.format(image=image, template=template, folder=tmp_path)
+    (folder / "spark-defaults.conf").write_text(filled)
+    return folder
+
+
+def test_a_job_runs_in_pods_and_gets_over_their_loss(
+    stage: Stage, plane: ControlPlane, kubelet: Kubelet, settings: Path
+) -> None:
+    """One is killed inside a batch, one deleted; others come in their place, and none is left after the drain."""
+    own = {"SPARK_CONF_DIR": str(settings), "KUBECONFIG": str(plane.kubeconfig("driver")), "PYSPARK_PYTHON": _PYTHON}
+
+    def executors() -> int:
+        return len(kubelet.pods(spark_role="executor"))
+
+    stage.manipulate(0.4)
+    with stage.job("--master", plane.master, **own) as job:
+        stage.catch_up(job)
+        assert executors() == 2
+        stage.manipulate(0.2)
+        stage.inside_a_batch(job)
+        kubelet.pods(spark_role="executor")[0].kill()
+        stage.catch_up(job)
+        until(lambda: executors() == 2, "another executor", lambda: job.error)
+        stage.manipulate(0.2)
+        stage.inside_a_batch(job)
+        plane.ask("DELETE", kubelet.pods(spark_role="executor")[0].path)
+        stage.catch_up(job)
+        stage.manipulate(0.2)
+        stage.catch_up(job)
+        ended = stage.drain(job)
+    assert ended.code == 0, ended.error
+    assert "Traceback" not in ended.error
+    assert "\tat " not in ended.error
+    stage.validate()
+    until(lambda: not plane.ask("GET", "/api/v1/namespaces/default/pods")["items"], "the end of all pods")
+
+
+def test_what_kubernetes_does_not_let_it_is_told_in_a_line(
+    stage: Stage, plane: ControlPlane, settings: Path, tmp_path: Path
+) -> None:
+    """Nobody there, nobody that knows it, no rights, no such namespace, no image: each ends the job at once."""
+    defaults = settings / "spark-defaults.conf"
+    whole = defaults.read_text()
+    stranger, driver, admin = (str(plane.kubeconfig(user)) for user in ("stranger", "driver", "admin"))
+    unknown = str(plane.kubeconfig("unknown"))
+    untrusted = tmp_path / "untrusted"
+    untrusted.write_text(Path(driver).read_text().replace(str(plane.authority), "/etc/ssl/certs/ca-certificates.crt"))
+    without = "\n".join(line for line in whole.splitlines() if "container.image" not in line)
+    elsewhere = f"{whole}spark.kubernetes.namespace nowhere\n"
+    nobody = f"k8s://https://127.0.0.1:{free_port()}"
+    cases = [
+        (nobody, driver, whole, "check that the cluster's API server runs"),
+        (plane.master, unknown, whole, "it does not know who asks (401)"),
+        (plane.master, str(untrusted), whole, "spark.kubernetes.authenticate.caCertFile"),
+        (plane.master, stranger, whole, "does not let this driver create, get, list, watch, delete, deletecollection"),
+        (plane.master, driver, without, "executors have no image: set spark.kubernetes.container.image"),
+        (plane.master, admin, elsewhere, 'namespaces "nowhere" not found'),
+    ]
+    for master, who, said, told in cases:
+        defaults.write_text(said)
+        with stage.job("--master", master, SPARK_CONF_DIR=str(settings), KUBECONFIG=who) as job:
+            ended = job.ended(SLOW)
+        last = ended.error.strip().splitlines()[-1]
+        assert ended.code == 1, ended.error
+        assert last.startswith("rowkind: "), ended.error
+        assert told in last, ended.error
+        assert "Traceback" not in ended.error
+        assert "\tat " not in ended.error
+
+
+def test_what_keeps_pods_from_running_is_told_while_they_are_awaited(
+    stage: Stage, plane: ControlPlane, kubelet: Kubelet, settings: Path
+) -> None:
+    """An image that is not there; SIGTERM ends the wait."""
+    assert kubelet.pods() == []
+    defaults = settings / "spark-defaults.conf"
+    defaults.write_text(f"{defaults.read_text()}spark.kubernetes.executor.container.image rowkind-test/absent\n")
+    own = {"SPARK_CONF_DIR": str(settings), "KUBECONFIG": str(plane.kubeconfig("driver")), "PYSPARK_PYTHON": _PYTHON}
+    with stage.job("--master", plane.master, **own) as job:
+        stage.await_words(job, "a pod cannot start, ErrImagePull: there is no image rowkind-test/absent")
+        job.terminate()
+        ended = job.ended(SLOW)
+    assert ended.code == 0, ended.error
+    assert "Traceback" not in ended.error
