@@ -1,8 +1,9 @@
-"""`python -m tests.examples` writes the events of the Nexmark example anew."""
+"""`python -m tests.examples` writes the changes of the examples anew whose changes are generated."""
 
 from __future__ import annotations
 
+from tests.examples import test_auctions, test_trade
 from tests.examples.jobs import EXAMPLES
-from tests.examples.test_auctions import stored
 
-(EXAMPLES / "nexmark" / "changes.jsonl").write_text(stored())
+(EXAMPLES / "nexmark" / "changes.jsonl").write_text(test_auctions.stored())
+(EXAMPLES / "tpch" / "changes.jsonl").write_text(test_trade.stored())

@@ -20,15 +20,16 @@ from rowkind.avro import codec
 from rowkind.avro.json_rows import decode
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Rows
+from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.job.columns import declared
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.run import trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ("school", "shop", "nexmark")
-"""The examples that come with changes."""
+NAMES = ("school", "shop", "nexmark", "tpch")
+GENERATED = ("nexmark", "tpch")
+"""The examples that come with changes, and those of them whose changes are generated."""
 
 _CLOSES, _BEGINNING = "closes", datetime.min.replace(tzinfo=UTC)
 
@@ -155,6 +156,11 @@ class InDuckDB:
 @cache
 def _translated(sql: str) -> str:
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+
+
+def unmatched(node: str, changes: Changes) -> None:
+    """The examples take back nothing that is not there."""
+    raise AssertionError(f"{node}: {len(changes)} unmatched of kinds {changes.kind.tolist()}")
 
 
 def bag(value: Record, payloads: pa.BinaryArray) -> Counter[str]:
