@@ -85,7 +85,8 @@ class PhysicalJoin:
     the rows that the join emits and its calc takes in: the two concatenated, or the left one alone for the kinds
     that emit left rows only, with the answer behind it for "mark" and "in". `facts` feed side 2 of a NOT IN
     or an IN. `on_error` says what becomes of pairs on which the condition fails: unless the query does, they are no
-    match. `near`: what the condition says of how far apart the times of a pair may lie.
+    match. `near`: what the condition says of how far apart the times of a pair may lie. `placed`: why it is not where
+    it is written.
 
     `unmarked`, here and elsewhere: columns of tables, `sales.at`, on which a watermark would let go of rows.
 
@@ -105,6 +106,7 @@ class PhysicalJoin:
     facts: tuple[PhysicalNode, ...] = ()
     on_error: OnError = "fail"
     near: TimeBounds | None = None
+    placed: str = ""
     unmarked: tuple[str, ...] = ()
     traits: Traits = Traits()
     fused: bool = False

@@ -89,7 +89,7 @@ class LogicalJoin:
     A semi or anti join, or a NOT IN, emits rows of the left side only. `condition` then reads both sides all the
     same. NOT IN has one key, and no condition. A mark join emits all left rows, with the column `answer` that says
     whether there is a match; so does the kind "in", whose answer is NULL where that of IN is, and which is otherwise
-    like NOT IN.
+    like NOT IN. `placed` is why it is not where it is written.
     """
 
     kind: PhysicalJoinKind
@@ -99,6 +99,7 @@ class LogicalJoin:
     at: exp.Expr
     keys: tuple[EqualKey, ...] = ()
     answer: str | None = None
+    placed: str = ""
 
     @property
     def sides(self) -> tuple[LogicalInput, LogicalInput]:

@@ -31,9 +31,11 @@ from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
 from rowkind.service.plan.passes.narrow_groups import narrow_groups
 from rowkind.service.plan.passes.narrow_joins import narrow_joins
 from rowkind.service.plan.passes.normalize_inputs import normalize_inputs
+from rowkind.service.plan.passes.order_joins import order_joins
 from rowkind.service.plan.passes.order_matches import order_matches
 from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.passes.push_filters import push_filters
+from rowkind.service.plan.passes.push_semi_joins import push_semi_joins
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
 from rowkind.service.plan.passes.settle_overs import settle_overs
@@ -61,6 +63,8 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     narrow_groups,
     narrow_joins,
     push_filters,
+    push_semi_joins,
+    order_joins,
     filter_by_clock,
     aggregate_panes,
     rewrite_ranks,

@@ -76,7 +76,7 @@ def test_the_result_is_what_duckdb_says_after_every_batch(case: Case, seed: int)
         traits.check()
         order.check(changes)
         fold.apply(changes)
-        found = _bag(sink.value, pa.array(fold.payloads, pa.binary()))
+        found = bag(sink.value, pa.array(fold.payloads, pa.binary()))
         _check_unique(sink, found)
         assert found == oracle.rows(sink.value, tables), f"batch {number}"
 
@@ -97,7 +97,7 @@ def test_queries_that_share_what_they_can_have_each_its_own_result(part: int) ->
             shared, own = folds[sink.name]
             shared.apply(found[sink.name])
             own.apply(alone[sink.name].batch(batch, now=number)[sink.name])
-            assert _bag(sink.value, pa.array(shared.payloads, pa.binary())) == _bag(
+            assert bag(sink.value, pa.array(shared.payloads, pa.binary())) == bag(
                 sink.value, pa.array(own.payloads, pa.binary())
             ), f"{sink.name}, batch {number}"
 
@@ -114,7 +114,7 @@ def test_each_key_is_written_by_one_of_several_shards(case: Case) -> None:
         changes = writers.batch(batch, now=number)
         order.check(changes)
         fold.apply(changes)
-        assert _bag(sink.value, pa.array(fold.payloads, pa.binary())) == oracle.rows(sink.value, tables), number
+        assert bag(sink.value, pa.array(fold.payloads, pa.binary())) == oracle.rows(sink.value, tables), number
 
 
 @pytest.mark.parametrize("case", MOVING, ids=lambda case: case.path.stem)
@@ -171,7 +171,7 @@ class Oracle:
         found = self._connection.sql(self._sql).to_arrow_table()
         columns = [found.column(number).combine_chunks() for number in range(found.num_columns)]
         typed = {field.name: column.cast(field.type.arrow) for field, column in zip(value.fields, columns, strict=True)}
-        return _bag(value, codec.encode(value, typed, found.num_rows))
+        return bag(value, codec.encode(value, typed, found.num_rows))
 
 
 @cache
@@ -184,6 +184,7 @@ def _in_duckdb(sql: str) -> str:
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
 
 
-def _bag(value: Record, payloads: pa.BinaryArray) -> Counter[str]:
+def bag(value: Record, payloads: pa.BinaryArray) -> Counter[str]:
+    """The rows that payloads hold, each as text."""
     # -0.0 and 0.0 are equal in SQL, so that either may stand for both.
     return Counter(json.dumps(row).replace("-0.0", "0.0") for row in decode(value, payloads))

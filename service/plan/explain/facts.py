@@ -245,6 +245,8 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
         case PhysicalJoin():
             if node.condition is not None:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
+            if node.placed:
+                yield Fact("not as written", node.placed, {"reason": node.placed})
             yield from hot_keys(spreadable(node), "the rows of a key meet in one shard")
         case PhysicalRank():
             yield from _of_rank(node)

@@ -40,7 +40,8 @@ KEYS = {
     "rows that a key has had), `begun` (from the first row on that may begin a match), or `facts` (about all rows, on "
     "every shard)",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
-    "reason": "of a state, a rank's strategy or a normalize: why, for people; null where that goes without saying",
+    "reason": "of a state, a rank's strategy, a normalize or a join that is not where it is written: why, for people; "
+    "null where that goes without saying",
     "ttl_ms": "of a state: milliseconds after the last change of a row at which it is forgotten, or by an expiry "
     "taken back, null for never",
     "by_arrival": "of a state: whether changes count in their order of arrival, and of those of a key the last",

@@ -10,6 +10,7 @@ before it guard it: it is NULL where they are not true. Those on pairs cannot, a
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -27,15 +28,27 @@ from rowkind.service.plan.scalar.scalars import Columns, compile_scalar
 from rowkind.service.plan.scalar.types import STRING
 from rowkind.service.plan.tree import bottom_up
 
+_Keyed = TypeVar("_Keyed", LogicalJoin, LogicalLookup)
+
 
 def extract_equal_keys(query: Query) -> Query:
     """Joins with their equalities as keys. Raises Refusal for types that cannot be compared."""
-    return replace(query, root=bottom_up(query.root, _visit))
+    return replace(query, root=extracted(query.root))
+
+
+def extracted(node: LogicalNode) -> LogicalNode:
+    """A node with the equalities of all joins as keys. Raises Refusal for types that cannot be compared."""
+    return bottom_up(node, _visit)
 
 
 def _visit(node: LogicalNode) -> LogicalNode:
-    if not isinstance(node, LogicalJoin | LogicalLookup):
-        return node
+    if isinstance(node, LogicalJoin):
+        return with_keys(node)
+    return with_keys(node) if isinstance(node, LogicalLookup) else node
+
+
+def with_keys(node: _Keyed) -> _Keyed:
+    """A join with its equalities as keys. Raises Refusal for types that cannot be compared."""
     left, right = columns(node.left.input), columns(node.right.input)
     below = by_name(left | right)
     keys: list[EqualKey] = []

@@ -64,14 +64,15 @@ def _visit(node: LogicalNode) -> LogicalNode:
             return replace(node, input=_side(node.input, "OVER finds rows by their content", counted=False))
         case LogicalTemporalFilter():
             return replace(node, input=_side(node.input, "time moves rows that are there", counted=True))
-        case LogicalExpand() if _incomplete(node.input) or _unchecked(node.input):
+        case LogicalExpand() if leaves_out_old_rows(node.input) or _unchecked(node.input):
             return replace(node, input=_normalized(node.input, "each row is taken apart into several"))
         case LogicalUnion():
             reason = "a union has no key by which rows replace each other"
             return replace(
                 node,
                 inputs=tuple(
-                    _normalized(each, reason) if _incomplete(each) or _unchecked(each) else each for each in node.inputs
+                    _normalized(each, reason) if leaves_out_old_rows(each) or _unchecked(each) else each
+                    for each in node.inputs
                 ),
             )
     return node
@@ -87,17 +88,22 @@ def _lookup(node: LogicalLookup) -> LogicalLookup:
 
 
 def _side(side: LogicalInput, reason: str, *, counted: bool) -> LogicalInput:
-    needs = _incomplete(side.input) or (counted and _unchecked(side.input))
+    needs = leaves_out_old_rows(side.input) or (counted and _unchecked(side.input))
     return replace(side, input=_normalized(side.input, reason)) if needs else side
 
 
+def finds_old_rows(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
+    """Whether a join finds what an update of this side replaces, or is told."""
+    return not leaves_out_old_rows(side.input) or keeps_key(join, side)
+
+
 def _join_side(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> LogicalInput:
-    if not _incomplete(side.input) or keeps_key(join, side):
+    if finds_old_rows(join, side):
         return side
     return replace(side, input=_normalized(side.input, "an update may change the key of the join"))
 
 
-def _incomplete(node: LogicalNode) -> bool:
+def leaves_out_old_rows(node: LogicalNode) -> bool:
     """Whether updates may come without the old row."""
     scan = bare_scan(node)
     return scan is not None and scan.source.replaces and not scan.source.exact and not is_empty(node)
@@ -110,11 +116,11 @@ def _unchecked(node: LogicalNode) -> bool:
 
 
 def _needed_by_sink(query: Query, root: LogicalNode) -> str:
-    if query.sink.mode == "retract" and _incomplete(root):
+    if query.sink.mode == "retract" and leaves_out_old_rows(root):
         return "a retract sink writes old rows"
     if query.sink.mode == "retract" and _unchecked(root):
         return "a retract sink takes back only what it was given"
-    if query.sink.mode == "upsert" and _incomplete(root) and frozenset(query.sink.key) not in unique_keys(root):
+    if query.sink.mode == "upsert" and leaves_out_old_rows(root) and frozenset(query.sink.key) not in unique_keys(root):
         return "the sink's key is not the table's"
     return ""
 

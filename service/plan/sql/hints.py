@@ -1,4 +1,7 @@
-"""Hints: `/*+ STATE_TTL('orders' = '7d retract'), SKEW('orders'), SPLIT_DISTINCT, UNBOUNDED_RANK */` behind SELECT."""
+"""Hints: `/*+ STATE_TTL('orders' = '7d retract'), SKEW('orders'), ORDERED, SPLIT_DISTINCT, UNBOUNDED_RANK */`.
+
+They stand behind SELECT.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.query import SkewHint, TtlHint
 from rowkind.service.source_table import OnExpire
 
-_KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias'), SPLIT_DISTINCT and UNBOUNDED_RANK are"
+_KNOWN = "STATE_TTL('alias' = '7d'), SKEW('alias'), ORDERED, SPLIT_DISTINCT and UNBOUNDED_RANK are"
+_BARE = ("ORDERED", "SPLIT_DISTINCT", "UNBOUNDED_RANK")
 _SHARDS_OF_A_HOT_KEY = 8
 
 _Hint = TypeVar("_Hint")
@@ -43,19 +47,23 @@ def read_hints(tree: exp.Select) -> Hints:
             times |= _times(each)
         elif name == "SKEW" and isinstance(each, exp.Anonymous):
             skews |= _skews(each)
-        elif name == "SPLIT_DISTINCT":
+        elif name in _BARE:
             if each.expressions:
-                raise Refusal("the hint SPLIT_DISTINCT is written without arguments", each)
-            split = each
-        elif name == "UNBOUNDED_RANK":
-            if each.expressions:
-                raise Refusal("the hint UNBOUNDED_RANK is written without arguments", each)
-            unbounded = each
+                raise Refusal(f"the hint {name} is written without arguments", each)
+            split = each if name == "SPLIT_DISTINCT" else split
+            unbounded = each if name == "UNBOUNDED_RANK" else unbounded
         elif not isinstance(each, exp.Expr):
             raise Refusal(f"the hint {each!s} is not understood; {_KNOWN}", hints)
         else:
             raise Refusal(f"the hint {each.sql('spark')} is not supported; {_KNOWN}", each)
     return Hints(times, skews, split, unbounded)
+
+
+def is_ordered(at: exp.Expr) -> bool:
+    """Whether a join or subquery stands in a SELECT with the hint ORDERED, which keeps the written order."""
+    select = at.parent_select
+    hints = None if select is None else select.args.get("hint")
+    return hints is not None and any(each.name.upper() == "ORDERED" for each in hints.expressions)
 
 
 def no_split(split: exp.Expr | None) -> None:

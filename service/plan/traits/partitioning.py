@@ -35,6 +35,7 @@ from rowkind.service.plan.logical import (
     LogicalUnion,
     LogicalWindow,
 )
+from rowkind.service.plan.memoized import memoized
 from rowkind.service.plan.scalar import types
 from rowkind.service.plan.traits.aliases import sides
 from rowkind.service.plan.traits.fixed_columns import fixed_columns, told
@@ -59,6 +60,7 @@ class KeyPart:
         return same or (family is not None and family != "decimal" and family == types.family(type_))
 
 
+@memoized
 def partitioning(node: LogicalNode) -> tuple[KeyPart, ...] | None:
     """The parts of the key by which a node's rows are spread; none for a single shard. None where there is no key."""
     match node:
@@ -145,7 +147,7 @@ def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
     """The columns that hold one part of a join's key in every row."""
     key = join.keys[number]
     kind = join.kind if isinstance(join, LogicalJoin) else "left" if join.pads else "inner"
-    found = set()
+    found = set[str]()
     for side, expression, kinds in (
         (join.left, key.left, ("inner", "left", "semi", "anti", "not in", "mark", "in")),
         (join.right, key.right, ("inner", "right")),
@@ -155,8 +157,15 @@ def _holders(join: LogicalJoin | LogicalLookup, number: int) -> frozenset[str]:
             continue
         # Rows whose key is NULL are spread by their content, where they are not dropped.
         if kind in ("inner", "semi") or key.null_safe or not columns(side.input)[bare.name].nullable:
-            found.add(bare.name)
+            found |= {bare.name, *_holders_below(side, number, bare.name)}
     return frozenset(found)
+
+
+def _holders_below(side: LogicalInput, number: int, name: str) -> frozenset[str]:
+    """The columns besides that held this part of the key before, in each row that has come from there."""
+    below = partitioning(side.input) or ()
+    held = below[number].columns if number < len(below) else frozenset[str]()
+    return held if name in held else frozenset()
 
 
 def _renamed(part: KeyPart, project: LogicalProject) -> KeyPart:

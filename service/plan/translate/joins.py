@@ -54,6 +54,7 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
         facts=_facts(nodes, join) if join.counts_right else (),
         on_error=nodes.on_error,
         near=_near(join),
+        placed=join.placed,
         unmarked=missing_watermarks(join),
         traits=traits(
             top,

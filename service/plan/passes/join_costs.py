@@ -1,0 +1,203 @@
+"""What it costs to run inner joins in an order, and the order that costs least.
+
+An order is one input after the other, each joined with what there is. The best way to a set of inputs is found from
+those to the sets with one less (Selinger et al., Access Path Selection, 1979), for each way in which its rows may be
+partitioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalJoin,
+    LogicalLookup,
+    LogicalNode,
+    LogicalScan,
+    LogicalUnion,
+    LogicalWindow,
+)
+from rowkind.service.plan.passes.extract_equal_keys import equal_sides, extracted
+from rowkind.service.plan.passes.normalize_inputs import leaves_out_old_rows
+from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.scalar.job_functions import functions_in
+from rowkind.service.plan.sql.hints import is_ordered
+from rowkind.service.plan.traits.changelog_modes import base
+from rowkind.service.plan.traits.join_graph import Inputs, JoinGraph, Size, numbers
+from rowkind.service.plan.traits.partitioning import partitioning
+
+Parts = tuple[frozenset[str], ...] | None
+"""What rows are partitioned by: the columns that hold each part of the key; None where by none."""
+
+
+class Cost(NamedTuple):
+    """What an order costs, less being better: crosses, the sizes of what is kept in between, the greatest first.
+
+    `restless` counts what is kept in between of groups or ranks, which change with most rows.
+    """
+
+    crosses: int
+    rows: tuple[Size, ...]
+    restless: int
+    shuffles: int
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """What costs are compared by."""
+        return self.crosses, tuple(each.order for each in self.rows), self.restless, self.shuffles
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How the consumer wants rows partitioned: by these columns in this order, or as a sink by any of them."""
+
+    columns: tuple[str, ...]
+    by_any: bool = False
+
+    def takes(self, parts: Parts) -> bool:
+        """Whether rows that are partitioned so need no shuffle."""
+        if parts is None:
+            return False
+        if self.by_any:
+            return all(part & set(self.columns) for part in parts)
+        return len(parts) == len(self.columns) and all(map(frozenset.__contains__, parts, self.columns))
+
+
+def is_free(node: LogicalNode) -> bool:
+    """Whether a join may change places with others like it."""
+    return (
+        isinstance(node, LogicalJoin)
+        and node.kind == "inner"
+        and isinstance(node.at, exp.Join)
+        and not is_ordered(node.at)
+        and not any(
+            may_fail(each) or any(not one.deterministic for one in functions_in(each)) for each in node.condition
+        )
+    )
+
+
+def by_columns(keys: Sequence[exp.Expr]) -> Wanted | None:
+    """What wants rows by these expressions, if they are columns."""
+    return Wanted(tuple(each.unnest().name for each in keys)) if keys and all(map(is_column, keys)) else None
+
+
+def is_column(expression: exp.Expr) -> bool:
+    """Whether an expression is a column."""
+    return isinstance(expression.unnest(), exp.Column)
+
+
+def told(cost: Cost, wanted: Wanted | None, parts: Parts) -> Cost:
+    """A cost with the shuffle to the consumer."""
+    return cost._replace(shuffles=cost.shuffles + (wanted is not None and not wanted.takes(parts)))
+
+
+@dataclass(frozen=True)
+class Search:
+    """Orders of a graph and their costs: one input after the other, the best way to each set of them."""
+
+    graph: JoinGraph
+
+    def of_tree(self, node: LogicalNode, inputs: Iterator[int]) -> tuple[Cost, Parts, Inputs]:
+        """What joins cost as they are written, how their rows are partitioned, and what they join."""
+        if not is_free(node):
+            number = next(inputs)
+            return Cost(0, (), 0, 0), self._parts(number), 1 << number
+        assert isinstance(node, LogicalJoin), "what is free is a join"
+        left, right = self.of_tree(node.left.input, inputs), self.of_tree(node.right.input, inputs)
+        return self._joined(left, right, node.condition)
+
+    def best(self, before: Cost, wanted: Wanted | None) -> tuple[Cost, tuple[int, ...]]:
+        """The best order, which has no more shuffles than before unless it has fewer crosses; and what it costs."""
+        count = len(self.graph.nodes)
+        ways: dict[Inputs, dict[tuple[Parts, int], tuple[Cost, tuple[int, ...]]]] = {
+            1 << number: {(self._parts(number), 0): (Cost(0, (), 0, 0), (number,))} for number in range(count)
+        }
+        for size in range(1, count):
+            for inside in [each for each in ways if each.bit_count() == size]:
+                outside = [number for number in range(count) if not inside >> number & 1]
+                near = [number for number in outside if self.graph.meet(inside, 1 << number)]
+                for number in near or outside:
+                    self._go_on(ways, inside, number)
+        ends = [(told(cost, wanted, parts), order) for (parts, _), (cost, order) in ways[self.graph.all].items()]
+        fit = [(cost, order) for cost, order in ends if cost.shuffles <= before.shuffles]
+        fewer = [(cost, order) for cost, order in ends if cost.crosses < before.crosses]
+        return min(fewer or fit or ends, key=lambda each: (each[0].order, each[1]))
+
+    def _go_on(
+        self,
+        ways: dict[Inputs, dict[tuple[Parts, int], tuple[Cost, tuple[int, ...]]]],
+        inside: Inputs,
+        number: int,
+    ) -> None:
+        own = 1 << number
+        condition = self.graph.between(inside, own)
+        there = ways.setdefault(inside | own, {})
+        for (parts, _), (before, order) in ways[inside].items():
+            right = Cost(0, (), 0, 0), self._parts(number), own
+            cost, joined, _ = self._joined((before, parts, inside), right, condition)
+            found, kept = (cost, (*order, number)), there.get((joined, cost.shuffles))
+            if kept is None or (found[0].order, found[1]) < (kept[0].order, kept[1]):
+                there[joined, cost.shuffles] = found
+
+    def _joined(
+        self,
+        left: tuple[Cost, Parts, Inputs],
+        right: tuple[Cost, Parts, Inputs],
+        condition: Sequence[exp.Expr],
+    ) -> tuple[Cost, Parts, Inputs]:
+        """What a join of two costs."""
+        mine, theirs = self._columns(left[2]), self._columns(right[2])
+        pairs = [sides for each in condition if (sides := equal_sides(each, mine, theirs)) is not None]
+        rows = [*left[0].rows, *right[0].rows]
+        shuffles = left[0].shuffles + right[0].shuffles
+        parts = [_names(sides) for sides in pairs]
+        for (_, below, inputs), keys in zip(
+            (left, right), zip(*pairs, strict=True) if pairs else ((), ()), strict=True
+        ):
+            taken = (by := by_columns(keys)) is not None and by.takes(below)
+            shuffles += not taken
+            if taken and below is not None:
+                # They are equal to what the rows were partitioned by before.
+                parts = [one | other for one, other in zip(parts, below, strict=True)]
+            if inputs.bit_count() == 1 and self._needs_old_rows(inputs, keys):
+                # A Normalize, which has a stage of its own.
+                rows.append(self.graph.size(inputs))
+                shuffles += 1
+        both = left[2] | right[2]
+        restless = left[0].restless + right[0].restless
+        if both != self.graph.all:
+            rows.append(self.graph.size(both))
+            restless += any(_is_restless(self.graph.nodes[number]) for number in numbers(both))
+        rows.sort(key=lambda each: each.order, reverse=True)
+        crosses = left[0].crosses + right[0].crosses + (not pairs)
+        return Cost(crosses, tuple(rows), restless, shuffles), tuple(parts), both
+
+    def _columns(self, inputs: Inputs) -> set[str]:
+        return set().union(*(columns(self.graph.nodes[number]) for number in numbers(inputs)))
+
+    def _needs_old_rows(self, one: Inputs, keys: Sequence[exp.Expr]) -> bool:
+        """Whether an input leaves out old rows that a join by these keys does not find."""
+        node = self.graph.nodes[one.bit_length() - 1]
+        unique = frozenset[str]().union(*self.graph.unique[one.bit_length() - 1])
+        return leaves_out_old_rows(node) and not all(reads(each) <= unique for each in keys)
+
+    def _parts(self, number: int) -> Parts:
+        node = self.graph.nodes[number]
+        if isinstance(base(node), LogicalWindow):
+            return None
+        parts = partitioning(extracted(node))
+        return None if parts is None else tuple(part.columns for part in parts)
+
+
+def _names(sides: tuple[exp.Expr, exp.Expr]) -> frozenset[str]:
+    return frozenset(each.unnest().name for each in sides if is_column(each))
+
+
+def _is_restless(node: LogicalNode) -> bool:
+    return not isinstance(base(node), LogicalScan | LogicalJoin | LogicalLookup | LogicalUnion)

@@ -1,0 +1,185 @@
+"""Three and more inner joins are run in the order in which least is kept between them.
+
+Each join keeps its two inputs, so that what an order costs is what it joins in between. There are no statistics: an
+order is better by what the plan knows for certain or by what references are for (`traits.join_graph`), namely
+
+    crosses     fewer joins without an equality, in which each row meets every other; equalities that follow from
+                others count, a.k = c.k from a.k = b.k and b.k = c.k
+    rows        less in between: rows of one input and not pairs of rows that multiply each other; of what is referred
+                to and not of what refers to it; with the conditions of other inputs applied. A table that leaves out
+                old rows and would be kept for that reason counts
+    restless    groups and ranks later, since they change with most rows, and what is joined to them does, too
+    shuffles    fewer: joins by the same key one after the other, the last of them as the consumer wants it
+
+in this order of importance; orders that are equal in all of it are told apart by the written one. The written one stays
+unless another has fewer crosses, or less in between and nothing else more, or as much with fewer shuffles. Where "less"
+compares inputs that do not refer to each other nothing is known, and it stays, too.
+
+    customers JOIN orders JOIN lines JOIN nations      as written, lines with orders are kept to meet nations
+    nations JOIN customers JOIN orders JOIN lines      so, only orders are
+
+Inner joins are associative and commutative under any changes, retractions included. What stays where it is written:
+
+    outer, semi and anti joins, lookups     inputs like any other, each with joins of its own below
+    a condition that may fail               another order would ask it of rows that the written one leaves out
+    watermarks                              which rows are late depends on what they are joined with before
+    hints on inputs, and ORDERED            they speak of the joins as they are written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalMatch,
+    LogicalNode,
+    LogicalOver,
+    LogicalProject,
+    LogicalSession,
+    LogicalWindow,
+)
+from rowkind.service.plan.passes.close_inputs import timed_tables
+from rowkind.service.plan.passes.extract_equal_keys import extracted, with_keys
+from rowkind.service.plan.passes.join_costs import Cost, Search, Wanted, by_columns, is_column, is_free, told
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.traits.aliases import alias
+from rowkind.service.plan.traits.join_graph import JoinGraph
+from rowkind.service.plan.traits.partitioning import aggregate_key
+from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.tree import with_inputs
+
+_MOST = 8
+"""How many inputs are put in order; the orders that are looked at grow with their subsets."""
+
+
+def order_joins(query: Query) -> Query:
+    """The same query with its inner joins in another order where that is better."""
+    if query.ttl_hints or query.skew_hints:
+        return query
+    keyed = query.sink.mode != "append" and query.sink.key
+    wanted = Wanted(tuple(query.sink.key), by_any=True) if keyed else None
+    return replace(query, root=_Ordering().visit(query.root, wanted))
+
+
+@dataclass
+class _Ordering:
+    """One walk over a query. Joins that are there twice, as below a domain, are put in order once, to stay the same."""
+
+    _done: list[tuple[JoinGraph, LogicalNode]] = field(default_factory=list)
+
+    def visit(self, node: LogicalNode, wanted: Wanted | None) -> LogicalNode:
+        if not is_free(node):
+            below = iter(_wishes(node, wanted))
+            return with_inputs(node, lambda each: self.visit(each, next(below, None)))
+        assert isinstance(node, LogicalJoin), "what is free is a join"
+        inputs = list(_inputs(node))
+        nodes = tuple(self.visit(each, None) for each, _ in inputs)
+        graph = JoinGraph(nodes, tuple(unique_keys(extracted(each)) for each in nodes), tuple(_conditions(node)))
+        known = (ordered for other, ordered in self._done if other == graph)
+        ordered = next(known, None) or _ordered(node, graph, [at for _, at in inputs], wanted)
+        self._done.append((graph, ordered))
+        return ordered
+
+
+def _inputs(node: LogicalNode, at: exp.Expr | None = None) -> Iterator[tuple[LogicalNode, exp.Expr | None]]:
+    """What joins that may change places join, from left to right, each with the JOIN that brings it."""
+    if is_free(node) and isinstance(node, LogicalJoin):
+        yield from _inputs(node.left.input, at)
+        yield from _inputs(node.right.input, node.at)
+    else:
+        yield node, at
+
+
+def _conditions(node: LogicalNode) -> Iterator[exp.Expr]:
+    if is_free(node) and isinstance(node, LogicalJoin):
+        yield from _conditions(node.left.input)
+        yield from _conditions(node.right.input)
+        yield from node.condition
+
+
+def _wishes(node: LogicalNode, wanted: Wanted | None) -> Sequence[Wanted | None]:
+    """How a node wants the rows of each input partitioned."""
+    match node:
+        case LogicalFilter():
+            return [wanted]
+        case LogicalProject() if not node.stands and wanted is not None:
+            told = {name: output.unnest().name for name, output in node.outputs.items() if is_column(output)}
+            names = tuple(told[name] for name in wanted.columns if name in told)
+            return [replace(wanted, columns=names) if wanted.by_any or len(names) == len(wanted.columns) else None]
+        case LogicalAggregate():
+            return [Wanted(aggregate_key(node))]
+        case LogicalWindow() | LogicalSession() | LogicalOver() | LogicalMatch():
+            return [Wanted(node.partition)]
+        case LogicalJoin():
+            keys = with_keys(node).keys
+            return [by_columns([key.left for key in keys]), by_columns([key.right for key in keys])]
+        case _:
+            return []
+
+
+def _ordered(
+    written: LogicalJoin, graph: JoinGraph, at: Sequence[exp.Expr | None], wanted: Wanted | None
+) -> LogicalNode:
+    """The joins in the best order."""
+    as_written = _over(written, iter(graph.nodes))
+    alone = any(of.bit_count() == 1 for of in graph.read)
+    if not 2 < len(graph.nodes) <= _MOST or alone or timed_tables(written):
+        return as_written
+    search = Search(graph)
+    before, parts, _ = search.of_tree(written, iter(range(len(graph.nodes))))
+    before = told(before, wanted, parts)
+    best, order = search.best(before, wanted)
+    if not (reason := _reason(graph, before, best)):
+        return as_written
+    joined, inside = graph.nodes[order[0]], 1 << order[0]
+    for number in order[1:]:
+        own = 1 << number
+        condition = graph.between(inside, own)
+        place = at[number] or at[order[0]] or written.at
+        joined = LogicalJoin("inner", LogicalInput(joined), LogicalInput(graph.nodes[number]), condition, place)
+        inside |= own
+    assert isinstance(joined, LogicalJoin), "there are several inputs"
+    always = tuple(each for each, of in zip(graph.conditions, graph.read, strict=True) if not of)
+    names = ", ".join(_called(graph.nodes[number]) for number in order)
+    return replace(joined, condition=(*joined.condition, *always), placed=f"joined in the order {names}: {reason}")
+
+
+def _over(node: LogicalNode, inputs: Iterator[LogicalNode]) -> LogicalNode:
+    """Joins as they are written, over other inputs."""
+    if not is_free(node):
+        return next(inputs)
+    return with_inputs(node, lambda each: _over(each, inputs))
+
+
+def _called(node: LogicalNode) -> str:
+    return alias(node) or "(…)"
+
+
+def _reason(graph: JoinGraph, before: Cost, best: Cost) -> str:
+    """Why an order is better than the written one; nothing where it is not."""
+    if best.crosses < before.crosses:
+        return "as written, each row of one would meet every row of another"
+    if best.crosses > before.crosses or best.restless > before.restless or best.shuffles > before.shuffles:
+        return ""
+    rows = [(new, old) for new, old in zip(best.rows, before.rows, strict=False) if new.order != old.order]
+    if not rows and len(best.rows) == len(before.rows):
+        return "what is joined by the same key is joined in one stage" if best.shuffles < before.shuffles else ""
+    if not rows:
+        return "fewer tables have to be kept for their old rows" if len(best.rows) < len(before.rows) else ""
+    new, old = rows[0]
+    if new.order > old.order:
+        return ""
+    if new.inputs < old.inputs:
+        return "rows that multiply each other meet last, and fewer are kept in between"
+    if new.heights == old.heights:
+        return "conditions apply earlier, and fewer rows are kept in between" if new.grain == old.grain else ""
+    if new.grain & ~graph.determined(old.grain, graph.all):
+        return ""
+    return "what others refer to is joined before them, and fewer rows are kept in between"

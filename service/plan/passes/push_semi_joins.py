@@ -1,0 +1,162 @@
+"""Semi joins sink below joins: what they leave out is neither joined nor kept there.
+
+    (a JOIN b) SEMI JOIN s ON a.k = s.k     becomes     (a SEMI JOIN s ON a.k = s.k) JOIN b
+
+Whether EXISTS, NOT EXISTS, IN or NOT IN is true of a row depends on the columns that it reads. Where these are all of
+one side, it is true of all pairs that a row of that side is in, or of none, however often the row is there: the two
+change places under any changes, retractions included, and unique keys are those of the left side before and after. A
+side that the join pads is another matter, for its pads are rows, too.
+
+It pays where the join leaves at least one row for each of the side: a row of `a` instead of its pairs is what the semi
+join then keeps. Elsewhere it stays where it is written:
+
+    other side with a condition       the join keeps few pairs, and of the side the semi join would keep all rows
+    a side that leaves out old rows   where the key of the semi join is not the table's, and that of the join is, a
+                                      Normalize would have to find them
+    EXISTS as a value                 leaves out nothing: it sinks if the join makes several rows of one
+    below an aggregate                keeps rows instead of groups: only through it, into a side of a join below with
+                                      one row for each group; not where that side then takes rows back
+    what it reads may fail            it would be asked of rows that the join leaves out
+    watermarks                        a row that comes late out of a semi join would be late for the join
+    hints on inputs, and ORDERED      they speak of the joins as they are written
+    a domain                          the right side is computed from the same join, which is there once
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalScan,
+    LogicalUnion,
+)
+from rowkind.service.plan.passes.close_inputs import timed_tables
+from rowkind.service.plan.passes.extract_equal_keys import equal_sides, extracted, with_keys
+from rowkind.service.plan.passes.normalize_inputs import finds_old_rows
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.job_functions import functions_in
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.sql.hints import is_ordered
+from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.plan.traits.unique_keys import matches_one, unique_keys
+from rowkind.service.plan.tree import bottom_up, walk
+
+_PLACED = "it asks nothing of what the join behind it brings, and leaves out rows before they are joined"
+
+
+def push_semi_joins(query: Query) -> Query:
+    """The same query with its semi, anti and mark joins below the joins that need not come first."""
+    if query.ttl_hints or query.skew_hints:
+        return query
+    return replace(query, root=bottom_up(query.root, _visit))
+
+
+def _visit(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalJoin) or not node.keeps_left or timed_tables(node) or _is_of_itself(node):
+        return node
+    if is_ordered(node.at):
+        return node
+    if any(may_fail(each) or not all(one.deterministic for one in functions_in(each)) for each in node.condition):
+        return node
+    return _sunk(node, pays=node.filters_left) or node
+
+
+def _is_of_itself(semi: LogicalJoin) -> bool:
+    """Whether the right side is computed from the left one, as a domain is."""
+    left, right = ({each.path for each in walk(side.input) if isinstance(each, LogicalScan)} for side in semi.sides)
+    return bool(left & right)
+
+
+def _sunk(semi: LogicalJoin, group: frozenset[str] = frozenset(), *, pays: bool) -> LogicalNode | None:
+    """What is below a semi join, with the semi join in it; None where that does not pay.
+
+    It has to come to rows of which there is one for each group, if it is asked for groups.
+    """
+    below = semi.left.input
+    match below:
+        case LogicalProject() if not below.stands:
+            return _through_project(semi, below, group, pays=pays)
+        case LogicalAggregate(is_global=False) if semi.filters_left:
+            return _through_groups(semi, below)
+        case LogicalJoin(kind="inner" | "left" | "right"):
+            return _into_side(semi, below, group, pays=pays)
+    return None
+
+
+def _through_project(
+    semi: LogicalJoin, project: LogicalProject, group: frozenset[str], *, pays: bool
+) -> LogicalNode | None:
+    condition = tuple(substitute(each, project.outputs) for each in semi.condition)
+    told = [project.outputs[name].unnest() for name in group]
+    if any(map(may_fail, condition)) or not all(isinstance(each, exp.Column) for each in told):
+        return None
+    lower = replace(semi, left=replace(semi.left, input=project.input), condition=condition)
+    found = _sunk(lower, frozenset(each.name for each in told), pays=pays)
+    answer = {} if semi.answer is None else {semi.answer: resolved(semi.answer, like=semi.at)}
+    return None if found is None else replace(project, input=found, outputs={**project.outputs, **answer})
+
+
+def _through_groups(semi: LogicalJoin, aggregate: LogicalAggregate) -> LogicalNode | None:
+    read = _asked(semi)
+    if not read <= set(aggregate.group):
+        return None
+    found = _sunk(replace(semi, left=aggregate.input), read, pays=True)
+    if found is None or produced(found) != produced(aggregate.input.input):
+        return None
+    return replace(aggregate, input=replace(aggregate.input, input=found))
+
+
+def _into_side(semi: LogicalJoin, join: LogicalJoin, group: frozenset[str], *, pays: bool) -> LogicalNode | None:
+    is_left = _asked(semi) <= columns(join.left.input).keys()
+    own, other = join.sides if is_left else join.sides[::-1]
+    if not _asked(semi) <= columns(own.input).keys() or (join.pads_right if is_left else join.pads_left):
+        return None
+    if not _leaves_all(join, other):
+        return None
+    keyed = extracted(join)
+    assert isinstance(keyed, LogicalJoin), "a join stays one"
+    mine, beyond = keyed.sides if is_left else keyed.sides[::-1]
+    pays = pays or not matches_one(keyed, beyond)
+    below = replace(semi, left=LogicalInput(own.input), placed=_PLACED)
+    found = _sunk(below, group, pays=pays)
+    if found is None:
+        is_one_for_each = not group or any(key <= group for key in unique_keys(mine.input))
+        stays_told = finds_old_rows(with_keys(below), below.left) or not finds_old_rows(keyed, mine)
+        if not (pays and is_one_for_each and stays_told):
+            return None
+        found = below
+    changed = replace(own, input=found)
+    return replace(join, left=changed) if is_left else replace(join, right=changed)
+
+
+def _asked(semi: LogicalJoin) -> frozenset[str]:
+    """The columns of the left side that a semi join reads; if there are none, one that nobody has."""
+    found = set[str]().union(*map(reads, semi.condition)) & columns(semi.left.input).keys()
+    return frozenset(found or [""])
+
+
+def _leaves_all(join: LogicalJoin, other: LogicalInput) -> bool:
+    """Whether the rows of a join's side are in its result, as far as a plan can tell: each finds what it refers to."""
+    if join.kind != "inner":
+        return True
+    left, right = (set(columns(side.input)) for side in join.sides)
+    return all(equal_sides(each, left, right) for each in join.condition) and _is_whole(other.input)
+
+
+def _is_whole(node: LogicalNode) -> bool:
+    """Whether nothing is said that leaves out rows."""
+    known = LogicalScan | LogicalProject | LogicalAggregate | LogicalUnion | LogicalNormalize | LogicalJoin
+    return all(
+        isinstance(each, known) and not (isinstance(each, LogicalJoin) and each.filters_left) for each in walk(node)
+    )

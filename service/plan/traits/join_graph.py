@@ -1,0 +1,281 @@
+"""What is known of inner joins in whichever order they run: which inputs meet by an equality, and how many rows may.
+
+Nobody counts rows here. What a plan knows are unique keys: an input each of whose rows finds at most one row of another
+by an equality, as an order finds its customer, **determines** it. Two things follow. A join of inputs has no more rows
+than those of its inputs together that determine the others, its **grain**: lines joined with their orders and their
+customers are as many as lines. And an input that determines others is taken to have more rows than they have, for that
+is what references are for; how many it determines one behind the other is its height.
+
+    Size(inputs=1, heights=(2,), unfiltered=1)     as many rows as one input has, which refers to what refers to others;
+                                                   a condition on one input has yet to be applied
+    Size(inputs=2, …)                              pairs of rows of two inputs, which neither determines: the worst
+
+Inputs are numbered, and sets of them are integers, by bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from rowkind.avro.schema import Type
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import (
+    LogicalFilter,
+    LogicalJoin,
+    LogicalNode,
+    LogicalProject,
+    LogicalRank,
+    LogicalTemporalFilter,
+    LogicalWindow,
+)
+from rowkind.service.plan.scalar import types
+from rowkind.service.plan.scalar.conjuncts import reads
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.traits.unique_keys import UniqueKey
+
+Inputs = int
+"""A set of inputs, by bits."""
+
+
+class Size(NamedTuple):
+    """How many rows some inputs have together, in an order in which more is greater.
+
+    That is as many as `inputs` of them have, whose heights these are, the greatest first; `unfiltered` counts the
+    inputs with conditions that are not among them. `grain` are the inputs that determine all.
+    """
+
+    inputs: int
+    heights: tuple[int, ...]
+    unfiltered: int
+    grain: Inputs
+
+    @property
+    def order(self) -> tuple[int, tuple[int, ...], int]:
+        """What sizes are compared by."""
+        return self[:3]
+
+
+@dataclass(frozen=True)
+class Equality:
+    """An equality between inputs: the columns of each side, and in which inputs they are."""
+
+    sides: tuple[exp.Expr, exp.Expr]
+    inputs: tuple[Inputs, Inputs]
+
+
+@dataclass(frozen=True)
+class JoinGraph:
+    """The inputs of inner joins, each with its unique keys, and the conditions on pairs of them, as written."""
+
+    nodes: tuple[LogicalNode, ...]
+    unique: tuple[frozenset[UniqueKey], ...]
+    conditions: tuple[exp.Expr, ...]
+    _sizes: dict[Inputs, Size] = field(default_factory=dict, compare=False)
+
+    @property
+    def all(self) -> Inputs:
+        """All inputs."""
+        return (1 << len(self.nodes)) - 1
+
+    @cached_property
+    def types(self) -> Mapping[str, Type]:
+        """The columns of all inputs and their types."""
+        return {name: type_ for node in self.nodes for name, type_ in columns(node).items()}
+
+    @cached_property
+    def owners(self) -> Mapping[str, Inputs]:
+        """The input that each column is of."""
+        return {name: 1 << number for number, node in enumerate(self.nodes) for name in columns(node)}
+
+    def inputs_of(self, condition: exp.Expr) -> Inputs:
+        """The inputs that a condition reads."""
+        found = 0
+        for name in reads(condition):
+            found |= self.owners[name]
+        return found
+
+    @cached_property
+    def read(self) -> tuple[Inputs, ...]:
+        """The inputs that each condition reads."""
+        return tuple(map(self.inputs_of, self.conditions))
+
+    @cached_property
+    def equalities(self) -> tuple[Equality, ...]:
+        """The conditions that are equalities between inputs."""
+        found = []
+        for each in self.conditions:
+            bare = each.unnest()
+            if isinstance(bare, exp.EQ | exp.NullSafeEQ):
+                a, b = self.inputs_of(bare.left), self.inputs_of(bare.right)
+                if a and b and not a & b:
+                    found.append(Equality((bare.left, bare.right), (a, b)))
+        return tuple(found)
+
+    @cached_property
+    def classes(self) -> tuple[tuple[str, ...], ...]:
+        """Columns that are equal in all rows, each in the order of the inputs: so are others than are written.
+
+        They are of one type, so that what equals the same is equal.
+        """
+        found: list[set[str]] = []
+        for each in self.conditions:
+            bare = each.unnest()
+            if not isinstance(bare, exp.EQ):
+                continue
+            a, b = bare.left.unnest(), bare.right.unnest()
+            if isinstance(a, exp.Column) and isinstance(b, exp.Column) and self._alike(a.name, b.name):
+                joined = {a.name, b.name}.union(*(one for one in found if one & {a.name, b.name}))
+                found = [*(one for one in found if not one & joined), joined]
+        order = {name: number for number, name in enumerate(self.types)}
+        return tuple(tuple(sorted(each, key=order.__getitem__)) for each in found)
+
+    def between(self, left: Inputs, right: Inputs) -> tuple[exp.Expr, ...]:
+        """The conditions of a join of some inputs with others: those written, and equalities that follow from them."""
+        both = left | right
+        own = [
+            each
+            for each, of in zip(self.conditions, self.read, strict=True)
+            if not of & ~both and of & ~left and of & ~right
+        ]
+        told = [self._columns_of(each) for each in own]
+        for class_ in self.classes:
+            mine, theirs = ([name for name in class_ if self.owners[name] & side] for side in (left, right))
+            if mine and theirs and not any(names and names <= set(class_) for names in told):
+                own.append(exp.EQ(this=resolved(mine[0]), expression=resolved(theirs[0])))
+        return tuple(own)
+
+    def meet(self, left: Inputs, right: Inputs) -> bool:
+        """Whether there is an equality between some inputs and others."""
+        return any(
+            (not a & ~left and not b & ~right) or (not b & ~left and not a & ~right)
+            for each in self.equalities
+            for a, b in [each.inputs]
+        ) or any(
+            any(self.owners[name] & left for name in one) and any(self.owners[name] & right for name in one)
+            for one in self.classes
+        )
+
+    def determined(self, by: Inputs, among: Inputs) -> Inputs:
+        """The inputs of which a row of those in `by` meets one at most, where all `among` are joined."""
+        found, known = by, {name for name, owner in self.owners.items() if owner & by}
+        while True:
+            known = self._equal(known, among)
+            more = [number for number in _bits(among & ~found) if self._is_known(number, known)]
+            if not more:
+                return found
+            for number in more:
+                found |= 1 << number
+                known |= columns(self.nodes[number]).keys()
+
+    @cached_property
+    def heights(self) -> tuple[int, ...]:
+        """How many inputs each determines, one behind the other."""
+        below = [self.determined(1 << number, self.all) for number in range(len(self.nodes))]
+
+        def height(number: int) -> int:
+            others = (each for each in _bits(below[number]) if not below[each] >> number & 1)
+            return max((height(each) + 1 for each in others), default=0)
+
+        return tuple(height(number) for number in range(len(self.nodes)))
+
+    @cached_property
+    def filtered(self) -> Inputs:
+        """The inputs with a condition of their own."""
+        return sum(1 << number for number, node in enumerate(self.nodes) if _leaves_out(node))
+
+    def size(self, inputs: Inputs) -> Size:
+        """How many rows a join of these inputs has."""
+        if inputs not in self._sizes:
+            self._sizes[inputs] = self._sized(inputs)
+        return self._sizes[inputs]
+
+    def _sized(self, inputs: Inputs) -> Size:
+        numbers, unfiltered = list(_bits(inputs)), (self.filtered & ~inputs).bit_count()
+        for count in range(1, len(numbers) + 1):
+            grains = [
+                (tuple(sorted((self.heights[each] for each in some), reverse=True)), sum(1 << each for each in some))
+                for some in combinations(numbers, count)
+                if self.determined(sum(1 << each for each in some), inputs) == inputs
+            ]
+            if grains:
+                heights, grain = min(grains)
+                return Size(count, heights, unfiltered, grain)
+        raise AssertionError("all inputs determine all of them")
+
+    def _alike(self, a: str, b: str) -> bool:
+        one, other = self.types[a].required, self.types[b].required
+        return one == other and one.orderable and types.family(one) not in (None, "float")
+
+    def _columns_of(self, condition: exp.Expr) -> set[str]:
+        """The two columns of an equality, none of any other condition."""
+        bare = condition.unnest()
+        sides = (bare.left.unnest(), bare.right.unnest()) if isinstance(bare, exp.EQ) else ()
+        return {each.name for each in sides} if all(isinstance(each, exp.Column) for each in sides) else set()
+
+    def _equal(self, known: set[str], among: Inputs) -> set[str]:
+        """The columns that are known if some are."""
+        found = set(known)
+        for one in self.classes:
+            here = {name for name in one if self.owners[name] & among}
+            found |= here if here & found else set()
+        while True:
+            before = len(found)
+            for each in self.equalities:
+                if (each.inputs[0] | each.inputs[1]) & ~among:
+                    continue
+                for given, told in (each.sides, each.sides[::-1]):
+                    own = told.unnest()
+                    if isinstance(own, exp.Column) and reads(given) <= found and self._is_told(given, own):
+                        found.add(own.name)
+            if len(found) == before:
+                return found
+
+    def _is_told(self, given: exp.Expr, column: exp.Column) -> bool:
+        """Whether what equals a column tells its value: not where a number is compared as DOUBLE."""
+        of = {types.family(self.types[name]) for name in (*reads(given), column.name)}
+        return isinstance(given.unnest(), exp.Column) and (
+            "float" not in of or types.family(self.types[column.name]) == "float"
+        )
+
+    def _is_known(self, number: int, known: set[str]) -> bool:
+        return any(key <= known for key in self.unique[number])
+
+
+def _bits(inputs: Inputs) -> Iterator[int]:
+    number = 0
+    while inputs >> number:
+        if inputs >> number & 1:
+            yield number
+        number += 1
+
+
+def numbers(inputs: Inputs) -> Sequence[int]:
+    """The numbers of some inputs."""
+    return list(_bits(inputs))
+
+
+def _leaves_out(node: LogicalNode) -> bool:
+    """Whether a condition on an input leaves out some of its rows."""
+    while isinstance(node, LogicalProject):
+        node = node.input
+    match node:
+        case LogicalFilter():
+            return not all(_is_not_null(each) for each in node.conjuncts)
+        case LogicalJoin():
+            return node.filters_left
+        case LogicalRank() | LogicalTemporalFilter() | LogicalWindow():
+            return True
+        case _:
+            return False
+
+
+def _is_not_null(condition: exp.Expr) -> bool:
+    bare = condition.unnest()
+    inner = bare.this.unnest() if isinstance(bare, exp.Not) else None
+    return isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null)
