@@ -29,7 +29,7 @@ from tests.chaos.scene import Scene
 from tests.chaos.stage import Stage
 
 _FAULTS_OF_AN_EPISODE = 10
-_FOUND = Path(".rowkind/chaos.jsonl")
+_FOUND = Path("docs/faults.jsonl")
 _PAGE = Path("docs/reliability.md")
 _WITH_DISKS = 0.5
 _DISKS = {"checkpoint": 64 << 20, "temporary": 256 << 20}

@@ -49,9 +49,13 @@ def told(file: Path) -> list[Outcome]:
 
 
 def commit() -> str:
-    """What the code is called that runs here."""
-    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return described.stdout.strip()
+    """What the code is called that runs here; what is found is written beside it, in the docs, and is none."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", ".", ":!docs")
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
 
 
 def gets_over(stage: Stage, harm: Callable[[], None] | None, job: Callable[[], Rowkind], about: Outcome) -> Outcome:
