@@ -19,7 +19,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from rowkind.service.kafka.progress import next_run
-from rowkind.service.plan.fingerprint import differences
 from rowkind.service.run.contents import VERSION, Contents
 from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
 from rowkind.service.run.folder import Folder
@@ -44,9 +43,7 @@ class Notes(Folder):
                 if (said := self._json(files, note)) is not None:
                     if said["version"] > VERSION:
                         raise CheckpointFolderError(self.folder, "a later version of Rowkind has written it")
-                    # Once each partition was a shard.
-                    excused = tuple(said.get("excused", ()))
-                    return Contents(**{"shards": said["parallelism"], **said, "excused": excused})
+                    return Contents.of(said)
         return None
 
     def claim(self, contents: Contents, *, after: str = "") -> Contents:
@@ -64,7 +61,7 @@ class Notes(Folder):
             runs = self.runs()
             if (before := self.contents()) is not None:
                 kept = {name: facts for name, facts in before.sinks.items() if name in contents.sinks}
-                if changed := differences(replace(before, sinks=kept).facts, contents.facts):
+                if changed := contents.differs(replace(before, sinks=kept)):
                     raise CheckpointMismatchError(self.folder, changed)
                 contents = contents.after(before)
             elif self._begun(files):

@@ -14,10 +14,12 @@ from rowkind.service.graph import Graph, graph
 from rowkind.service.job.model import Job
 from rowkind.service.plan.fingerprint import Fingerprint, differences, fingerprint
 from rowkind.service.plan.pipeline import PlannedQuery
+from rowkind.service.run.asked import asked
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.queries import planned
 from rowkind.service.run.topics import PlannedQueries
 from rowkind.service.spark.placement import usual
+from rowkind.version import version
 
 TWICE = "STATE_TTL: what was kept once would have to be kept twice"
 
@@ -51,6 +53,8 @@ def contents(job: Job, query: PlannedQuery, before: Contents | None = None) -> t
         atomic=job.atomic,
         views={view: sorted(columns) for view, columns in query.views.items()},
         states=whole.states,
+        release=version(),
+        asked={sink.name: asked(job, sink) for sink in query.sinks},
     )
     if before is None:
         return whole, wanted
@@ -74,7 +78,7 @@ def changed(job: Job, query: PlannedQuery, before: Contents) -> dict[str, tuple[
     """What differs from what a checkpoint is of, by sink; what concerns the query as a whole is that of every sink."""
     whole, wanted = contents(job, query, before)
     everywhere = differences(before.common, wanted.common)
-    found = {name: (*everywhere, *differences(before.sinks[name], facts)) for name, facts in wanted.sinks.items()}
+    found = {name: (*everywhere, *wanted.changes(before, name)) for name in wanted.sinks}
     changes = {name: lines for name, lines in found.items() if lines}
     # Of a sink that has changed the states have the names that they had, beside others that share them no more.
     if not changes and doubled(whole):

@@ -134,3 +134,41 @@ def test_nothing_stays_if_that_is_wished(tmp_path: Path) -> None:
 def recorded_without(before: Contents, sink: str) -> Contents:
     """What a checkpoint is of after a sink has left it."""
     return replace(before, sinks={name: facts for name, facts in before.sinks.items() if name != sink})
+
+
+def test_a_plan_that_a_version_has_changed_is_told_from_a_query_that_has_changed(tmp_path: Path) -> None:
+    """By what the job asked for, which the checkpoint notes with the version."""
+    now = job(tmp_path)
+    (name, there), *_ = recorded(now).items()
+    other = {**there.sinks["paid"], "join_1.kind": "left"}
+    before = {name: replace(there, sinks={**there.sinks, "paid": other}, release="0.0.1")}
+    changes = upgrade(now, before).changes
+    assert changes["paid"] == (
+        f"the query is what it was, and planned otherwise by {there.release} than by 0.0.1",
+        "join_1.kind: left -> inner",
+    )
+    differs = there.differs(before[name])
+    assert differs[0].startswith("paid: the query is what it was")
+    assert differs[1:] == ["paid.join_1.kind: left -> inner"]
+    asked_else = upgrade(
+        job(tmp_path, {**SINKS, "paid": SINKS["paid"].replace("o.note", "o.id") + " WHERE o.id > 3"}), before
+    )
+    assert not any("planned otherwise" in line for line in asked_else.changes["paid"])
+
+
+def test_a_checkpoint_of_a_version_that_noted_no_query_says_so(tmp_path: Path) -> None:
+    """Whether the query has changed is for the reader to know."""
+    now = job(tmp_path)
+    (name, there), *_ = recorded(now).items()
+    old = replace(there, sinks={**there.sinks, "sums": {}}, release="", asked={})
+    first, *_ = upgrade(now, {name: old}).changes["sums"]
+    assert first.startswith("an earlier version wrote the checkpoint, and did not note what the query was")
+
+
+def test_white_space_comments_of_topics_and_other_views_ask_for_nothing_else(tmp_path: Path) -> None:
+    """What a sink asks for is its SQL, its views and its tables."""
+    spaced = {name: sql.replace(" FROM", "  FROM") for name, sql in SINKS.items()}
+    asked = [next(iter(recorded(each).values())).asked for each in (job(tmp_path), job(tmp_path, spaced))]
+    assert asked[0] == asked[1]
+    through_view = next(iter(recorded(job(tmp_path, over=11)).values())).asked
+    assert {sink for sink in SINKS if through_view[sink] != asked[0][sink]} == {"large", "larger"}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from rowkind.service.job.load import load
+from rowkind.service.run.contents import Contents
+from rowkind.service.run.upgrade import upgrade
 from tests.run.process import Rowkind
 from tests.run.results import Results
-from tests.run.shop import Shop
+from tests.run.shop import COLUMNS, KEYS, MODES, Shop
 from tests.upgrade.saved import EVENTS, FOLDER, SAVED, await_right, book, broker, job, unpack
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -33,3 +39,25 @@ def test_what_a_release_has_written_is_gone_on_from(tmp_path: Path, release: str
         for each in results.values():
             assert not each.flaws, f"{each.topic}: {each.flaws[:5]}"
             each.close()
+
+
+@pytest.mark.parametrize("release", sorted(archive.name.removesuffix(".tar.xz") for archive in FOLDER.glob("*.tar.xz")))
+def test_the_plans_of_a_release_are_planned_the_same(tmp_path: Path, release: str) -> None:
+    """Of its checkpoint every sink stays; and of one that is planned otherwise it is said that a version did that."""
+    with tarfile.open(FOLDER / f"{release}.tar.xz") as archive:
+        note = archive.extractfile("checkpoint/shop/main/rowkind.json")
+        assert note is not None
+        there = Contents.of(json.load(note))
+    sinks = {check.name: {"topic": f"shop-{check.name}", **check.sink} for check in SAVED}
+    tables = {
+        name: {"topic": f"shop-{name}", "mode": MODES[name], "columns": COLUMNS[name]}
+        | ({"primary_key": KEYS[name]} if name in KEYS else {})
+        for name in COLUMNS
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps({"job": "shop", "tables": tables, "sinks": sinks}))
+    job = load(tmp_path / "job.yaml", {})
+    plan = upgrade(job, {"main": there})
+    assert plan.stay == {"main"}, plan.changes
+    other = {sink: {**facts, "join_1.kind": "full"} for sink, facts in there.sinks.items()}
+    changes = upgrade(job, {"main": replace(there, sinks=other)}).changes
+    assert all("did not note what the query was" in lines[0] for lines in changes.values())

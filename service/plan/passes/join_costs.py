@@ -29,7 +29,7 @@ from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.job_functions import functions_in
 from rowkind.service.plan.sql.hints import is_ordered
 from rowkind.service.plan.traits.changelog_modes import base
-from rowkind.service.plan.traits.join_graph import Inputs, JoinGraph, Size, numbers
+from rowkind.service.plan.traits.join_graph import Inputs, JoinGraph, JoinSize, numbers
 from rowkind.service.plan.traits.partitioning import partitioning
 
 Parts = tuple[frozenset[str], ...] | None
@@ -43,7 +43,7 @@ class Cost(NamedTuple):
     """
 
     crosses: int
-    rows: tuple[Size, ...]
+    rows: tuple[JoinSize, ...]
     restless: int
     shuffles: int
 

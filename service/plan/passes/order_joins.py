@@ -24,6 +24,14 @@ Inner joins are associative and commutative under any changes, retractions inclu
     a condition that may fail               another order would ask it of rows that the written one leaves out
     watermarks                              which rows are late depends on what they are joined with before
     hints on inputs, and ORDERED            they speak of the joins as they are written
+
+A TTL runs from when a row was written, so that what is joined late in one order may be forgotten in another.
+
+Joins by one key could be one operator that keeps its inputs only, and asks all of them for each change (a delta join).
+Measured for three tables by one key, 20,000 rows each: the two joins keep 80,000 rows, of which 20,000 are joined ones,
+where each key has one row of each; of 120,000 rows 60,000 where it has three. That is a quarter to a half. It is not
+done: each input's changes would need a way of their own through the others, with what has come in one batch told apart,
+and pads, conditions, ttl and watermarks are those of two sides. Joins by one key run in one stage as it is.
 """
 
 from __future__ import annotations
@@ -49,7 +57,6 @@ from rowkind.service.plan.passes.close_inputs import timed_tables
 from rowkind.service.plan.passes.extract_equal_keys import extracted, with_keys
 from rowkind.service.plan.passes.join_costs import Cost, Search, Wanted, by_columns, is_column, is_free, told
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.traits.aliases import alias
 from rowkind.service.plan.traits.join_graph import JoinGraph
 from rowkind.service.plan.traits.partitioning import aggregate_key
 from rowkind.service.plan.traits.unique_keys import unique_keys
@@ -147,8 +154,7 @@ def _ordered(
         inside |= own
     assert isinstance(joined, LogicalJoin), "there are several inputs"
     always = tuple(each for each, of in zip(graph.conditions, graph.read, strict=True) if not of)
-    names = ", ".join(_called(graph.nodes[number]) for number in order)
-    return replace(joined, condition=(*joined.condition, *always), placed=f"joined in the order {names}: {reason}")
+    return replace(joined, condition=(*joined.condition, *always), placed=reason)
 
 
 def _over(node: LogicalNode, inputs: Iterator[LogicalNode]) -> LogicalNode:
@@ -158,14 +164,10 @@ def _over(node: LogicalNode, inputs: Iterator[LogicalNode]) -> LogicalNode:
     return with_inputs(node, lambda each: _over(each, inputs))
 
 
-def _called(node: LogicalNode) -> str:
-    return alias(node) or "(…)"
-
-
 def _reason(graph: JoinGraph, before: Cost, best: Cost) -> str:
     """Why an order is better than the written one; nothing where it is not."""
     if best.crosses < before.crosses:
-        return "as written, each row of one would meet every row of another"
+        return "else each row of one would meet every row of another, in one shard"
     if best.crosses > before.crosses or best.restless > before.restless or best.shuffles > before.shuffles:
         return ""
     rows = [(new, old) for new, old in zip(best.rows, before.rows, strict=False) if new.order != old.order]

@@ -6,9 +6,9 @@ than those of its inputs together that determine the others, its **grain**: line
 customers are as many as lines. And an input that determines others is taken to have more rows than they have, for that
 is what references are for; how many it determines one behind the other is its height.
 
-    Size(inputs=1, heights=(2,), unfiltered=1)     as many rows as one input has, which refers to what refers to others;
-                                                   a condition on one input has yet to be applied
-    Size(inputs=2, …)                              pairs of rows of two inputs, which neither determines: the worst
+    JoinSize(inputs=1, heights=(2,), unfiltered=1)    as many rows as one input has, which refers to what refers to
+                                                      others; a condition on one input has yet to be applied
+    JoinSize(inputs=2, …)                             pairs of rows of two inputs, which neither determines: the worst
 
 Inputs are numbered, and sets of them are integers, by bits.
 """
@@ -43,7 +43,7 @@ Inputs = int
 """A set of inputs, by bits."""
 
 
-class Size(NamedTuple):
+class JoinSize(NamedTuple):
     """How many rows some inputs have together, in an order in which more is greater.
 
     That is as many as `inputs` of them have, whose heights these are, the greatest first; `unfiltered` counts the
@@ -76,7 +76,7 @@ class JoinGraph:
     nodes: tuple[LogicalNode, ...]
     unique: tuple[frozenset[UniqueKey], ...]
     conditions: tuple[exp.Expr, ...]
-    _sizes: dict[Inputs, Size] = field(default_factory=dict, compare=False)
+    _sizes: dict[Inputs, JoinSize] = field(default_factory=dict, compare=False)
 
     @property
     def all(self) -> Inputs:
@@ -189,13 +189,13 @@ class JoinGraph:
         """The inputs with a condition of their own."""
         return sum(1 << number for number, node in enumerate(self.nodes) if _leaves_out(node))
 
-    def size(self, inputs: Inputs) -> Size:
+    def size(self, inputs: Inputs) -> JoinSize:
         """How many rows a join of these inputs has."""
         if inputs not in self._sizes:
             self._sizes[inputs] = self._sized(inputs)
         return self._sizes[inputs]
 
-    def _sized(self, inputs: Inputs) -> Size:
+    def _sized(self, inputs: Inputs) -> JoinSize:
         numbers, unfiltered = list(_bits(inputs)), (self.filtered & ~inputs).bit_count()
         for count in range(1, len(numbers) + 1):
             grains = [
@@ -205,7 +205,7 @@ class JoinGraph:
             ]
             if grains:
                 heights, grain = min(grains)
-                return Size(count, heights, unfiltered, grain)
+                return JoinSize(count, heights, unfiltered, grain)
         raise AssertionError("all inputs determine all of them")
 
     def _alike(self, a: str, b: str) -> bool:
