@@ -69,7 +69,9 @@ def _placed(node: LogicalNode, names: tuple[str, ...]) -> LogicalNode | None:
     match node:
         case LogicalStamp(partition=None) if columns(node.input.input).keys() >= set(names):
             return replace(node, partition=names) if partitioning(node.input.input) is None else None
-        case LogicalFilter() | LogicalExpand():
+        case LogicalFilter():
+            below = _placed(node.input, names)
+        case LogicalExpand() if columns(node.input).keys() >= set(names):
             below = _placed(node.input, names)
         case LogicalProject(stands=False):
             outputs = [node.outputs[name].unnest() for name in names]
