@@ -24,6 +24,7 @@ from rowkind.service.plan.passes.choose_rank_strategies import choose_rank_strat
 from rowkind.service.plan.passes.close_inputs import close_inputs
 from rowkind.service.plan.passes.compare_with_clock import compare_with_clock
 from rowkind.service.plan.passes.extract_equal_keys import extract_equal_keys
+from rowkind.service.plan.passes.factor_alternatives import factor_alternatives
 from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
 from rowkind.service.plan.passes.hold_back import hold_back
 from rowkind.service.plan.passes.hold_pads import hold_pads
@@ -60,6 +61,7 @@ _Done = TypeVar("_Done")
 
 PASSES: tuple[Callable[[Query], Query], ...] = (
     compare_with_clock,
+    factor_alternatives,
     narrow_groups,
     narrow_joins,
     push_filters,

@@ -55,6 +55,11 @@ QUERIES = (
     "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY v ORDER BY id) <= 2",
     f"SELECT t.id, w.v FROM t JOIN w ON t.k = w.k AND {EXISTS}",
     "SELECT t.id, w.v FROM t JOIN w ON t.k = w.k AND (w.v > 1 OR w.v NOT IN (SELECT v FROM u WHERE u.k = t.k))",
+    # Alternatives with something in common.
+    "SELECT t.id, u.s FROM t, u WHERE (t.k = u.k AND t.v > 2) OR (t.k = u.k AND u.v < 3 AND u.s IS NULL)",
+    "SELECT t.id, u.s FROM t LEFT JOIN u ON (t.k = u.k AND t.v = 1) OR (u.v > 1 AND t.k = u.k) OR (t.k = u.k)",
+    "SELECT id FROM t WHERE NOT ((v > 1 AND k = 2) OR (v > 1 AND k IS NULL))",
+    "SELECT id FROM t WHERE (v <> 0 AND 6 / v > 2) OR (6 / v > 2 AND v <> 0 AND k > 1)",
     # A value of a subquery.
     "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k = t.k) AS m FROM t",
     "SELECT id, (SELECT MAX(u.v) FROM u WHERE u.k < t.k) AS m FROM t",

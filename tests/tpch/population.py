@@ -53,7 +53,10 @@ class Population:
 
     def everything(self) -> dict[str, Columns]:
         """All tables as they are in the beginning."""
-        orders = np.arange(self.extent.orders)
+        return {**self.smaller(), **self.orders(order_keys(np.arange(self.extent.orders)))}
+
+    def smaller(self) -> dict[str, Columns]:
+        """All tables but orders and their lines as they are in the beginning."""
         suppliers, parts, customers = (np.arange(1, count + 1) for count in self._counts())
         partsupp = np.repeat(parts, self.extent.suppliers_of_part)
         place = np.tile(np.arange(self.extent.suppliers_of_part), len(parts))
@@ -64,7 +67,6 @@ class Population:
             "part": self.part(parts),
             "partsupp": self.partsupp(partsupp, self._supplier_of(partsupp, place)),
             "customer": self.customer(customers),
-            **self.orders(orders // 8 * 32 + orders % 8 + 1),
         }
 
     def region(self, keys: Ints) -> Columns:
@@ -226,6 +228,11 @@ class Population:
 
     def _money(self, low: int, high: int, count: int) -> pa.Array:
         return money(self.rng.integers(low, high + 1, count))
+
+
+def order_keys(numbers: Ints) -> Ints:
+    """The keys of orders, of every 32 the first eight."""
+    return numbers // 8 * 32 + numbers % 8 + 1
 
 
 def money(cents: Ints) -> pa.Array:

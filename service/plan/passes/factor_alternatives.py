@@ -1,0 +1,58 @@
+"""What all alternatives of a condition ask for is asked for once, in front of them.
+
+    (l.k = r.k AND l.v = 1) OR (l.k = r.k AND r.v > 2)      l.k = r.k AND (l.v = 1 OR r.v > 2)
+
+So an equality that is written into every branch is a join's key, and a filter of one side sinks. That is the
+distributive law, which holds with NULLs, too. What may fail stays where it is: conditions before it guard it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.logical import LogicalFilter, LogicalJoin, LogicalNode
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.clock_conditions import reads_clock
+from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conjuncts import conjuncts
+from rowkind.service.plan.scalar.job_functions import functions_in
+from rowkind.service.plan.tree import bottom_up
+
+
+def factor_alternatives(query: Query) -> Query:
+    """The query with common parts of alternatives as conditions by themselves."""
+    return replace(query, root=bottom_up(query.root, _visit))
+
+
+def _visit(node: LogicalNode) -> LogicalNode:
+    match node:
+        case LogicalFilter():
+            return replace(node, conjuncts=_all_factored(node.conjuncts))
+        case LogicalJoin():
+            return replace(node, condition=_all_factored(node.condition))
+    return node
+
+
+def _all_factored(conditions: tuple[exp.Expr, ...]) -> tuple[exp.Expr, ...]:
+    return tuple(part for each in conditions for part in _factored(each))
+
+
+def _factored(condition: exp.Expr) -> tuple[exp.Expr, ...]:
+    bare = condition.unnest()
+    if not isinstance(bare, exp.Or):
+        return (condition,)
+    branches = [conjuncts(each) for each in bare.flatten()]
+    common = [each for each in dict.fromkeys(branches[0]) if _may_move(each) and all(each in rest for rest in branches)]
+    if not common:
+        return (condition,)
+    rests = [[each for each in branch if each not in common] for branch in branches]
+    if not all(rests):
+        # One of the alternatives asks for nothing else.
+        return tuple(common)
+    return (*common, exp.or_(*(exp.and_(*(each.copy() for each in rest)) for rest in rests)))
+
+
+def _may_move(part: exp.Expr) -> bool:
+    return not may_fail(part) and not reads_clock(part) and all(each.deterministic for each in functions_in(part))
