@@ -132,9 +132,9 @@ class ControlPlane:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # There is nothing to be kept, and asked to end they would wait for each other for minutes.
         for process in reversed(self._processes):
-            process.terminate()
-        for process in self._processes:
+            process.kill()
             process.wait()
 
     @property
