@@ -136,4 +136,9 @@ def _meaning(spec: WriterSpec, failure: KafkaException) -> ChangelogError:
     error: KafkaError = failure.args[0]
     if error.code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - librdkafka's own codes have an underscore
         return UnknownOutcomeError(f"While {doing}: the brokers do not say whether it took place: {error.str()}.")
+    if error.code() == KafkaError.INVALID_TIMESTAMP:
+        return TransactionError(
+            f"While {doing}: {error.str()}. This machine's clock is further from the broker's than the topic's "
+            f"message.timestamp.after.max.ms and message.timestamp.before.max.ms allow: set the clock right."
+        )
     return TransactionError(f"While {doing}: {error.str()}.")

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from rowkind.operators.columns.changes import Changes
 from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import address
 from rowkind.service.kafka import progress, transaction
-from rowkind.service.kafka.errors import FencedError, UnfitTopicError, fences
+from rowkind.service.kafka.errors import FencedError, TransactionError, UnfitTopicError, fences
 from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.transaction import TransactionalWriter, write_once
@@ -166,6 +166,14 @@ def test_a_message_that_kafka_refuses_fails_the_task_in_words(make_sink: MakeSin
         write_once(sink.spec, FIRST, huge)
     assert write_once(sink.spec, FIRST, some(sink, 3)) == ("committed", 0)
     assert ids(sink) == [3]
+
+
+def test_a_clock_that_is_off_is_told_in_words(make_sink: MakeSink) -> None:
+    """As a broker says it of records whose times are too far ahead, when a transaction ends that has one."""
+    told = transaction._meaning(make_sink().spec, KafkaException(KafkaError(KafkaError.INVALID_TIMESTAMP)))
+    assert isinstance(told, TransactionError)
+    assert told.retryable
+    assert str(told).endswith("allow: set the clock right.")
 
 
 def test_a_kill_between_produce_and_commit_leaves_nothing_visible(make_sink: MakeSink, tmp_path: Path) -> None:
