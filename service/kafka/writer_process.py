@@ -44,8 +44,9 @@ from rowkind.service.kafka.writing import Counted, write
 
 _SIZE = struct.Struct(">Q")
 
-_LONGEST = 50
-"""How long the path of the folder for temporary files may be for a socket in a folder there to have a name."""
+_LONGEST = 55
+"""How long the path of the folder for temporary files may be for a socket in a folder there to have a name: 107 bytes
+are all, and Spark's folders in pods take 52 of these."""
 
 _FORKS = "ROWKIND_FORKS"
 """The variable that tells a worker where to ask for a writer to be forked."""
