@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.containers]
 if missing():
     pytestmark.append(pytest.mark.skip(reason=missing()))
 
-_PYTHON = "/opt/rowkind/bin/python3"
+_IMAGE = "rowkind-test/executor"
 _VERBS = ("create", "get", "list", "watch", "delete", "deletecollection")
 _SETTINGS = """
 spark.driver.host 127.0.0.1
@@ -44,9 +46,15 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    """The product's image, of driver and executors alike."""
+    """The product's image, which has its Python where the driver's is: the driver begins its own workers there, too."""
     require_daemon()
-    return build_product()
+    lines = (
+        f"FROM {build_product()}\nUSER 0\nRUN mkdir -p {Path(sys.prefix).parent} && ln -s /opt/rowkind {sys.prefix}\n"
+    )
+    command = ["docker", "build", "--quiet", "--tag", _IMAGE, "-"]
+    built = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=300)
+    assert built.returncode == 0, built.stderr
+    return _IMAGE
 
 
 @pytest.fixture
@@ -73,7 +81,7 @@ def test_a_job_runs_in_pods_and_gets_over_their_loss(
     stage: Stage, plane: ControlPlane, kubelet: Kubelet, settings: Path
 ) -> None:
     """One is killed inside a batch, one deleted; others come in their place, and none is left after the drain."""
-    own = {"SPARK_CONF_DIR": str(settings), "KUBECONFIG": str(plane.kubeconfig("driver")), "PYSPARK_PYTHON": _PYTHON}
+    own = {"SPARK_CONF_DIR": str(settings), "KUBECONFIG": str(plane.kubeconfig("driver"))}
 
     def executors() -> int:
         return len(kubelet.pods(spark_role="executor"))
@@ -141,7 +149,7 @@ def test_what_keeps_pods_from_running_is_told_while_they_are_awaited(
     assert kubelet.pods() == []
     defaults = settings / "spark-defaults.conf"
     defaults.write_text(f"{defaults.read_text()}spark.kubernetes.executor.container.image rowkind-test/absent\n")
-    own = {"SPARK_CONF_DIR": str(settings), "KUBECONFIG": str(plane.kubeconfig("driver")), "PYSPARK_PYTHON": _PYTHON}
+    own = {"SPARK_CONF_DIR": str(settings), "KUBECONFIG": str(plane.kubeconfig("driver"))}
     with stage.job("--master", plane.master, **own) as job:
         stage.await_words(job, "a pod cannot start, ErrImagePull: there is no image rowkind-test/absent")
         job.terminate()
