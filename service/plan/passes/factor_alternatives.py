@@ -15,9 +15,8 @@ from sqlglot import exp
 from rowkind.service.plan.logical import LogicalFilter, LogicalJoin, LogicalNode
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import reads_clock
-from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conditions import may_move
 from rowkind.service.plan.scalar.conjuncts import conjuncts
-from rowkind.service.plan.scalar.job_functions import functions_in
 from rowkind.service.plan.tree import bottom_up
 
 
@@ -44,7 +43,9 @@ def _factored(condition: exp.Expr) -> tuple[exp.Expr, ...]:
     if not isinstance(bare, exp.Or):
         return (condition,)
     branches = [conjuncts(each) for each in bare.flatten()]
-    common = [each for each in dict.fromkeys(branches[0]) if _may_move(each) and all(each in rest for rest in branches)]
+    common = [
+        each for each in dict.fromkeys(branches[0]) if _may_go_first(each) and all(each in rest for rest in branches)
+    ]
     if not common:
         return (condition,)
     rests = [[each for each in branch if each not in common] for branch in branches]
@@ -54,5 +55,5 @@ def _factored(condition: exp.Expr) -> tuple[exp.Expr, ...]:
     return (*common, exp.or_(*(exp.and_(*(each.copy() for each in rest)) for rest in rests)))
 
 
-def _may_move(part: exp.Expr) -> bool:
-    return not may_fail(part) and not reads_clock(part) and all(each.deterministic for each in functions_in(part))
+def _may_go_first(part: exp.Expr) -> bool:
+    return may_move(part) and not reads_clock(part)

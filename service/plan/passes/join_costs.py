@@ -24,9 +24,8 @@ from rowkind.service.plan.logical import (
 )
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides, extracted
 from rowkind.service.plan.passes.normalize_inputs import leaves_out_old_rows
-from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conditions import may_move
 from rowkind.service.plan.scalar.conjuncts import reads
-from rowkind.service.plan.scalar.job_functions import functions_in
 from rowkind.service.plan.sql.hints import is_ordered
 from rowkind.service.plan.traits.changelog_modes import base
 from rowkind.service.plan.traits.join_graph import Inputs, JoinGraph, JoinSize, numbers
@@ -76,9 +75,7 @@ def is_free(node: LogicalNode) -> bool:
         and node.kind == "inner"
         and isinstance(node.at, exp.Join)
         and not is_ordered(node.at)
-        and not any(
-            may_fail(each) or any(not one.deterministic for one in functions_in(each)) for each in node.condition
-        )
+        and all(map(may_move, node.condition))
     )
 
 

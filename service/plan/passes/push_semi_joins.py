@@ -43,9 +43,8 @@ from rowkind.service.plan.passes.close_inputs import timed_tables
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides, extracted, with_keys
 from rowkind.service.plan.passes.normalize_inputs import finds_old_rows
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.scalar.conditions import may_fail
+from rowkind.service.plan.scalar.conditions import may_fail, may_move
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
-from rowkind.service.plan.scalar.job_functions import functions_in
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.hints import is_ordered
 from rowkind.service.plan.traits.changelog_modes import produced
@@ -65,9 +64,7 @@ def push_semi_joins(query: Query) -> Query:
 def _visit(node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalJoin) or not node.keeps_left or timed_tables(node) or _is_of_itself(node):
         return node
-    if is_ordered(node.at):
-        return node
-    if any(may_fail(each) or not all(one.deterministic for one in functions_in(each)) for each in node.condition):
+    if is_ordered(node.at) or not all(map(may_move, node.condition)):
         return node
     return _sunk(node, pays=node.filters_left) or node
 

@@ -10,6 +10,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.scalar.clock_conditions import ClockCondition, moved_column
 from rowkind.service.plan.scalar.compiler import Compiler, Rule
 from rowkind.service.plan.scalar.exact_decimals import compared
+from rowkind.service.plan.scalar.job_functions import functions_in
 from rowkind.service.plan.scalar.time_windows import NODES as TIME_WINDOWS
 from rowkind.service.plan.scalar.typed import Typed, nullable, quoted, text_literal
 from rowkind.service.plan.scalar.types import BOOLEAN
@@ -73,6 +74,11 @@ def may_fail(node: exp.Expr) -> bool:
         return moved_column(node.this) is None and may_fail(node.this)
     parts = node.walk(prune=lambda each: isinstance(each, Possible))
     return not all(isinstance(each, (*_SAFE, Possible)) or _is_safe_call(each) for each in parts)
+
+
+def may_move(condition: exp.Expr) -> bool:
+    """Whether a condition may be asked of other rows than it is written for: it cannot fail, nor say something else."""
+    return not may_fail(condition) and all(function.deterministic for function in functions_in(condition))
 
 
 def _is_safe_call(node: exp.Expr) -> bool:

@@ -20,7 +20,6 @@ from rowkind.service.plan.sql.context import Context, Queries
 from rowkind.service.plan.sql.scope import Relation, Scope, outside_queries
 from rowkind.service.plan.sql.windows import is_arrival
 
-_CLAUSES = ("expressions", "group")
 _COLUMN = "proctime"
 
 
@@ -56,9 +55,9 @@ def with_stamp(rows: LogicalNode, at: exp.Expr, context: Context, queries: Queri
 
 def _calls(tree: exp.Select) -> Iterator[exp.Anonymous]:
     """The calls of PROCTIME() whose value somebody wants."""
-    for clause in _CLAUSES:
-        part = tree.args.get(clause)
-        for item in part if isinstance(part, list) else [part] if part is not None else []:
-            for node in list(outside_queries(item)):
-                if isinstance(node, exp.Anonymous) and is_arrival(node) and not isinstance(node.parent, exp.Ordered):
-                    yield node
+    group = tree.args.get("group")
+    for item in (*tree.expressions, *([] if group is None else [group])):
+        # Who asks may put something else in their place.
+        for node in list(outside_queries(item)):
+            if isinstance(node, exp.Anonymous) and is_arrival(node) and not isinstance(node.parent, exp.Ordered):
+                yield node

@@ -15,7 +15,7 @@ Inputs are numbered, and sets of them are integers, by bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -166,7 +166,7 @@ class JoinGraph:
         found, known = by, {name for name, owner in self.owners.items() if owner & by}
         while True:
             known = self._equal(known, among)
-            more = [number for number in _bits(among & ~found) if self._is_known(number, known)]
+            more = [number for number in numbers(among & ~found) if self._is_known(number, known)]
             if not more:
                 return found
             for number in more:
@@ -179,7 +179,7 @@ class JoinGraph:
         below = [self.determined(1 << number, self.all) for number in range(len(self.nodes))]
 
         def height(number: int) -> int:
-            others = (each for each in _bits(below[number]) if not below[each] >> number & 1)
+            others = (each for each in numbers(below[number]) if not below[each] >> number & 1)
             return max((height(each) + 1 for each in others), default=0)
 
         return tuple(height(number) for number in range(len(self.nodes)))
@@ -196,11 +196,11 @@ class JoinGraph:
         return self._sizes[inputs]
 
     def _sized(self, inputs: Inputs) -> JoinSize:
-        numbers, unfiltered = list(_bits(inputs)), (self.filtered & ~inputs).bit_count()
-        for count in range(1, len(numbers) + 1):
+        own, unfiltered = numbers(inputs), (self.filtered & ~inputs).bit_count()
+        for count in range(1, len(own) + 1):
             grains = [
                 (tuple(sorted((self.heights[each] for each in some), reverse=True)), sum(1 << each for each in some))
-                for some in combinations(numbers, count)
+                for some in combinations(own, count)
                 if self.determined(sum(1 << each for each in some), inputs) == inputs
             ]
             if grains:
@@ -247,17 +247,9 @@ class JoinGraph:
         return any(key <= known for key in self.unique[number])
 
 
-def _bits(inputs: Inputs) -> Iterator[int]:
-    number = 0
-    while inputs >> number:
-        if inputs >> number & 1:
-            yield number
-        number += 1
-
-
 def numbers(inputs: Inputs) -> Sequence[int]:
     """The numbers of some inputs."""
-    return list(_bits(inputs))
+    return [number for number in range(inputs.bit_length()) if inputs >> number & 1]
 
 
 def _leaves_out(node: LogicalNode) -> bool:

@@ -32,12 +32,12 @@ def missing_watermarks(node: LogicalAggregate | LogicalRank | LogicalJoin) -> tu
             continue
         lacking = sorted(each for each in origins if marks.get(each.table) != each.column)
         # A table has one watermark, and it is on a TIMESTAMP.
-        if all(each.table not in marks and _is_stamp(sources[each.table], each.column) for each in lacking):
+        if all(each.table not in marks and _is_timestamp(sources[each.table], each.column) for each in lacking):
             found.append(tuple(f"{each.table}.{each.column}" for each in lacking))
     return min(found, key=len, default=())
 
 
-def _is_stamp(source: SourceTable, column: str) -> bool:
+def _is_timestamp(source: SourceTable, column: str) -> bool:
     return column in source.declared.names and family(source.declared.type(column)) in ("timestamp", "local")
 
 
