@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test soak chaos cluster kubernetes fuzz lint format bench bench-compare lock audit clean
+.PHONY: help setup demo quick test soak chaos cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -94,6 +94,18 @@ audit: $(READY) ## known vulnerabilities of what the image holds, and its bill o
 	mkdir -p .rowkind
 	$(VENV)/audit/bin/cyclonedx-py requirements --output-file .rowkind/sbom.json deploy/requirements.lock
 	$(VENV)/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements.lock
+
+licences: $(READY) ## the licences of what the image holds, into docs/licences.md
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-licenses==5.5.5
+	$(VENV)/audit/bin/pip-licenses --python $(BIN)/python --from mixed --format markdown --with-urls \
+		--packages $$(sed -n 's/^\([a-z0-9-]*\)==.*/\1/p' deploy/requirements.lock) > .licences
+	{ printf '# Licences\n\nOf the Python packages in the image, as each tells them (`make licences` writes this page). Those of\n'; \
+		printf 'the libraries in Java are in the folder `licenses` of Spark.\n\n'; cat .licences; } > docs/licences.md
+	rm .licences
+
+dist: $(READY) ## the wheel and the source archive, into dist; whoever builds a commit has the same wheel
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/uv build --quiet --no-build-isolation --out-dir dist
 
 clean: ## remove everything that was made here
 	rm -rf $(VENV) .rowkind build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache spark-warehouse

@@ -6,6 +6,9 @@ import re
 import tomllib
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -30,3 +33,17 @@ def test_every_dependency_of_the_package_is_in_the_image() -> None:
     names = {re.split(r"[\[<>=~! ]", requirement)[0].lower().replace(".", "-") for requirement in declared}
     pinned = {pin.partition("==")[0] for pin in _pins(ROOT / "deploy" / "requirements.lock")}
     assert names <= pinned
+
+
+def test_the_licences_are_of_what_the_image_holds() -> None:
+    """The page of licences has each package that is installed on a machine such as this one, in its version."""
+    page = (ROOT / "docs" / "licences.md").read_text()
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("|")]
+    told = {(canonicalize_name(name.strip()), version.strip()) for _, name, version, *_ in rows}
+    for entry in _pins(ROOT / "deploy" / "requirements.lock").values():
+        pin = Requirement(entry.partition("\\")[0])
+        if pin.marker is None or pin.marker.evaluate():
+            version = str(pin.specifier).removeprefix("==")
+            assert (canonicalize_name(pin.name), version) in told, (
+                f"{pin} is not in docs/licences.md: run `make licences`"
+            )

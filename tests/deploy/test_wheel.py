@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import site
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -19,17 +22,43 @@ OTHERS = ("avro==1.12.1", "confluent-kafka[avro]")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy, so that nothing is left in the tree or taken from it by mistake."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a source archive and of the wheel that is built from it, once more in a folder `again`.
+
+    From a copy, so that nothing is left in the tree or taken from it by mistake.
+    """
     source = tmp_path_factory.mktemp("source")
     for part in PARTS:
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, source / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / part, source / part)
-    run(sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--no-build-isolation", "--out-dir", source, source)
-    (built,) = source.glob("*.whl")
-    return built
+    folder = tmp_path_factory.mktemp("built")
+    build(source, folder)
+    (archive,) = folder.glob("*.tar.gz")
+    build(archive, folder / "again", "--wheel")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    """The wheel."""
+    (found,) = built.glob("*.whl")
+    return found
+
+
+def test_whoever_builds_it_has_the_same(built: Path, wheel: Path) -> None:
+    """What is built of the source archive, at another time, is the very wheel, byte by byte."""
+    assert (built / "again" / wheel.name).read_bytes() == wheel.read_bytes()
+
+
+def test_a_version_has_one_place(wheel: Path) -> None:
+    """The wheel and the chart have the version that pyproject.toml names."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+    assert wheel.name.split("-")[1] == version
+    chart = (ROOT / "deploy" / "helm" / "rowkind" / "Chart.yaml").read_text()
+    assert re.findall(r"^(?:version|appVersion): \"?([^\"\s]+)", chart, re.MULTILINE) == [version, version]
 
 
 def test_nothing_but_rowkind_is_at_the_top_level(wheel: Path) -> None:
@@ -55,6 +84,12 @@ def test_it_lives_beside_the_other_avro(wheel: Path, tmp_path: Path, last: str) 
     assert [json.loads(line)["row"] for line in rows.splitlines()]
 
 
+def build(source: Path, folder: Path, *kinds: str) -> None:
+    """Build both, or one of them, as `make dist` does."""
+    uv = [sys.executable, "-m", "uv", "build", "--quiet", "--no-build-isolation", "--out-dir", folder, *kinds, source]
+    run(*uv, SOURCE_DATE_EPOCH="1700000000")
+
+
 def environment(folder: Path) -> Path:
     """The Python of a new environment that sees this one's libraries, but not the checkout."""
     run(sys.executable, "-m", "uv", "venv", "--quiet", folder)
@@ -68,8 +103,9 @@ def _paths() -> list[str]:
     return [path for path in sys.path if path.endswith("site-packages")]
 
 
-def run(*command: str | Path) -> str:
+def run(*command: str | Path, **variables: str) -> str:
     """What a command prints, run far from the checkout; that it fails is shown with all it said."""
-    done = subprocess.run(list(map(str, command)), cwd="/", capture_output=True, text=True, check=False)
+    environ = os.environ | variables
+    done = subprocess.run(list(map(str, command)), cwd="/", env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
     return done.stdout
