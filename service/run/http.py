@@ -5,7 +5,8 @@
 - `/readyz` is 200 when every query has finished a batch, or found nothing to do, since it was started; else it is 503
   and says why.
 - `/metrics` is the Prometheus exposition.
-- `/` shows the plan of every query with its progress.
+- `/` shows the plan of every query with its progress, and `/explain` more of the plan.
+- `/status.json` says for programs what `/` shows.
 
 Nothing can be changed through it. It may speak TLS, and ask for a login, all but for the two probes, which say no more
 then than their code.
@@ -15,28 +16,20 @@ from __future__ import annotations
 
 import base64
 import hmac
-import html
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import resources
-from string import Template
 from typing import Any, Protocol, Self
 
+from rowkind.service.plan.explain import html
+from rowkind.service.plan.explain.description import QueryDescription
+from rowkind.service.run import status_page
+from rowkind.service.run.status import JobStatus
+
 _PATIENCE_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class QueryStatus:
-    """One query as the status page shows it, under the names of its sinks."""
-
-    sinks: str
-    plan: str
-    state: str
-    facts: tuple[tuple[str, str], ...]
 
 
 class Status(Protocol):
@@ -57,8 +50,11 @@ class Status(Protocol):
     def exposition(self) -> bytes:
         """The metrics in Prometheus text format."""
 
-    def queries(self) -> Sequence[QueryStatus]:
-        """Every query of the job."""
+    def status(self) -> JobStatus:
+        """All that is known now."""
+
+    def plans(self) -> Sequence[QueryDescription]:
+        """The plan of every query."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +83,13 @@ class Guard:
 
 
 class StatusServer:
-    """Serves `status` on a port of its own until it is closed. Port 0 takes any free one; `port` is the real one."""
+    """Serves the `status` of a job on a port of its own until it is closed.
 
-    def __init__(self, job: str, status: Status, host: str, port: int, guard: Guard) -> None:
-        handler = type("Handler", (_Handler,), {"job": job, "status": status, "guard": guard})
+    Port 0 takes any free one; `port` is the real one. `views` are the job's views and their SQL.
+    """
+
+    def __init__(self, status: Status, views: Mapping[str, str], host: str, port: int, guard: Guard) -> None:
+        handler = type("Handler", (_Handler,), {"status": status, "views": views, "guard": guard})
         self._server = _Server((host, port), handler)
         self._server.context = guard.context
         self.scheme = "http" if guard.certificate is None else "https"
@@ -125,8 +124,8 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    job: str
     status: Status
+    views: Mapping[str, str]
     guard: Guard
 
     def do_GET(self) -> None:
@@ -143,9 +142,18 @@ class _Handler(BaseHTTPRequestHandler):
             case "/readyz":
                 self._verdict(self.status.healthy() and self.status.ready())
             case "/":
-                self._answer(200, "text/html; charset=utf-8", page(self.job, self.status).encode())
+                page = status_page.page(self.status.status(), self.status.plans())
+                self._answer(200, "text/html; charset=utf-8", page.encode(), status_page.HEADERS)
+            case "/explain":
+                page = html.page(self.status.status().job, self.views, self.status.plans())
+                self._answer(200, "text/html; charset=utf-8", page.encode())
+            case "/status.json":
+                self._answer(200, "application/json", self.status.status().to_json().encode())
             case _:
-                self._answer(404, "text/plain", b"try /, /metrics, /healthz or /readyz\n")
+                self._answer(404, "text/plain", b"try /, /explain, /status.json, /metrics, /healthz or /readyz\n")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def _verdict(self, good: bool, warning: str = "") -> None:
         text = (warning or "ok") if good else self.status.reason()
@@ -160,22 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Requests are not logged: probes come every few seconds."""
-
-
-def page(job: str, status: Status) -> str:
-    """The status page as HTML."""
-    cards = []
-    for query in status.queries():
-        facts = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in query.facts
-        )
-        cards.append(
-            f"<section><h2>{html.escape(query.sinks)} <span class='{html.escape(query.state)}'>"
-            f"{html.escape(query.state)}</span></h2><table>{facts}</table><pre>{html.escape(query.plan)}</pre></section>"
-        )
-    template = Template(resources.files("rowkind.service.run").joinpath("status.html").read_text("utf-8"))
-    return template.substitute(job=html.escape(job), queries="\n".join(cards))

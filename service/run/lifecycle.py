@@ -27,7 +27,7 @@ from rowkind.service.kafka.progress import read as read_progress
 from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.topics import group_name, partitions, progress_name, with_records
 from rowkind.service.kafka.written import Forms
-from rowkind.service.plan.explain.render import explain
+from rowkind.service.plan.explain.facts import describe
 from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.run import executors
 from rowkind.service.run.checkpoint import Checkpoint, queries
@@ -232,12 +232,8 @@ class _Queries:
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
         at = self._brought_up(name, whole, checkpoint, progress)
         position = checkpoint.position()
-        self.monitor.add(
-            name,
-            [sink.name for sink in query.sinks],
-            explain(query.sinks, name),
-            None if position is None else position.at,
-        )
+        sqls = {sink: settings.sql for sink, settings in self.job.sinks.items()}
+        self.monitor.add(name, describe(name, query.sinks, sqls), None if position is None else position.at)
         self.lags.add(name, source(whole, at), group_name(self.job.name, name))
         cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None
         begin = partial(start, self.spark, whole, checkpoint.folder)
@@ -310,7 +306,7 @@ def _serving(job: Job, monitor: Monitor, host: str, port: int) -> Iterator[Statu
             f"`status`: {guard.certificate} and {guard.key} are no certificate and its key: {error.strerror or error}"
         ) from None
     try:
-        server = StatusServer(job.name, monitor, host, port, guard)
+        server = StatusServer(monitor, job.views, host, port, guard)
     except OSError as error:
         raise StartError(
             f"port {port} of {host} cannot be had for status and metrics: {error.strerror}. Choose another with --port "

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal
 
+from rowkind.errors import RowkindError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.offsets import At, Offset
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.metrics import Metrics, parse
-from rowkind.service.run.http import QueryStatus
+from rowkind.service.plan.explain.description import QueryDescription
+from rowkind.service.run.activity import Activity
+from rowkind.service.run.incidents import Incidents, remedy, wrong
+from rowkind.service.run.status import JobStatus, QueryState, QueryStatus
+from rowkind.service.run.work import Works
 from rowkind.service.run.writer import Report
 
 _STAGES = {
@@ -31,29 +35,19 @@ _STAGES = {
 }
 """What Spark times of a batch, one after the other, by what it is spent on."""
 
-QueryState = Literal["starting", "running", "idle", "waiting", "failed", "stopped"]
-
 
 @dataclass
 class _Query:
     name: str
-    sinks: tuple[str, ...]
-    plan: str
+    plan: QueryDescription
+    activity: Activity
     state: QueryState = "starting"
     reason: str = ""
     filling: bool = False
     batch: int = -1
-    seconds: float = 0.0
     at: Mapping[At, int] | None = None
     lags: Mapping[At, Lag] = field(default_factory=dict)
-    rows_in: int = 0
-    rows_out: int = 0
-    state_rows: dict[str, int] = field(default_factory=dict)
-    state_bytes: dict[str, int] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
-    watermarks: dict[str, float] = field(default_factory=dict)
-    behind: dict[str, float] = field(default_factory=dict)
-    late: int = 0
     carried: dict[BatchPartition, Mapping[str, float]] = field(default_factory=dict)
 
 
@@ -65,15 +59,18 @@ class Monitor:
         self._queries: dict[str, _Query] = {}
         self._metrics = Metrics()
         self._warnings: dict[str, str] = {}
+        self._job, self._version, self._since = job, version, time.time()
+        self._incidents = Incidents()
+        self.works = Works()
         self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
 
-    def add(self, query: str, sinks: Sequence[str], plan: str, at: Mapping[At, int] | None) -> None:
-        """A query for these sinks is about to start, with this plan, from these offsets; None where it never ran."""
+    def add(self, query: str, plan: QueryDescription, at: Mapping[At, int] | None) -> None:
+        """A query is about to start, with this plan, from these offsets; None where it never ran."""
         with self._lock:
             # One that goes on after Spark was lost is the same as before; one that begins anew counts anew.
             if query in self._queries and at is not None:
                 return
-            self._queries[query] = _Query(query, tuple(sinks), plan, at=at)
+            self._queries[query] = _Query(query, plan, Activity(time.time()), at=at)
             self._metrics.set("rowkind_up", 1, query=query)
             self._metrics.set("rowkind_restarts_total", 0, query=query)
 
@@ -86,10 +83,10 @@ class Monitor:
         with self._lock:
             query = self._queries[name]
             for report in reports:
-                self._add(query, report.counted.written)
+                self._add(query, report.of.batch, report.counted.written)
                 query.carried[report.of] = report.counted.carried
             for of in [of for of in query.carried if of.batch <= query.batch]:
-                self._add(query, query.carried.pop(of))
+                self._add(query, of.batch, query.carried.pop(of))
 
     def due_ms(self, name: str) -> float | None:
         """When a query next has something to do without rows, in ms; infinity for never, None where nobody has said."""
@@ -105,11 +102,12 @@ class Monitor:
             self._stands(query, progress["sources"])
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
-                query.seconds = progress["durationMs"]["triggerExecution"] / 1000
-                for stage, seconds in _stages(progress).items():
-                    self._metrics.set("rowkind_batch_seconds_total", seconds, query=name, stage=stage)
+                seconds = progress["durationMs"]["triggerExecution"] / 1000
+                query.activity.batch(query.batch, seconds, time.time())
+                for stage, spent in _stages(progress).items():
+                    self._metrics.set("rowkind_batch_seconds_total", spent, query=name, stage=stage)
                 self._metrics.set("rowkind_batch_id", query.batch, query=name)
-                self._metrics.set("rowkind_batch_duration_seconds", query.seconds, query=name)
+                self._metrics.set("rowkind_batch_duration_seconds", seconds, query=name)
                 self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), query=name)
 
     def position(self, name: str) -> Mapping[At, int] | None:
@@ -126,9 +124,11 @@ class Monitor:
                 self._metrics.set("rowkind_lag_rows", lag.rows, **labels)
                 self._metrics.set("rowkind_lag_seconds", lag.seconds, **labels)
 
-    def waits(self, name: str, reason: str) -> None:
+    def waits(self, name: str, reason: str, remedy: str = "") -> None:
         """A query has failed for this reason and will be started again."""
         with self._lock:
+            what = reason.partition("\n")[0]
+            self._incidents.add(time.time(), name, what, remedy or "It is started again by itself.")
             self._queries[name].state, self._queries[name].reason = "waiting", reason
             self._metrics.set("rowkind_restarts_total", 1, query=name)
 
@@ -137,6 +137,8 @@ class Monitor:
         with self._lock:
             new = [warning for about, warning in warnings.items() if about not in self._warnings]
             self._warnings = {about: str(warning) for about, warning in warnings.items()}
+            for warning in new:
+                self._incidents.add(time.time(), "", str(warning), "The job goes on.")
             return new
 
     def warning(self) -> str:
@@ -158,11 +160,15 @@ class Monitor:
         """Kafka has stopped answering."""
         with self._lock:
             self._metrics.set("rowkind_outages_total", 1)
+            self._incidents.add(time.time(), "", "Kafka stopped answering", "The job waits, and goes on when it does.")
 
-    def ended(self, name: str, state: Literal["failed", "stopped"]) -> None:
-        """A query runs no more."""
+    def ended(self, name: str, state: Literal["failed", "stopped"], error: RowkindError | None = None) -> None:
+        """A query runs no more, because of this error if it has failed."""
         with self._lock:
             self._queries[name].state = state
+            if error is not None:
+                self._queries[name].reason = str(error)
+                self._incidents.add(time.time(), name, wrong(error), remedy(error))
             self._metrics.set("rowkind_up", 0, query=name)
 
     def healthy(self) -> bool:
@@ -180,7 +186,11 @@ class Monitor:
         """Why it is not ready."""
         with self._lock:
             queries = self._queries.values()
-            reasons = [f"query {each.name} waits: {each.reason}" for each in queries if each.reason]
+            reasons = [
+                each.reason if each.state == "failed" else f"query {each.name} waits: {each.reason}"
+                for each in queries
+                if each.reason
+            ]
             reasons += [f"query {each.name} fills its state before it writes" for each in queries if each.filling]
             return "\n".join(reasons) or "not yet"
 
@@ -189,49 +199,27 @@ class Monitor:
         with self._lock:
             return self._metrics.exposition()
 
-    def queries(self) -> Sequence[QueryStatus]:
-        """Every query, for the status page."""
+    def plans(self) -> Sequence[QueryDescription]:
+        """The plan of every query."""
         with self._lock:
-            return [
-                QueryStatus(
-                    ", ".join(query.sinks),
-                    query.plan,
-                    "filling" if query.filling and query.state in {"running", "idle"} else query.state,
-                    (
-                        ("rows read", f"{query.rows_in:,}"),
-                        ("changes written", f"{query.rows_out:,}"),
-                        ("still to read", _behind(query.lags.values())),
-                        ("state rows", f"{sum(query.state_rows.values()):,}"),
-                        ("state", f"{sum(query.state_bytes.values()) / 1e6:,.1f} MB"),
-                        ("batches", f"{query.batch + 1:,}"),
-                        ("last batch", f"{query.seconds:.2f} s"),
-                        *_times(query),
-                    ),
-                )
-                for query in self._queries.values()
-            ]
+            return [query.plan for query in self._queries.values()]
 
-    def _add(self, query: _Query, counters: Mapping[str, float]) -> None:
+    def status(self) -> JobStatus:
+        """All that is known now."""
+        now = time.time()
+        with self._lock:
+            queries = tuple(_status(query, now) for query in self._queries.values())
+            warnings, incidents = tuple(self._warnings.values()), self._incidents.latest()
+        return JobStatus(
+            self._job, self._version, now, self._since, queries, warnings, incidents, self.works.under_way()
+        )
+
+    def _add(self, query: _Query, batch: int, counters: Mapping[str, float]) -> None:
+        query.activity.count(batch, counters, time.time())
         self._metrics.add(counters, query.name)
         for sample, value in counters.items():
-            name, labels = parse(sample)
-            match name:
-                case "rowkind_rows_in_total":
-                    query.rows_in += int(value)
-                case "rowkind_rows_out_total":
-                    query.rows_out += int(value)
-                case "rowkind_state_rows":
-                    query.state_rows[sample] = int(value)
-                case "rowkind_next_due_timestamp_seconds":
-                    query.due[sample] = value * 1000
-                case "rowkind_state_bytes":
-                    query.state_bytes[sample] = int(value)
-                case "rowkind_watermark_timestamp_seconds":
-                    query.watermarks[labels["table"]] = value
-                case "rowkind_watermark_lag_seconds":
-                    query.behind[labels["table"]] = value
-                case "rowkind_late_rows_total":
-                    query.late += int(value)
+            if parse(sample)[0] == "rowkind_next_due_timestamp_seconds":
+                query.due[sample] = value * 1000
 
     def _stands(self, query: _Query, sources: Sequence[Mapping[str, Any]]) -> None:
         (source,) = sources
@@ -254,20 +242,9 @@ def _stages(progress: Mapping[str, Any]) -> dict[str, float]:
     return {stage: each / 1000 for stage, each in found.items()}
 
 
-def _times(query: _Query) -> Iterator[tuple[str, str]]:
-    """How far time has come in words for people; nothing where nobody goes by that of a table."""
-    for table, reached in sorted(query.watermarks.items()):
-        moment = datetime.fromtimestamp(reached, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
-        yield f"watermark of {table}", f"{moment} UTC, {query.behind[table]:,.0f} s behind"
-    if query.watermarks:
-        yield "late rows", f"{query.late:,}"
-
-
-def _behind(lags: Collection[Lag]) -> str:
-    """In words for people."""
-    rows = f"{sum(lag.rows for lag in lags):,}"
-    seconds = max((lag.seconds for lag in lags), default=0.0)
-    return rows if seconds < 1 else f"{rows}, since {seconds:,.0f} s"
+def _status(query: _Query, now: float) -> QueryStatus:
+    state: QueryState = "filling" if query.filling and query.state in {"running", "idle"} else query.state
+    return query.activity.status(state, query.reason, query.plan, query.lags, now)
 
 
 def _read(offsets: Any) -> Mapping[str, Any] | None:

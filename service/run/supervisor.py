@@ -27,6 +27,7 @@ from rowkind.service.run.errors import (
     SupersededError,
 )
 from rowkind.service.run.failure import damage, failed, passing
+from rowkind.service.run.incidents import remedy
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.shares import Share, Shares
@@ -179,8 +180,9 @@ class Supervisor:
         """Have state that cannot be loaded made again from what was there a batch before."""
         batch = each.checkpoint.back()
         if batch is None:
-            self.monitor.ended(each.name, "failed")
-            raise CheckpointTornError(each.checkpoint.folder, f"state cannot be loaded ({damage}), nor any before it")
+            torn = CheckpointTornError(each.checkpoint.folder, f"state cannot be loaded ({damage}), nor any before it")
+            self.monitor.ended(each.name, "failed", torn)
+            raise torn
         log.warning("query %s: the state after batch %d is torn (%s); it is done again", each.name, batch, damage)
         self._begin(each)
 
@@ -195,20 +197,20 @@ class Supervisor:
         self._ask(now=True)
         away = self.outage.seconds > 0
         if reason is None or (each.restarts == _MOST_RESTARTS and not away):
-            self.monitor.ended(each.name, "failed")
+            self.monitor.ended(each.name, "failed", failure)
             raise failure
         each.failure = failure
         each.again = time.monotonic() + (0 if away else 2**each.restarts)
         each.restarts += not away
         log.warning("query %s: %s; it is started again", each.name, reason.partition("\n")[0])
-        self.monitor.waits(each.name, reason)
+        self.monitor.waits(each.name, reason, remedy(failure))
 
     def _retry(self, each: Running) -> None:
         """Start a query again once it is time to and Kafka answers."""
         assert each.again is not None, "it has failed"
         assert each.failure is not None, "as above"
         if self.outage.seconds > self._limit:
-            self.monitor.ended(each.name, "failed")
+            self.monitor.ended(each.name, "failed", each.failure)
             raise each.failure
         if not self.outage.seconds and time.monotonic() >= each.again:
             self._begin(each)

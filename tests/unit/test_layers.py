@@ -70,6 +70,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "duckdb": ("service.execute", "service.run", "service.dev"),
     "pydantic": ("service.job",),
     "ruamel": ("service.job",),
+    "rich": ("service.cli",),
     "click": ("service.cli", "service.dev"),
     "prometheus_client": ("service.metrics",),
 }

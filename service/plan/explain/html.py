@@ -1,9 +1,12 @@
-"""Descriptions as one page that needs nothing but itself: the tree of each sink, its SQL, and advice."""
+"""Descriptions as one page that needs nothing but itself: the tree of each sink, its SQL, and advice.
+
+The tree is drawn for other pages, too, which put beside each step what they know of it (`tree`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 from string import Template
@@ -43,19 +46,29 @@ _SQL = re.compile(
 )
 
 
+Beside = Callable[[Step], str]
+"""What a page shows of a step beside its plan, as HTML."""
+
+
+def style() -> str:
+    """The style sheet of whatever is drawn here."""
+    return (resources.files("rowkind.service.plan.explain") / "plan.css").read_text()
+
+
 def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]) -> str:
     """The page."""
     descriptions = [each for query in queries for each in query.sinks]
     template = Template((resources.files("rowkind.service.plan.explain") / "page.html").read_text())
     names = [each.root.name for each in descriptions]
-    links = "".join(f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name in names) if len(names) > 1 else ""
+    links = "".join(f'<a href="#{anchor(name)}">{escape(name)}</a>' for name in names) if len(names) > 1 else ""
     plans = "\n".join(
         part for query in queries for part in (_query(query, len(descriptions)), *map(_plan, query.sinks))
     )
-    return template.substitute(job=escape(job), links=links, plans=plans, views=_views(views))
+    return template.substitute(job=escape(job), links=links, plans=plans, views=_views(views), style=style())
 
 
-def _anchor(*names: str) -> str:
+def anchor(*names: str) -> str:
+    """The name on the page of a sink, or of a step of its plan."""
     return escape(".".join(re.sub(r"[^\w.-]", "_", name) for name in names))
 
 
@@ -70,15 +83,21 @@ def _plan(description: Description) -> str:
     kept = sum(bool(step.state) for step in root.walk())
     stages = len({step.stage for step in root.walk()} - {None})
     counts = f"{_count(kept, 'step')} with state in {_count(stages, 'stage')}" if kept else "nothing is kept"
+    return f"""<section id="{anchor(root.name)}">
+<h2>{escape(root.name)} <small>{escape(root.title)} · {counts}</small></h2>
+{coloured(description.sql)}
+{_advice(description)}
+{tree(description)}
+</section>"""
+
+
+def tree(description: Description, beside: Beside | None = None) -> str:
+    """The steps of a sink, from it down to its tables. With something `beside` them, what is planned is folded away."""
     about: dict[str, int] = {}
     for each in description.advice:
         about[each.about] = about.get(each.about, 0) + 1
-    return f"""<section id="{_anchor(root.name)}">
-<h2>{escape(root.name)} <small>{escape(root.title)} · {counts}</small></h2>
-{_sql(description.sql)}
-{_advice(description)}
-<div class="scroll"><ul class="tree">{_step(root, root.name, about)}</ul></div>
-</section>"""
+    drawn = _step(description.root, description.root.name, about, beside)
+    return f'<div class="scroll"><ul class="tree">{drawn}</ul></div>'
 
 
 def _count(number: int, word: str) -> str:
@@ -94,7 +113,7 @@ def _advice(description: Description) -> str:
 def _linked(root: str, advice: Advice) -> str:
     """The text of a piece of advice, in which the step that it is about leads there."""
     about = escape(advice.about)
-    link = f'<a href="#{_anchor(root, advice.about)}">{about}</a>'
+    link = f'<a href="#{anchor(root, advice.about)}">{about}</a>'
     text = _code(advice.text)
     # A sink may have any name, also that of a word which stands in there.
     words = re.compile(rf"\b{re.escape(about)}\b")
@@ -108,24 +127,28 @@ def _code(text: str) -> str:
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
-def _step(step: Step, root: str, about: Mapping[str, int]) -> str:
-    inputs = "".join(_step(each, root, about) for each in step.inputs)
+def _step(step: Step, root: str, about: Mapping[str, int], beside: Beside | None) -> str:
+    inputs = "".join(_step(each, root, about, beside) for each in step.inputs)
     noted = f'<span class="note">{_count(about[step.name], "note")}</span>' if step.name in about else ""
     stage = f'<span class="stage">stage {step.stage}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
     # A step that was there before under this name has no place of its own, but a link to that one.
-    place = f' id="{_anchor(root, step.name)}"' if step.same_as != (root, step.name) else ""
+    place = f' id="{anchor(root, step.name)}"' if step.same_as != (root, step.name) else ""
+    planned = f"{_states(step)}<dl>{''.join(map(_fact, _shown(step)))}</dl>"
+    if beside is not None:
+        folded = f'<details id="plan.{anchor(root, step.name)}"><summary>how it is done</summary>{planned}</details>'
+        planned = f"{beside(step)}{folded}"
     return f"""<li>{_way(step)}<article class="{step.kind}"{place}>
 <header><b>{escape(step.name)}</b><span class="kind">{_WORDS[step.kind]}</span>{stage}{mode}{noted}</header>
 <p>{escape(step.title)}{_same(step)}</p>
-{_states(step)}<dl>{"".join(map(_fact, _shown(step)))}</dl>
+{planned}
 </article>{f"<ul>{inputs}</ul>" if inputs else ""}</li>"""
 
 
 def _same(step: Step) -> str:
     if step.same_as is None:
         return ""
-    return f', the same as <a href="#{_anchor(*step.same_as)}">{escape(" of ".join(step.same_as[::-1]))}</a>'
+    return f', the same as <a href="#{anchor(*step.same_as)}">{escape(" of ".join(step.same_as[::-1]))}</a>'
 
 
 def _shown(step: Step) -> Iterator[Fact]:
@@ -173,11 +196,11 @@ def _way(step: Step) -> str:
 def _views(views: Mapping[str, str]) -> str:
     if not views:
         return ""
-    items = "".join(f"<h3>{escape(name)}</h3>{_sql(sql)}" for name, sql in views.items())
+    items = "".join(f"<h3>{escape(name)}</h3>{coloured(sql)}" for name, sql in views.items())
     return f'<section class="views"><h2>Views</h2>{items}</section>'
 
 
-def _sql(sql: str) -> str:
+def coloured(sql: str) -> str:
     """SQL with its words coloured."""
     found, end = "", 0
     for match in _SQL.finditer(sql):

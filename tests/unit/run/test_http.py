@@ -40,7 +40,7 @@ def server(guard: Guard) -> Iterator[StatusServer]:
     """A port that speaks TLS and asks for a login."""
     monitor = Monitor("job", "1", "4")
     monitor.warns({"orders": "a secret of the shop's"})
-    with StatusServer("job", monitor, "127.0.0.1", 0, guard) as serving:
+    with StatusServer(monitor, {}, "127.0.0.1", 0, guard) as serving:
         yield serving
 
 
@@ -76,13 +76,23 @@ def test_who_knows_the_login_sees_all(server: StatusServer, authority: trustme.C
     """As everybody does where there is none."""
     assert "rowkind_info" in ask(server, authority, "/metrics", LOGIN)[1]
     assert "<html" in ask(server, authority, "/", LOGIN)[1]
+    assert "<html" in ask(server, authority, "/explain", LOGIN)[1]
+    assert '"job": "job"' in ask(server, authority, "/status.json", LOGIN)[1]
     assert ask(server, authority, "/healthz", LOGIN) == (200, "a secret of the shop's\n")
     assert ask(server, authority, "/readyz", LOGIN) == (503, "not yet\n")
 
 
+@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/nothing"])
+def test_head_is_get_without_the_body(server: StatusServer, authority: trustme.CA, path: str) -> None:
+    """Same code, no text."""
+    code, text = ask(server, authority, path, LOGIN, "HEAD")
+    assert code == ask(server, authority, path, LOGIN)[0]
+    assert not text
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_changed(server: StatusServer, authority: trustme.CA, method: str) -> None:
-    """Only GET is answered."""
+    """Only GET and HEAD are answered."""
     assert ask(server, authority, "/metrics", LOGIN, method)[0] == 501
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rowkind.service.kafka.errors import UnreachableError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.writing import Counted
+from rowkind.service.plan.explain.description import Description, QueryDescription, Step
+from rowkind.service.run.errors import QueryFailedError
 from rowkind.service.run.monitor import Monitor
+from rowkind.service.run.status import JobStatus, Shard, TableStatus
 from rowkind.service.run.writer import Report
 
 PROGRESS = {
@@ -32,6 +37,10 @@ PROGRESS = {
 
 READ = 'rowkind_rows_in_total{table="orders",kind="+I"}'
 KEPT = 'rowkind_state_rows{sink="s",operator="j",shard="0"}'
+SCAN = Step("scan_o", "scan", "table orders", (), values={"table": "orders", "topic": "orders-topic"})
+JOIN = Step("j", "join", "INNER JOIN", (), inputs=(SCAN,))
+SINK = Step("s", "sink", "append", (), inputs=(JOIN,), values={"topic": "s-topic"})
+PLAN = QueryDescription("main", (Description(SINK, ()),), 1, ("orders",))
 WRITTEN = 'rowkind_rows_out_total{sink="s",kind="+I"}'
 
 
@@ -59,18 +68,17 @@ def test_counters_of_tasks_are_added_and_gauges_kept() -> None:
 
 
 def test_how_far_time_has_come_is_told_to_people() -> None:
-    """The watermark of each table and how far it is behind, and what came too late, once somebody goes by it."""
+    """The watermark of each table and how far it is behind, once somebody goes by it."""
     monitor = watched()
     monitor.progress("main", PROGRESS)
-    assert not [name for name, _ in monitor.queries()[0].facts if "watermark" in name or "late" in name]
+    assert table(monitor).watermark is None
     time = {
         'rowkind_watermark_timestamp_seconds{table="orders"}': 1_767_225_600.25,
         'rowkind_watermark_lag_seconds{table="orders"}': 5_000.5,
     }
-    monitor.collect("main", [report(0, {'rowkind_late_rows_total{sink="s",operator="a"}': 3} | time, {})])
-    facts = dict(monitor.queries()[0].facts)
-    assert facts["watermark of orders"] == "2026-01-01 00:00:00 UTC, 5,000 s behind"
-    assert facts["late rows"] == "3"
+    monitor.collect("main", [report(0, time, {})])
+    assert table(monitor).watermark == 1_767_225_600.25
+    assert table(monitor).watermark_lag == 5_000.5
     assert {each.value for each in samples(monitor) if "watermark" in each.name} == set(time.values())
 
 
@@ -96,7 +104,7 @@ def test_a_query_is_ready_once_it_writes_where_it_belongs() -> None:
     monitor.progress("main", PROGRESS)
     assert not monitor.ready()
     assert monitor.reason() == "query main fills its state before it writes"
-    (shown,) = monitor.queries()
+    (shown,) = monitor.status().queries
     assert shown.state == "filling"
     monitor.fills("main", filling=False)
     assert monitor.ready()
@@ -117,8 +125,8 @@ def test_lag_is_told_of_every_partition_and_for_people() -> None:
         ("rowkind_lag_seconds", "0"): 12.4,
         ("rowkind_lag_seconds", "1"): 70,
     }
-    (shown,) = monitor.queries()
-    assert ("still to read", "5, since 70 s") in shown.facts
+    (shown,) = monitor.status().queries
+    assert (shown.lag_rows, shown.lag_seconds) == (5, 70)
 
 
 def test_a_query_that_begins_anew_counts_anew() -> None:
@@ -126,25 +134,90 @@ def test_a_query_that_begins_anew_counts_anew() -> None:
     monitor = watched()
     end = {"orders": {"id": "x", "at": {"0": 7}}}
     monitor.progress("main", PROGRESS | {"sources": [{"endOffset": json.dumps(end)}]})
-    monitor.add("main", ["s"], "plan", {("orders", 0): 7})
+    monitor.add("main", PLAN, {("orders", 0): 7})
     assert monitor.position("main") == {("orders", 0): 7}
     monitor.progress("main", PROGRESS | {"batchId": 0})
     assert next(each.value for each in samples(monitor) if each.name == "rowkind_batch_id") == 55
-    monitor.add("main", ["s"], "plan", None)
+    monitor.add("main", PLAN, None)
     monitor.progress("main", PROGRESS | {"batchId": 0})
     assert next(each.value for each in samples(monitor) if each.name == "rowkind_batch_id") == 0
+
+
+def test_the_steps_of_the_plan_have_what_was_counted_for_them() -> None:
+    """Tables by their topics, operators by sink and name, with the fullest shard; a batch has what its tasks did."""
+    monitor = watched()
+    monitor.progress("main", PROGRESS)
+    kept = {
+        f'rowkind_state_rows{{sink="s",operator="j",shard="{shard}"}}': rows for shard, rows in enumerate((1, 7, 1))
+    }
+    late = {'rowkind_late_rows_total{sink="s",operator="j"}': 3}
+    monitor.collect("main", [report(0, {READ: 6} | kept | late, {WRITTEN: 2}), report(0, {READ: 1}, {WRITTEN: 1}, 56)])
+    monitor.lags("main", {("orders-topic", 0): Lag(5, 2.5), ("orders-topic", 1): Lag(4, 1.5)})
+    (query,) = monitor.status().queries
+    (orders,), (join,), (sink,) = query.tables, query.operators, query.sinks
+    assert (orders.read.rows, orders.lag_rows, orders.lag_seconds) == (6, 9, 2.5)
+    assert (join.kind, join.state_rows, join.hottest, join.late) == ("join", 9, Shard(1, 7, 7 / 3), 3)
+    assert sink.written.rows == 3
+    assert [(batch.number, batch.rows_in, batch.rows_out) for batch in query.batches] == [(55, 6, 2)]
+    assert query.left == pytest.approx(9 / query.read.rate)
+
+
+def test_a_failed_query_says_why_and_what_to_do() -> None:
+    """On the page and for the probes; what happened before is there with how often it did."""
+    monitor = watched()
+    monitor.waits("main", "Kafka does not answer")
+    monitor.waits("main", "Kafka does not answer")
+    monitor.ended("main", "failed", QueryFailedError("main", "no broker answers", UnreachableError))
+    status = monitor.status()
+    (query,) = status.queries
+    assert query.state == "failed"
+    assert "no broker answers" in query.reason
+    assert "no broker answers" in monitor.reason()
+    newest, before = status.incidents
+    assert newest.what == "no broker answers"
+    assert newest.remedy.startswith("Check that Kafka runs, the address, and the network between. Its batch was not")
+    assert (before.what, before.times) == ("Kafka does not answer", 2)
+
+
+def test_work_that_takes_long_is_told_while_it_does() -> None:
+    """How much of it is done, and how long the rest will take as far as anybody can say."""
+    monitor = watched()
+    with monitor.works.work("copies a savepoint", "files") as told:
+        told(5, None)
+        (work,) = monitor.status().work
+        assert work.left(work.since + 10) is None
+        told(5, 20)
+        (work,) = monitor.status().work
+        assert work.left(work.since + 10) == 30
+    assert not monitor.status().work
+
+
+def test_the_status_survives_json() -> None:
+    """What another process reads of it is what it was."""
+    monitor = watched()
+    monitor.progress("main", PROGRESS)
+    monitor.collect("main", [report(0, {READ: 6, KEPT: 9}, {WRITTEN: 2})])
+    monitor.waits("main", "Kafka does not answer")
+    with monitor.works.work("copies a savepoint", "files"):
+        status = monitor.status()
+    assert JobStatus.from_json(status.to_json()) == status
 
 
 def watched() -> Monitor:
     """The monitor of a job with a query."""
     monitor = Monitor("job", "1", "4")
-    monitor.add("main", ["s"], "plan", None)
+    monitor.add("main", PLAN, None)
     return monitor
 
 
 def report(partition: int, carried: dict[str, float], written: dict[str, float], batch: int = 55) -> Report:
     """What a task of the batch counted."""
     return Report(BatchPartition("c", batch, partition), Counted(carried, written))
+
+
+def table(monitor: Monitor) -> TableStatus:
+    """What is known of the one that is read."""
+    return monitor.status().queries[0].tables[0]
 
 
 def samples(monitor: Monitor) -> list[Any]:

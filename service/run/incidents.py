@@ -1,0 +1,58 @@
+"""What went wrong in a job of late, with what to do about it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, field
+
+from rowkind.errors import RowkindError
+from rowkind.service.run.errors import QueryFailedError
+from rowkind.service.run.status import Incident
+
+_MOST = 20
+
+_SENTENCE = re.compile(r"(?<=[.:]) +(?=[A-Z`])")
+
+
+@dataclass
+class Incidents:
+    """The last ones; one that happens again is the same, so many times."""
+
+    _found: list[Incident] = field(default_factory=list)
+
+    def add(self, now: float, query: str, what: str, remedy: str) -> None:
+        """Something has gone wrong, now in Unix time."""
+        same = next((each for each in self._found if (each.query, each.what) == (query, what)), None)
+        times = 1
+        if same is not None:
+            self._found.remove(same)
+            times = same.times + 1
+        self._found = [*self._found, Incident(now, query, what, remedy, times)][-_MOST:]
+
+    def latest(self) -> tuple[Incident, ...]:
+        """The newest first."""
+        return tuple(reversed(self._found))
+
+
+def wrong(error: RowkindError) -> str:
+    """What is wrong, in the first line of its message; of a query that failed without saying that it did."""
+    return (error.reason if isinstance(error, QueryFailedError) else str(error)).partition("\n")[0]
+
+
+def remedy(error: RowkindError) -> str:
+    """What to do about an error: what its message says below the first line, or else its class.
+
+    The docstring of an error says in its first sentence what is wrong, and then what the person on call should do.
+    """
+    kind, rest = type(error), str(error).partition("\n")[2]
+    if isinstance(error, QueryFailedError):
+        said = "" if error.error is None else _advice(error.error)
+        return " ".join(filter(None, (said, rest.rpartition("\n")[2])))
+    return rest or _advice(kind)
+
+
+def _advice(kind: type[RowkindError]) -> str:
+    text = " ".join((inspect.getdoc(kind) or "").split())
+    _, *advice = _SENTENCE.split(text)
+    return " ".join(advice)

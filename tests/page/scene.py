@@ -1,0 +1,102 @@
+"""A job as its status page shows it: the plan of an example, with what its tasks have counted, made up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rowkind.service.job.load import load
+from rowkind.service.job.model import Job
+from rowkind.service.kafka.errors import AppendOnlyError
+from rowkind.service.kafka.lag import Lag
+from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.writing import Counted
+from rowkind.service.metrics import sample
+from rowkind.service.plan.explain.description import QueryDescription
+from rowkind.service.plan.explain.facts import describe
+from rowkind.service.run.errors import QueryFailedError
+from rowkind.service.run.monitor import Monitor
+from rowkind.service.run.queries import planned
+from rowkind.service.run.writer import Report
+
+EXAMPLES = Path(__file__).parents[2] / "rowkind" / "examples"
+ROWS = 1_200
+SHARDS = 8
+HOT = 3
+
+
+def job(name: str = "orders-payments") -> Job:
+    """An example."""
+    return load(EXAMPLES / name / "job.yaml")
+
+
+def plans(of: Job) -> list[QueryDescription]:
+    """The plans of its queries, as the page has them."""
+    sqls = {name: sink.sql for name, sink in of.sinks.items()}
+    return [describe(name, query.sinks, sqls) for name, query in planned(of).items()]
+
+
+def lively(of: Job, batches: int = 40) -> Monitor:
+    """The job's monitor after so many batches of each query, with a little of everything that can be seen."""
+    monitor = Monitor(of.name, "0.1.0", "4.3.0")
+    chance = random.Random(7)
+    for plan in plans(of):
+        monitor.add(plan.name, replace(plan), None)
+        for number in range(batches):
+            monitor.progress(plan.name, progress(number, chance.randint(180, 900)))
+            counted = Counted(_carried(plan, number, chance), _written(plan, chance))
+            monitor.collect(plan.name, [Report(BatchPartition("c", number, 0), counted)])
+        topics = {step.values["topic"] for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan"}
+        monitor.lags(plan.name, {(topic, 0): Lag(480_000, 95.0) for topic in sorted(topics)})
+    return monitor
+
+
+def troubled(of: Job) -> Monitor:
+    """The same of which a query has failed, after a broker was away and dead letters came."""
+    monitor = lively(of)
+    name = plans(of)[0].name
+    monitor.outage()
+    for _ in range(3):
+        monitor.waits(name, "Kafka at broker-1:9092 does not answer")
+    monitor.warns(
+        {"orders": "table orders: 104 of the last 900 records, 11.6 %, were no row: see the dead letter topic."}
+    )
+    reason = "Sink order_payments: a row was to be taken back from topic order-payments, which is an append topic"
+    monitor.ended(name, "failed", QueryFailedError(name, reason, AppendOnlyError))
+    return monitor
+
+
+def progress(batch: int, milliseconds: int) -> dict[str, object]:
+    """What Spark tells of a batch."""
+    durations = {"addBatch": milliseconds - 40, "triggerExecution": milliseconds}
+    return {"batchId": batch, "durationMs": durations, "stateOperators": [], "sources": [{"endOffset": "null"}]}
+
+
+def _carried(plan: QueryDescription, batch: int, chance: random.Random) -> Mapping[str, float]:
+    counters: dict[str, float] = {}
+    for sink in plan.sinks:
+        for step in sink.root.walk():
+            if step.kind == "scan":
+                table = step.values["table"]
+                counters[sample("rowkind_rows_in_total", table=table, kind="+I")] = chance.randint(ROWS, 2 * ROWS)
+                counters[sample("rowkind_watermark_timestamp_seconds", table=table)] = 1_767_225_600 + batch
+                counters[sample("rowkind_watermark_lag_seconds", table=table)] = 6.5
+                if batch == 3:
+                    counters[sample("rowkind_dead_letters_total", table=table, reason="value")] = 17
+            elif step.kind not in ("sink", "union") and step.same_as is None:
+                labels = {"sink": sink.root.name, "operator": step.name}
+                counters[sample("rowkind_operator_rows_in_total", **labels, kind="+I")] = 2 * ROWS
+                counters[sample("rowkind_operator_rows_out_total", **labels, kind="+U")] = ROWS
+                counters[sample("rowkind_late_rows_total", **labels)] = float(batch == 5)
+                for shard in range(SHARDS):
+                    rows = ROWS * (batch + 1) * (5 if shard == HOT else 1)
+                    counters[sample("rowkind_state_rows", **labels, shard=shard)] = rows
+                    counters[sample("rowkind_state_bytes", **labels, shard=shard)] = rows * 61
+    return counters
+
+
+def _written(plan: QueryDescription, chance: random.Random) -> Mapping[str, float]:
+    names = (sink.root.name for sink in plan.sinks)
+    return {sample("rowkind_rows_out_total", sink=name, kind="+I"): chance.randint(ROWS // 2, ROWS) for name in names}

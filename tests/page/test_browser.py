@@ -1,0 +1,131 @@
+"""The status page in a browser: it fits, is read in light and dark, follows the job, and works by keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from rowkind.service.run.http import Guard, StatusServer
+from rowkind.service.run.monitor import Monitor
+from tests.page import scene
+
+SHOTS = Path(__file__).parents[2] / ".rowkind" / "screenshots"
+WIDTHS = (360, 1400)
+LEAST_CONTRAST = 4.5
+
+CONTRASTS = """() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const paper = (each) => {
+    for (; each; each = each.parentElement) {
+      const found = parse(getComputedStyle(each).backgroundColor);
+      if (found.length < 4 || found[3] > 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  const found = {};
+  for (const each of document.querySelectorAll("body *")) {
+    const own = [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !each.getClientRects().length) continue;
+    const [a, b] = [light(parse(getComputedStyle(each).color)), light(paper(each))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    found[`${each.tagName}.${each.className}: ${each.textContent.trim().slice(0, 40)}`] = ratio;
+  }
+  return found;
+}"""
+"""The contrast of every text that is seen with what lies below it, as WCAG reckons it."""
+
+
+@pytest.fixture
+def monitor() -> Monitor:
+    """A job that has much to tell."""
+    return scene.troubled(scene.job())
+
+
+@pytest.fixture
+def port(monitor: Monitor) -> Iterator[int]:
+    """Where its page is."""
+    with StatusServer(monitor, {}, "127.0.0.1", 0, Guard()) as server:
+        yield server.port
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_fits_and_can_be_read(browser: Browser, port: int, width: int, scheme: Literal["light", "dark"]) -> None:
+    """With all of it unfolded nothing is wider than the window, and every text stands out; a picture is kept."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text))
+    page.goto(f"http://127.0.0.1:{port}/")
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"status-{width}-{scheme}.png", full_page=True)
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.screenshot(path=SHOTS / f"status-{width}-{scheme}-unfolded.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    contrasts: dict[str, float] = page.evaluate(CONTRASTS)
+    assert len(contrasts) > 100
+    assert not {text: ratio for text, ratio in contrasts.items() if ratio < LEAST_CONTRAST}
+    assert not complaints
+    page.close()
+
+
+def test_it_follows_the_job(browser: Browser, port: int, monitor: Monitor) -> None:
+    """New numbers come by themselves; what was unfolded stays so, and the focus stays where it was."""
+    page = opened(browser, port)
+    page.locator("article.join summary").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("article.join details").first).to_have_attribute("open", "")
+    monitor.progress("main", scene.progress(77, 300))
+    expect(page.locator("figcaption").first).to_contain_text("batch 77", timeout=20_000)
+    expect(page.locator("article.join details").first).to_have_attribute("open", "")
+    expect(page.locator("article.join summary").first).to_be_focused()
+    page.close()
+
+
+def test_it_can_be_told_to_stand_still(browser: Browser, port: int, monitor: Monitor) -> None:
+    """Whoever reads is not disturbed, until he wants to be."""
+    page = opened(browser, port)
+    page.get_by_role("button", name="pause").press("Space")
+    monitor.progress("main", scene.progress(78, 300))
+    with pytest.raises(AssertionError):
+        expect(page.locator("figcaption").first).to_contain_text("batch 78", timeout=3_000)
+    page.get_by_role("button", name="go on").press("Space")
+    expect(page.locator("figcaption").first).to_contain_text("batch 78", timeout=20_000)
+    page.close()
+
+
+def test_it_says_when_the_job_is_gone(browser: Browser, monitor: Monitor) -> None:
+    """And goes on showing what it said last."""
+    with StatusServer(monitor, {}, "127.0.0.1", 0, Guard()) as server:
+        page = opened(browser, server.port)
+    expect(page.get_by_role("alert")).to_contain_text("does not answer any more", timeout=30_000)
+    expect(page.locator("article.join").first).to_be_visible()
+    page.close()
+
+
+def test_a_screen_reader_has_words_for_all_of_it(browser: Browser, port: int) -> None:
+    """Headings, the state, the batches as a table, links and buttons by their names."""
+    page = opened(browser, port)
+    expect(page.get_by_role("heading", level=1)).to_have_text("orders-payments")
+    expect(page.get_by_role("status")).to_have_text("failed")
+    expect(page.get_by_role("heading", name="Recent errors")).to_be_visible()
+    page.get_by_text("as a table").first.click()
+    expect(page.get_by_role("columnheader", name="rows read")).to_be_visible()
+    page.get_by_text("SQL", exact=True).first.click()
+    page.get_by_role("link", name="explain: how this").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("how it is kept up to date")
+    assert page.url.endswith("/explain#order_payments")
+    page.close()
+
+
+def opened(browser: Browser, port: int) -> Page:
+    """The page, as most people have it."""
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(f"http://127.0.0.1:{port}/")
+    return page
