@@ -21,6 +21,7 @@ MetricKind = Literal["counter", "gauge", "histogram"]
 
 MetricName = Literal[
     "rowkind_info",
+    "rowkind_start_timestamp_seconds",
     "rowkind_up",
     "rowkind_restarts_total",
     "rowkind_outages_total",
@@ -78,7 +79,13 @@ class Metric:
 
 METRICS: tuple[Metric, ...] = (
     Metric("rowkind_info", "gauge", "Constant 1, with the job's name and the versions.", ("name", "version", "spark")),
-    Metric("rowkind_up", "gauge", "1 while the query runs, 0 once it has failed.", ("query",)),
+    Metric("rowkind_start_timestamp_seconds", "gauge", "When the process was started, Unix time."),
+    Metric(
+        "rowkind_up",
+        "gauge",
+        "1 while the query runs; 0 from when it has failed until it runs again.",
+        ("query",),
+    ),
     Metric("rowkind_restarts_total", "counter", "Starts of a query after a failure that passes.", ("query",)),
     Metric("rowkind_outages_total", "counter", "Times that Kafka stopped answering."),
     Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic.", ("query", "table", "kind")),

@@ -30,6 +30,7 @@ from rowkind.service.kafka.written import Forms
 from rowkind.service.plan.explain.render import explain
 from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.run import executors
+from rowkind.service.run.births import births
 from rowkind.service.run.checkpoint import Checkpoint, queries
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import CutOver, clear, take_over
@@ -237,6 +238,7 @@ class _Queries:
             [sink.name for sink in query.sinks],
             explain(query.sinks, name),
             None if position is None else position.at,
+            births(whole),
         )
         self.lags.add(name, source(whole, at), group_name(self.job.name, name))
         cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None

@@ -66,9 +66,20 @@ class Monitor:
         self._metrics = Metrics()
         self._warnings: dict[str, str] = {}
         self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
+        self._metrics.set("rowkind_start_timestamp_seconds", time.time())
 
-    def add(self, query: str, sinks: Sequence[str], plan: str, at: Mapping[At, int] | None) -> None:
-        """A query for these sinks is about to start, with this plan, from these offsets; None where it never ran."""
+    def add(
+        self,
+        query: str,
+        sinks: Sequence[str],
+        plan: str,
+        at: Mapping[At, int] | None,
+        born: Mapping[str, float] | None = None,
+    ) -> None:
+        """A query for these sinks is about to start, with this plan, from these offsets; None where it never ran.
+
+        Its counters are `born` with these values.
+        """
         with self._lock:
             # One that goes on after Spark was lost is the same as before; one that begins anew counts anew.
             if query in self._queries and at is not None:
@@ -76,6 +87,7 @@ class Monitor:
             self._queries[query] = _Query(query, tuple(sinks), plan, at=at)
             self._metrics.set("rowkind_up", 1, query=query)
             self._metrics.set("rowkind_restarts_total", 0, query=query)
+            self._metrics.add(born or {}, query)
 
     def collect(self, name: str, reports: Iterable[Report]) -> None:
         """Take in what tasks of a query have counted.
@@ -102,6 +114,7 @@ class Monitor:
             query = self._queries[name]
             ran = "addBatch" in progress["durationMs"]
             query.state, query.reason = "running" if ran else "idle", ""
+            self._metrics.set("rowkind_up", 1, query=name)
             self._stands(query, progress["sources"])
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
@@ -130,6 +143,7 @@ class Monitor:
         """A query has failed for this reason and will be started again."""
         with self._lock:
             self._queries[name].state, self._queries[name].reason = "waiting", reason
+            self._metrics.set("rowkind_up", 0, query=name)
             self._metrics.set("rowkind_restarts_total", 1, query=name)
 
     def warns(self, warnings: Mapping[str, object]) -> list[object]:
