@@ -17,6 +17,7 @@ from rowkind.service.execute.members import dead_letters
 from rowkind.service.execute.route import Part, pieces, scanned
 from rowkind.service.execute.watermarks import marks_of
 from rowkind.service.graph import GraphScan
+from rowkind.service.kafka.ages import ages
 from rowkind.service.kafka.dead_letter import EXPRESSION
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
@@ -105,6 +106,8 @@ class Reading:
             started = time.perf_counter()
             decoded = table.decoder.decode(records)
             add(counters, decoded.counters)
+            if records.made is not None:
+                add(counters, ages(table.scan.scan.source.table, records.made, time.time()))
             letters = list(decoded.letters)
             _spend(counters, "decode", started)
             started = time.perf_counter()

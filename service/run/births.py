@@ -35,6 +35,7 @@ def _samples(graph: Graph) -> Iterator[str]:
         of = {"sink": operator.sink, "operator": operator.node.node}
         yield sample("rowkind_operator_rows_in_total", **of, kind=kind)
         yield sample("rowkind_operator_rows_out_total", **of, kind=kind)
+        yield sample("rowkind_operator_refreshes_total", **of)
         yield sample("rowkind_unmatched_retractions_total", **of)
         yield sample("rowkind_expired_retractions_total", **of)
         yield sample("rowkind_failed_rows_total", **of)

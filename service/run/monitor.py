@@ -7,6 +7,7 @@ Spark's own record of a batch: its number, durations and offsets.
 from __future__ import annotations
 
 import json
+import platform
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,8 @@ from typing import Any, Literal
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.offsets import At, Offset
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.metrics import Metrics, parse
+from rowkind.service.metrics import parse
+from rowkind.service.run.exposition import Exposition
 from rowkind.service.run.http import QueryStatus
 from rowkind.service.run.writer import Report
 
@@ -44,6 +46,7 @@ class _Query:
     filling: bool = False
     batch: int = -1
     seconds: float = 0.0
+    ended: float | None = None
     at: Mapping[At, int] | None = None
     lags: Mapping[At, Lag] = field(default_factory=dict)
     rows_in: int = 0
@@ -63,9 +66,9 @@ class Monitor:
     def __init__(self, job: str, version: str, spark: str) -> None:
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
-        self._metrics = Metrics()
+        self._metrics = Exposition()
         self._warnings: dict[str, str] = {}
-        self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
+        self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark, python=platform.python_version())
         self._metrics.set("rowkind_start_timestamp_seconds", time.time())
 
     def add(
@@ -119,11 +122,12 @@ class Monitor:
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
                 query.seconds = progress["durationMs"]["triggerExecution"] / 1000
+                query.ended = datetime.fromisoformat(progress["timestamp"]).timestamp() + query.seconds
                 for stage, seconds in _stages(progress).items():
                     self._metrics.set("rowkind_batch_seconds_total", seconds, query=name, stage=stage)
                 self._metrics.set("rowkind_batch_id", query.batch, query=name)
                 self._metrics.set("rowkind_batch_duration_seconds", query.seconds, query=name)
-                self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), query=name)
+                self._metrics.set("rowkind_last_batch_timestamp_seconds", query.ended, query=name)
 
     def position(self, name: str) -> Mapping[At, int] | None:
         """The next offset that a query reads of each partition, None before its first batch."""
@@ -201,7 +205,7 @@ class Monitor:
     def exposition(self) -> bytes:
         """The metrics in Prometheus text format."""
         with self._lock:
-            return self._metrics.exposition()
+            return self._metrics.text()
 
     def queries(self) -> Sequence[QueryStatus]:
         """Every query, for the status page."""
@@ -226,7 +230,7 @@ class Monitor:
             ]
 
     def _add(self, query: _Query, counters: Mapping[str, float]) -> None:
-        self._metrics.add(counters, query.name)
+        self._metrics.add(counters, query.name, query.ended)
         for sample, value in counters.items():
             name, labels = parse(sample)
             match name:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,11 +19,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.metrics import METRICS
 from tests.deploy.prometheus import Prometheus, prometheus, require
 from tests.deploy.test_alerts import NAMES
+from tests.deploy.test_dashboard import targets
 from tests.run.process import Rowkind, get, until
+
+LEGENDS = {query: legend for _, query, legend in targets()}
+"""The dashboards' queries, and how each names its series."""
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -130,6 +137,12 @@ class Story:
     texts: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Of each alert that fired, what it said."""
 
+    exposed: dict[str, str] = field(default_factory=dict)
+    """What the job exposed: the kind of each metric that has a value, by its name."""
+
+    shown: dict[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    """What the dashboards' queries gave: the labels of each series."""
+
     def look(self, server: Prometheus) -> None:
         """Take in what fires now."""
         self.fired |= server.fired()
@@ -154,6 +167,7 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             until(all_of_them, f"all of {alerts}", lambda: f"only {told.fired}\n{job.error}")
 
         with Rowkind(folder / "output", *arguments) as job:
+            assert job.port == port
             until(lambda: get(port, "/readyz")[0] == 200, "a ready job", lambda: job.error)
             until(lambda: bool(server.ask("rowkind_dead_letters_total")), "the first scrape", lambda: job.error)
             shop.sells()
@@ -162,6 +176,8 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             shop.errs()
             fires("RowkindDeadLetters", "RowkindManyDeadLetters", "RowkindFailedRows", "RowkindBrokenPromises")
             fires("RowkindUnmatchedRetractions", "RowkindLateRows")
+            told.exposed = dict(_exposed(port))
+            told.shown = {query: [labels for labels, _ in server.ask(_filled(query))] for query in LEGENDS}
             os.kill(job.java(), signal.SIGSTOP)
             fires("RowkindStalled", "RowkindFallsBehind", "RowkindWatermarkStands", meanwhile=shop.rate)
             os.kill(job.java(), signal.SIGKILL)
@@ -170,6 +186,19 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         with Rowkind(folder / "output", *arguments) as job:
             fires("RowkindKeepsEnding")
         yield told
+
+
+def _exposed(port: int) -> Iterator[tuple[str, str]]:
+    for family in text_string_to_metric_families(get(port, "/metrics")[1]):
+        if family.samples:
+            yield family.name + ("_total" if family.type == "counter" else ""), family.type
+
+
+def _filled(query: str) -> str:
+    """A query with what Grafana puts in, for the last minute."""
+    filled = query.replace("$instance", ".*").replace("$__rate_interval", "1m").replace("[15m]", "[1m]")
+    assert "$" not in filled
+    return filled
 
 
 def _sum(server: Prometheus, metric: str) -> float:
@@ -184,3 +213,17 @@ def test_an_alert_fires_when_its_reason_is_there(story: Story, alert: str) -> No
         assert "{{" not in text
         assert "<no value>" not in text
         assert "error" not in text.lower() or "expression" in text.lower(), text
+
+
+def test_the_job_exposes_the_metrics_of_the_list_and_no_others(story: Story) -> None:
+    """Each of them has a value once everything has happened, and is of the type that the list says."""
+    assert story.exposed == {metric.name: metric.kind for metric in METRICS}
+
+
+@pytest.mark.parametrize("query", LEGENDS)
+def test_a_query_of_a_dashboard_finds_what_its_legend_names(story: Story, query: str) -> None:
+    """In Prometheus, of a job that does everything, each gives a series at least, with a value for each label."""
+    series = story.shown[query]
+    assert series
+    wanted = set(re.findall(r"\{\{(\w+)\}\}", LEGENDS[query]))
+    assert all(wanted <= labels.keys() for labels in series)
