@@ -1,9 +1,10 @@
-"""Every metric of the service, in one list, and their exposition for Prometheus.
+"""Every metric of the service, in one list.
 
 Readers, operators and writers count into samples named as in the exposition format (`Counters` of
 `operators.columns.changes`), which ride with the blocks to the writer and come back to the main process with the
-batch's report. There they go into one `Metrics`, beside what only the main process knows. Names follow Prometheus:
-base units, `_total` for what only grows, no label without a bound on its values.
+batch's report. There they go into one `Exposition` (`service.run.exposition`), beside what only the main process knows.
+Names follow Prometheus: base units, `_total` for what only grows, no label without a bound on its values. The page
+docs/metrics.md is made of the list (`service.run.metrics_page`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from typing import Literal, get_args
 
 from rowkind.operators.columns.changes import Counters
 
 MetricKind = Literal["counter", "gauge", "histogram"]
+Unit = Literal[
+    "rows", "records", "changes", "runs", "bytes", "seconds", "Unix time", "offset", "number", "times", "1", "1 or 0"
+]
 
 MetricName = Literal[
     "rowkind_info",
+    "rowkind_start_timestamp_seconds",
     "rowkind_up",
     "rowkind_restarts_total",
     "rowkind_outages_total",
@@ -36,6 +39,7 @@ MetricName = Literal[
     "rowkind_write_seconds_total",
     "rowkind_operator_rows_in_total",
     "rowkind_operator_rows_out_total",
+    "rowkind_operator_refreshes_total",
     "rowkind_operator_seconds_total",
     "rowkind_unmatched_retractions_total",
     "rowkind_expired_retractions_total",
@@ -45,6 +49,7 @@ MetricName = Literal[
     "rowkind_state_bytes",
     "rowkind_state_runs",
     "rowkind_state_merged_rows_total",
+    "rowkind_state_expired_rows_total",
     "rowkind_late_rows_total",
     "rowkind_watermark_timestamp_seconds",
     "rowkind_watermark_lag_seconds",
@@ -53,6 +58,7 @@ MetricName = Literal[
     "rowkind_batch_duration_seconds",
     "rowkind_batch_seconds_total",
     "rowkind_last_batch_timestamp_seconds",
+    "rowkind_latency_seconds",
     "rowkind_lag_rows",
     "rowkind_lag_seconds",
     "rowkind_committed_offset",
@@ -62,136 +68,222 @@ MetricName = Literal[
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: what it is called, what it counts, and which labels its samples carry.
+    """A metric: what it is called, what it counts in which unit, and which labels its samples carry.
 
     The label `query` is added in the end: what rides with blocks does without it. An operator that several sinks share
     has the first one's label. `shards` says that samples carry the label `shard` on their way, and what the exposition
-    says of all shards.
+    says of all shards. What a histogram observes has on its way the label `made`, the time in ms since when it is, and
+    how often it was.
     """
 
     name: MetricName
     kind: MetricKind
+    unit: Unit
     help: str
     labels: tuple[str, ...] = ()
     shards: Callable[[Iterable[float]], float] | None = None
 
 
+_QUERY, _TABLE, _OPERATOR, _PARTITION = (
+    ("query",),
+    ("query", "table"),
+    ("sink", "operator"),
+    ("query", "topic", "partition"),
+)
+
 METRICS: tuple[Metric, ...] = (
-    Metric("rowkind_info", "gauge", "Constant 1, with the job's name and the versions.", ("name", "version", "spark")),
-    Metric("rowkind_up", "gauge", "1 while the query runs, 0 once it has failed.", ("query",)),
-    Metric("rowkind_restarts_total", "counter", "Starts of a query after a failure that passes.", ("query",)),
-    Metric("rowkind_outages_total", "counter", "Times that Kafka stopped answering."),
-    Metric("rowkind_rows_in_total", "counter", "Rows read from a table's topic.", ("query", "table", "kind")),
-    Metric("rowkind_bytes_in_total", "counter", "Bytes of record values read from a topic.", ("query", "table")),
-    Metric("rowkind_rows_out_total", "counter", "Changes written to a sink's topic, by row kind.", ("sink", "kind")),
-    Metric("rowkind_bytes_out_total", "counter", "Bytes of keys and values written to a sink's topic.", ("sink",)),
+    Metric(
+        "rowkind_info",
+        "gauge",
+        "1",
+        "Constant, with the job's name and the versions.",
+        ("name", "version", "spark", "python"),
+    ),
+    Metric("rowkind_start_timestamp_seconds", "gauge", "Unix time", "When the process was started."),
+    Metric(
+        "rowkind_up",
+        "gauge",
+        "1 or 0",
+        "1 while the query runs; 0 from when it has failed until it runs again.",
+        _QUERY,
+    ),
+    Metric("rowkind_restarts_total", "counter", "times", "Starts of a query after a failure that passes.", _QUERY),
+    Metric("rowkind_outages_total", "counter", "times", "Times that Kafka stopped answering."),
+    Metric("rowkind_lag_rows", "gauge", "rows", "Offsets still to be read; transaction markers take some.", _PARTITION),
+    Metric(
+        "rowkind_lag_seconds",
+        "gauge",
+        "seconds",
+        "Age of the first record that is still to be read, by its timestamp; 0 if there is none. While Kafka does not "
+        "answer, at least the time since then.",
+        _PARTITION,
+    ),
+    Metric(
+        "rowkind_latency_seconds",
+        "histogram",
+        "seconds",
+        "From a record's timestamp to the end of the batch that read it, when its results are written. Of sixteen "
+        "records that came together one is looked at.",
+        _TABLE,
+    ),
+    Metric("rowkind_committed_offset", "gauge", "offset", "The next offset to be read.", _PARTITION),
+    Metric(
+        "rowkind_rows_in_total", "counter", "rows", "Rows read from a table's topic, by row kind.", (*_TABLE, "kind")
+    ),
+    Metric("rowkind_bytes_in_total", "counter", "bytes", "Record values read from a table's topic.", _TABLE),
+    Metric(
+        "rowkind_rows_out_total",
+        "counter",
+        "changes",
+        "Changes written to a sink's topic, by row kind.",
+        ("sink", "kind"),
+    ),
+    Metric("rowkind_bytes_out_total", "counter", "bytes", "Keys and values written to a sink's topic.", ("sink",)),
     Metric(
         "rowkind_dead_letters_total",
         "counter",
-        "Records that were no row of their table, or on which an expression failed.",
-        ("query", "table", "reason"),
+        "records",
+        "Records that were no row of their table, or on which an expression failed, by the stage at which they failed.",
+        (*_TABLE, "reason"),
     ),
-    Metric("rowkind_dead_letters_written_total", "counter", "Records written to a dead letter topic.", ("query",)),
+    Metric(
+        "rowkind_dead_letters_written_total", "counter", "records", "Records written to the dead letter topic.", _QUERY
+    ),
     Metric(
         "rowkind_failed_rows_total",
         "counter",
+        "rows",
         "Rows that an operator had emitted and that were left out because an expression failed on them.",
-        ("sink", "operator"),
+        _OPERATOR,
     ),
     Metric(
-        "rowkind_transactions_total",
+        "rowkind_late_rows_total",
         "counter",
-        "Kafka transactions by outcome: committed, skipped (its batch was there already) or retried.",
-        ("query", "outcome"),
+        "changes",
+        "Changes that came when the watermark had passed all that they could change, and were left out.",
+        _OPERATOR,
     ),
-    Metric(
-        "rowkind_read_seconds_total",
-        "counter",
-        "Seconds of read tasks by stage: fetch, decode, calc, pack.",
-        ("query", "stage"),
-    ),
-    Metric(
-        "rowkind_write_seconds_total",
-        "counter",
-        "Seconds of write tasks by stage: unpack, net, send.",
-        ("query", "stage"),
-    ),
-    Metric(
-        "rowkind_operator_rows_in_total", "counter", "Changes that reached an operator.", ("sink", "operator", "kind")
-    ),
-    Metric(
-        "rowkind_operator_rows_out_total", "counter", "Changes that an operator emitted.", ("sink", "operator", "kind")
-    ),
-    Metric(
-        "rowkind_operator_seconds_total", "counter", "Seconds of an operator by stage.", ("sink", "operator", "stage")
-    ),
-    Metric("rowkind_unmatched_retractions_total", "counter", "Retractions that found no row.", ("sink", "operator")),
+    Metric("rowkind_unmatched_retractions_total", "counter", "changes", "Retractions that found no row.", _OPERATOR),
     Metric(
         "rowkind_expired_retractions_total",
         "counter",
+        "changes",
         "Retractions in a join of rows that had expired, joined with what was left.",
-        ("sink", "operator"),
+        _OPERATOR,
     ),
     Metric(
         "rowkind_broken_promises_total",
         "counter",
+        "records",
         "Records that broke what the job promises of their table: primary_key, exact or not_null.",
-        ("query", "table", "promise"),
+        (*_TABLE, "promise"),
     ),
     Metric(
         "rowkind_broken_promise_offset",
         "gauge",
-        "Offset of a late record that broke a promise.",
-        ("query", "table", "promise", "partition"),
+        "offset",
+        "Where a late record is that broke a promise.",
+        (*_TABLE, "promise", "partition"),
     ),
-    Metric("rowkind_state_rows", "gauge", "Rows kept by an operator.", ("sink", "operator"), shards=sum),
-    Metric("rowkind_state_bytes", "gauge", "Bytes kept by an operator, as stored.", ("sink", "operator"), shards=sum),
-    Metric("rowkind_state_runs", "gauge", "Sorted runs kept by an operator.", ("sink", "operator"), shards=sum),
-    Metric("rowkind_state_merged_rows_total", "counter", "Rows rewritten by merges of runs.", ("sink", "operator")),
-    Metric(
-        "rowkind_late_rows_total",
-        "counter",
-        "Changes that came when the watermark had passed all that they could change, and were left out.",
-        ("sink", "operator"),
-    ),
-    Metric("rowkind_watermark_timestamp_seconds", "gauge", "The watermark of a table, Unix time.", ("query", "table")),
+    Metric("rowkind_watermark_timestamp_seconds", "gauge", "Unix time", "The watermark of a table.", _TABLE),
     Metric(
         "rowkind_watermark_lag_seconds",
         "gauge",
+        "seconds",
         "By how much the watermark of a table was behind the time of the last batch.",
-        ("query", "table"),
+        _TABLE,
     ),
     Metric(
         "rowkind_next_due_timestamp_seconds",
         "gauge",
-        "When an operator next has something to do without input, Unix time; infinite if it has not.",
-        ("sink", "operator"),
+        "Unix time",
+        "When an operator next has something to do without input; infinite if it has not.",
+        _OPERATOR,
         shards=min,
     ),
-    Metric("rowkind_batch_id", "gauge", "Number of the last batch that was committed.", ("query",)),
-    Metric("rowkind_batch_duration_seconds", "histogram", "Seconds from a batch's start to its end.", ("query",)),
+    Metric("rowkind_batch_id", "gauge", "number", "Number of the last batch that was committed.", _QUERY),
+    Metric(
+        "rowkind_last_batch_timestamp_seconds",
+        "gauge",
+        "Unix time",
+        "When the last batch ended: the last success.",
+        _QUERY,
+    ),
+    Metric("rowkind_batch_duration_seconds", "histogram", "seconds", "From a batch's start to its end.", _QUERY),
     Metric(
         "rowkind_batch_seconds_total",
         "counter",
-        "Seconds of batches by stage: source, planning, log, tasks, other; and within tasks, of all of them, commit.",
-        ("query", "stage"),
+        "seconds",
+        "Batches by stage: source, planning, log, tasks, other; and within tasks, of all of them, commit.",
+        (*_QUERY, "stage"),
     ),
-    Metric("rowkind_last_batch_timestamp_seconds", "gauge", "When the last batch ended, Unix time.", ("query",)),
-    Metric("rowkind_lag_rows", "gauge", "Offsets still to be read.", ("query", "topic", "partition")),
     Metric(
-        "rowkind_lag_seconds",
-        "gauge",
-        "Age of the first record that is still to be read, by its timestamp; 0 if there is none. While Kafka does not "
-        "answer, at least the time since then.",
-        ("query", "topic", "partition"),
+        "rowkind_read_seconds_total",
+        "counter",
+        "seconds",
+        "Read tasks by stage: fetch, decode, calc, pack.",
+        (*_QUERY, "stage"),
     ),
-    Metric("rowkind_committed_offset", "gauge", "The next offset to be read.", ("query", "topic", "partition")),
+    Metric(
+        "rowkind_write_seconds_total",
+        "counter",
+        "seconds",
+        "Write tasks by stage: unpack, net, send.",
+        (*_QUERY, "stage"),
+    ),
+    Metric(
+        "rowkind_transactions_total",
+        "counter",
+        "times",
+        "Kafka transactions by outcome: committed, skipped (its batch was there already) or retried.",
+        (*_QUERY, "outcome"),
+    ),
+    Metric(
+        "rowkind_operator_rows_in_total",
+        "counter",
+        "changes",
+        "Changes that reached an operator, by row kind.",
+        (*_OPERATOR, "kind"),
+    ),
+    Metric(
+        "rowkind_operator_rows_out_total",
+        "counter",
+        "changes",
+        "Changes that an operator emitted, by row kind.",
+        (*_OPERATOR, "kind"),
+    ),
+    Metric(
+        "rowkind_operator_refreshes_total",
+        "counter",
+        "rows",
+        "Rows that an operator passed on because they were written again, so that what is made of them lives longer.",
+        _OPERATOR,
+    ),
+    Metric(
+        "rowkind_operator_seconds_total",
+        "counter",
+        "seconds",
+        "An operator's work by stage: state, operator, calc.",
+        (*_OPERATOR, "stage"),
+    ),
+    Metric("rowkind_state_rows", "gauge", "rows", "Rows kept by an operator.", _OPERATOR, shards=sum),
+    Metric("rowkind_state_bytes", "gauge", "bytes", "What an operator keeps, as stored.", _OPERATOR, shards=sum),
+    Metric("rowkind_state_runs", "gauge", "runs", "Sorted runs kept by an operator.", _OPERATOR, shards=sum),
+    Metric("rowkind_state_merged_rows_total", "counter", "rows", "Rows read to be merged into longer runs.", _OPERATOR),
+    Metric(
+        "rowkind_state_expired_rows_total",
+        "counter",
+        "rows",
+        "Rows of state let go of because their TTL was over, or their time had passed.",
+        _OPERATOR,
+    ),
 )
 
-_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})?")
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+
+_GAUGES = frozenset(metric.name for metric in METRICS if metric.kind == "gauge")
 
 assert {metric.name for metric in METRICS} == set(get_args(MetricName)), "every metric is named once and described once"
 
@@ -210,62 +302,9 @@ def parse(text: str) -> tuple[str, dict[str, str]]:
 
 
 def add(into: dict[str, float], counters: Counters) -> None:
-    """Take `counters` into `into`: what ends in `_total` adds up, gauges replace."""
+    """Take `counters` into `into`: gauges replace, all else adds up."""
     for name, value in counters.items():
-        if name.partition("{")[0].endswith("_total"):
-            into[name] = into.get(name, 0) + value
-        else:
-            into[name] = value
-
-
-class Metrics:
-    """The values of all metrics of this process."""
-
-    def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = CollectorRegistry()
-        self._metrics = {metric.name: (metric, _instrument(metric, self._registry)) for metric in METRICS}
-        self._shards: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
-
-    def set(self, name: MetricName, value: float, /, **labels: object) -> None:
-        """Set a gauge, add to a counter, observe for a histogram."""
-        metric, instrument = self._metrics[name]
-        child = instrument.labels(*(str(labels[label]) for label in metric.labels)) if metric.labels else instrument
-        match metric.kind:
-            case "counter":
-                child.inc(value)
-            case "gauge":
-                child.set(value)
-            case "histogram":
-                child.observe(value)
-
-    def add(self, counters: Counters, query: str) -> None:
-        """Take in the samples of one batch of a query, which need not name it."""
-        for text, value in counters.items():
-            name, labels = parse(text)
-            labels["query"] = query
-            metric, _ = self._metrics[name]  # type: ignore[index] # a KeyError says that a metric lacks its entry
-            if metric.shards is not None:
-                shard = labels.pop("shard")
-                by_shard = self._shards.setdefault((name, tuple(labels[label] for label in metric.labels)), {})
-                by_shard[shard] = value
-                self.set(metric.name, metric.shards(by_shard.values()), **labels)
-            else:
-                self.set(metric.name, value, **labels)
-
-    def exposition(self) -> bytes:
-        """All metrics in Prometheus' text format."""
-        return bytes(generate_latest(self._registry))
-
-
-def _instrument(metric: Metric, registry: CollectorRegistry) -> Any:
-    match metric.kind:
-        case "counter":
-            return Counter(metric.name, metric.help, metric.labels, registry=registry)
-        case "gauge":
-            return Gauge(metric.name, metric.help, metric.labels, registry=registry)
-        case "histogram":
-            return Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=_BUCKETS)
+        into[name] = value if name.partition("{")[0] in _GAUGES else into.get(name, 0) + value
 
 
 def _escape(text: str) -> str:

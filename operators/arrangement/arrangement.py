@@ -34,7 +34,7 @@ taken back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -77,14 +77,20 @@ def places(layout: Layout, hashes: Uint64s, sub_key: pa.BinaryArray, payload: pa
 
 @dataclass(frozen=True, slots=True)
 class StateSize:
-    """How much one shard keeps: live and not yet merged-away rows, and their bytes as stored."""
+    """How much one shard keeps: live and not yet merged-away rows, and their bytes as stored.
+
+    `expired` is how many rows the batch has let go of because their time was over.
+    """
 
     rows: int = 0
     bytes: int = 0
     runs: int = 0
+    expired: int = field(default=0, compare=False)
 
     def __add__(self, other: StateSize) -> StateSize:
-        return StateSize(self.rows + other.rows, self.bytes + other.bytes, self.runs + other.runs)
+        return StateSize(
+            self.rows + other.rows, self.bytes + other.bytes, self.runs + other.runs, self.expired + other.expired
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,7 @@ class Arrangement:
         self._segments_before = list(self._manifest.segments)
         self._appended: list[Entries] = []
         self._read_in_vain = 0
+        self._expired = 0
         self._drop_expired_segments()
 
     def written_at(self, payload: pa.BinaryArray) -> Int64s:
@@ -266,7 +273,7 @@ class Arrangement:
         if manifest.weight == 0:
             self._manifest = manifest = Manifest()
         else:
-            merged_rows = compaction.advance(
+            merged_rows, expired = compaction.advance(
                 manifest,
                 self._segment_store,
                 len(added),
@@ -275,11 +282,15 @@ class Arrangement:
                 replaces=self._replaces,
                 summed=self._summed,
             )
+            self._expired += expired
         segments = list(manifest.segments)
         self._segment_store.settle(self._segments_before, segments)
         self._write_manifest()
         size = StateSize(
-            sum(run.rows for run in manifest.runs), sum(segment.bytes for segment in segments), len(manifest.runs)
+            sum(run.rows for run in manifest.runs),
+            sum(segment.bytes for segment in segments),
+            len(manifest.runs),
+            self._expired,
         )
         return Finished(size, merged_rows)
 
@@ -298,13 +309,18 @@ class Arrangement:
         if expired_until is None:
             return
 
-        def unexpired(segments: list[SegmentInfo]) -> list[SegmentInfo]:
+        def unexpired(segments: list[SegmentInfo], merged_until: int = -1) -> list[SegmentInfo]:
+            """Those that stay; of the others those behind what has been merged, which is in the merge, are counted."""
+            gone = [segment for segment in segments if segment.newest <= expired_until]
+            self._expired += sum(segment.rows for segment in gone if segment.first > merged_until)
             return [segment for segment in segments if segment.newest > expired_until]
 
-        for run in self._manifest.runs:
-            run.segments = unexpired(run.segments)
+        merged_until: dict[int, int] = {}
         for merge in self._manifest.merges:
             merge.done = unexpired(merge.done)
+            merged_until |= dict.fromkeys(merge.inputs, -1 if merge.cursor is None else merge.cursor[0])
+        for run in self._manifest.runs:
+            run.segments = unexpired(run.segments, merged_until.get(run.number, -1))
         self._manifest.runs = [run for run in self._manifest.runs if run.segments]
         if not self._manifest.runs:
             self._manifest = Manifest()

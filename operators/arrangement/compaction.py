@@ -53,19 +53,20 @@ def advance(
     *,
     replaces: bool = False,
     summed: Callable[[Entries], Entries] = consolidate,
-) -> int:
-    """Do the merge work of a batch of `appended` entries; returns how many rows it read.
+) -> tuple[int, int]:
+    """Do the merge work of a batch of `appended` entries; returns how many rows it read, and how many had expired.
 
     Rows written at `expired_until` or before have expired and are left out; None where there is no TTL. `read_in_vain`
     is how many rows the batch met, beyond the usual, that had cancelled out or expired. `replaces` says that entries
     replace earlier ones of their key. `summed` adds up entries, in order of (place, seq).
     """
-    work = 0
+    work = expired = 0
     _start(manifest, read_in_vain)
     while manifest.merges and (work == 0 or work < FUEL * appended):
         merge = min(manifest.merges, key=lambda merge: sum(run.rows for run in _inputs(manifest, merge)))
-        work += _merge_portion(manifest, merge, segment_store, expired_until, replaces=replaces, summed=summed)
-    return work
+        read, gone = _merge_portion(manifest, merge, segment_store, expired_until, replaces=replaces, summed=summed)
+        work, expired = work + read, expired + gone
+    return work, expired
 
 
 def _start(manifest: Manifest, read_in_vain: int = 0) -> None:
@@ -104,8 +105,11 @@ def _merge_portion(
     *,
     replaces: bool,
     summed: Callable[[Entries], Entries],
-) -> int:
-    """Take the merge forward by one portion, and complete it if that was the last; returns how many rows it read."""
+) -> tuple[int, int]:
+    """Take the merge forward by one portion, and complete it if that was the last.
+
+    Returns how many rows it read, and how many of what is left of them had expired.
+    """
     inputs = _inputs(manifest, merge)
     size, rows = sum(run.bytes for run in inputs), sum(run.rows for run in inputs)
     limit = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES * rows // max(1, size)))
@@ -116,8 +120,11 @@ def _merge_portion(
         entries = last_write.latest(entries)
         if merge.whole:
             entries = entries.filter(~last_write.is_needless(entries, merge.cursor and merge.cursor[0]))
+    expired = 0
     if expired_until is not None:
+        before = len(entries)
         entries = entries.filter(entries.written_at > expired_until)
+        expired = before - len(entries)
     merge.done += segment_store.write(entries)
     merge.weight += int(entries.weight[entries.weight > 0].sum()) if replaces else int(entries.weight.sum())
     merge.cursor = end
@@ -128,7 +135,7 @@ def _merge_portion(
             manifest.weight = min(manifest.weight, merge.weight)
         manifest.add_run(merge.done)
         _start(manifest)
-    return sum(len(piece) for pieces in read for piece in pieces)
+    return sum(len(piece) for pieces in read for piece in pieces), expired
 
 
 @dataclass(frozen=True, slots=True)

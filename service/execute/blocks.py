@@ -62,9 +62,11 @@ class Tally:
             self._add("rowkind_operator_rows_in_total", count, kind=symbol)
 
     def add_rows_out(self, kind: Int8s) -> None:
-        """Count changes that the operator emitted."""
+        """Count changes that the operator emitted, and refreshes."""
         for symbol, count in rows_by_kind(kind).items():
             self._add("rowkind_operator_rows_out_total", count, kind=symbol)
+        if refreshes := int(np.count_nonzero(kind == RowKind.REFRESH)):
+            self._add("rowkind_operator_refreshes_total", refreshes)
 
     def add_seconds(self, stage: Literal["state", "operator", "calc"], seconds: float) -> None:
         """Count the time spent in a stage of the operator."""
@@ -99,10 +101,11 @@ class Tally:
         self._add("rowkind_state_merged_rows_total", rows)
 
     def set_state(self, shard: int, size: StateSize) -> None:
-        """Say how much a shard keeps."""
+        """Say how much a shard keeps, and count what has expired of it."""
         self._add("rowkind_state_rows", size.rows, shard=shard)
         self._add("rowkind_state_bytes", size.bytes, shard=shard)
         self._add("rowkind_state_runs", size.runs, shard=shard)
+        self._add("rowkind_state_expired_rows_total", size.expired)
 
     def _add(self, name: MetricName, value: float, **labels: object) -> None:
         add(self._samples, {sample(name, **self._labels, **labels): value})

@@ -17,6 +17,12 @@ from rowkind.service.kafka.headers import Headers
 
 PREFIX = "__connect.errors."
 
+READING = ("row kind", "changelog", "framing", "schema", "value", "key")
+"""The stages at which a record is no row for anybody. Of any other one, some queries may have taken it."""
+
+EXPRESSION = "expression"
+"""The stage at which an expression of the query fails on a row."""
+
 _SCHEMA = fastavro.parse_schema(
     {
         "type": "record",
@@ -53,8 +59,8 @@ _SCHEMA = fastavro.parse_schema(
 class DeadLetter:
     """A record that is no row, where it came from, and why.
 
-    `stage` is what failed: "row kind", "framing", "schema", "value", "key" or "changelog". `error` is the class of the
-    error. `timestamp` is in ms since the epoch.
+    `stage` is what failed: one of `READING`, `EXPRESSION`, or an operator. `error` is the class of the error.
+    `timestamp` is in ms since the epoch.
     """
 
     table: str

@@ -25,7 +25,7 @@ from rowkind.operators.columns.changes import WEIGHTS, Indices, Int8s, Mask, Row
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.promises import Broken, OnBroken
-from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
 from rowkind.service.kafka.debezium import turns
 from rowkind.service.kafka.errors import UndecodableRowError
 from rowkind.service.kafka.faults import Faults
@@ -112,7 +112,7 @@ class Decoder:
         at = order[np.searchsorted(numbers[order], left_out.rows.seq)]
         comes = WEIGHTS[left_out.rows.kind] > 0
         told = zip(at[comes].tolist(), compress(left_out.reasons, comes), strict=True)
-        return [self._told(records, row, "expression", ExpressionError.__name__, reason) for row, reason in told]
+        return [self._told(records, row, EXPRESSION, ExpressionError.__name__, reason) for row, reason in told]
 
     def _kinds(self, kind: Int8s, records: Records, faults: Faults) -> Int8s:
         """The kinds that the table's mode makes of what the headers say."""

@@ -17,6 +17,8 @@ from rowkind.service.execute.members import dead_letters
 from rowkind.service.execute.route import Part, pieces, scanned
 from rowkind.service.execute.watermarks import marks_of
 from rowkind.service.graph import GraphScan
+from rowkind.service.kafka.ages import ages
+from rowkind.service.kafka.dead_letter import EXPRESSION
 from rowkind.service.kafka.decode import Decoder
 from rowkind.service.kafka.fetch import Fetcher
 from rowkind.service.kafka.offsets import Offset, Range
@@ -104,6 +106,8 @@ class Reading:
             started = time.perf_counter()
             decoded = table.decoder.decode(records)
             add(counters, decoded.counters)
+            if records.made is not None:
+                add(counters, ages(table.scan.scan.source.table, records.made, time.time()))
             letters = list(decoded.letters)
             _spend(counters, "decode", started)
             started = time.perf_counter()
@@ -116,7 +120,7 @@ class Reading:
                 )
                 for each in left_out:
                     letters += table.decoder.left_out(records, each)
-                    failed = sample("rowkind_dead_letters_total", table=name, reason="expression")
+                    failed = sample("rowkind_dead_letters_total", table=name, reason=EXPRESSION)
                     add(counters, {failed: len(each.reasons)})
             if letters:
                 parts = dead_letters(binary(each.to_bytes() for each in letters)).split(shards)

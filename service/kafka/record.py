@@ -30,6 +30,19 @@ class OneRecord:
 
 
 @dataclass(frozen=True)
+class Made:
+    """When records were made, ms since the epoch: `at` so many times, each of which stands for some `records`."""
+
+    at: Int64s
+    records: Int64s
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All of them."""
+        return cls(np.concatenate([part.at for part in parts]), np.concatenate([part.records for part in parts]))
+
+
+@dataclass(frozen=True)
 class Records:
     """Records of one topic, those of a partition in their order.
 
@@ -37,6 +50,7 @@ class Records:
     - `key`: null for none, and unknown unless the value is null or all was asked for (`service.kafka.fetch`).
     - `headers`: None where no record has any.
     - `timestamp`: ms since the epoch, -1 for none; None unless all was asked for.
+    - `made`: the same of some of them, where it is known.
     """
 
     topic: str
@@ -46,6 +60,7 @@ class Records:
     key: pa.BinaryArray
     headers: Sequence[Headers] | None = None
     timestamp: Int64s | None = None
+    made: Made | None = None
 
     @property
     def each(self) -> Iterator[OneRecord]:
@@ -69,6 +84,7 @@ class Records:
         if any(part.headers is not None for part in parts):
             headers = [each for part in parts for each in part.headers or [None] * len(part)]
         times = [part.timestamp for part in parts if part.timestamp is not None]
+        made = [part.made for part in parts if part.made is not None]
         return cls(
             parts[0].topic,
             np.concatenate([part.partition for part in parts]),
@@ -77,4 +93,5 @@ class Records:
             concat_binary([part.key for part in parts]),
             headers,
             np.concatenate(times) if times else None,
+            Made.concat(made) if made else None,
         )

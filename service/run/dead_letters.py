@@ -28,7 +28,7 @@ from rowkind.avro.registry import Registry
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.clients import ANSWER_SECONDS, KafkaSettings, servers, transactional_settings
 from rowkind.service.kafka.committed import committed, record_at
-from rowkind.service.kafka.dead_letter import PREFIX
+from rowkind.service.kafka.dead_letter import PREFIX, READING
 from rowkind.service.kafka.errors import translate
 from rowkind.service.kafka.outgoing import push
 from rowkind.service.kafka.record import OneRecord
@@ -37,9 +37,6 @@ from rowkind.service.run.errors import LetterError
 _REPLAYED = "rowkind.replayed"
 _TRANSACTION_MS = 60_000
 _AT_ONCE = 10_000
-
-_READING = frozenset({"row kind", "changelog", "framing", "schema", "value", "key"})
-"""The stages at which a record is no row for anybody. Of any other one, some queries may have taken it."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ def _due(job: Job, places: Collection[str]) -> list[Letter]:
     if places:
         origins = {each.origin for each in _chosen(job, there, places) if not each.replayed}
     else:
-        origins = {each.origin for each in there if each.told.get("stage") in _READING and not each.replayed}
+        origins = {each.origin for each in there if each.told.get("stage") in READING and not each.replayed}
     origins -= {each.origin for each in there if each.replayed}
     return sorted((each for each in there if each.origin in origins), key=lambda each: each.origin or ())
 

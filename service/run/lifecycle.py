@@ -30,6 +30,7 @@ from rowkind.service.kafka.written import Forms
 from rowkind.service.plan.explain.facts import describe
 from rowkind.service.plan.pipeline import PlannedQuery
 from rowkind.service.run import executors
+from rowkind.service.run.births import births
 from rowkind.service.run.checkpoint import Checkpoint, queries
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.cut_over import CutOver, clear, take_over
@@ -233,7 +234,8 @@ class _Queries:
         at = self._brought_up(name, whole, checkpoint, progress)
         position = checkpoint.position()
         sqls = {sink: settings.sql for sink, settings in self.job.sinks.items()}
-        self.monitor.add(name, describe(name, query.sinks, sqls), None if position is None else position.at)
+        at_start = None if position is None else position.at
+        self.monitor.add(name, describe(name, query.sinks, sqls), at_start, births(whole))
         self.lags.add(name, source(whole, at), group_name(self.job.name, name))
         cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None
         begin = partial(start, self.spark, whole, checkpoint.folder)

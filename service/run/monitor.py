@@ -7,19 +7,22 @@ Spark's own record of a batch: its number, durations and offsets.
 from __future__ import annotations
 
 import json
+import platform
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from rowkind.errors import RowkindError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.offsets import At, Offset
 from rowkind.service.kafka.progress import BatchPartition
-from rowkind.service.metrics import Metrics, parse
+from rowkind.service.metrics import parse
 from rowkind.service.plan.explain.description import QueryDescription
 from rowkind.service.run.activity import Activity
+from rowkind.service.run.exposition import Exposition
 from rowkind.service.run.incidents import Incidents, remedy, wrong
 from rowkind.service.run.status import JobStatus, QueryState, QueryStatus
 from rowkind.service.run.work import Works
@@ -45,6 +48,7 @@ class _Query:
     reason: str = ""
     filling: bool = False
     batch: int = -1
+    ended: float | None = None
     at: Mapping[At, int] | None = None
     lags: Mapping[At, Lag] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
@@ -57,15 +61,25 @@ class Monitor:
     def __init__(self, job: str, version: str, spark: str) -> None:
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
-        self._metrics = Metrics()
+        self._metrics = Exposition()
         self._warnings: dict[str, str] = {}
         self._job, self._version, self._since = job, version, time.time()
         self._incidents = Incidents()
         self.works = Works()
-        self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark)
+        self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark, python=platform.python_version())
+        self._metrics.set("rowkind_start_timestamp_seconds", self._since)
 
-    def add(self, query: str, plan: QueryDescription, at: Mapping[At, int] | None) -> None:
-        """A query is about to start, with this plan, from these offsets; None where it never ran."""
+    def add(
+        self,
+        query: str,
+        plan: QueryDescription,
+        at: Mapping[At, int] | None,
+        born: Mapping[str, float] | None = None,
+    ) -> None:
+        """A query is about to start, with this plan, from these offsets; None where it never ran.
+
+        Its counters are `born` with these values.
+        """
         with self._lock:
             # One that goes on after Spark was lost is the same as before; one that begins anew counts anew.
             if query in self._queries and at is not None:
@@ -73,6 +87,7 @@ class Monitor:
             self._queries[query] = _Query(query, plan, Activity(time.time()), at=at)
             self._metrics.set("rowkind_up", 1, query=query)
             self._metrics.set("rowkind_restarts_total", 0, query=query)
+            self._metrics.add(born or {}, query)
 
     def collect(self, name: str, reports: Iterable[Report]) -> None:
         """Take in what tasks of a query have counted.
@@ -99,16 +114,18 @@ class Monitor:
             query = self._queries[name]
             ran = "addBatch" in progress["durationMs"]
             query.state, query.reason = "running" if ran else "idle", ""
+            self._metrics.set("rowkind_up", 1, query=name)
             self._stands(query, progress["sources"])
             if ran and progress["batchId"] > query.batch:
                 query.batch = progress["batchId"]
                 seconds = progress["durationMs"]["triggerExecution"] / 1000
+                query.ended = datetime.fromisoformat(progress["timestamp"]).timestamp() + seconds
                 query.activity.batch(query.batch, seconds, time.time())
                 for stage, spent in _stages(progress).items():
                     self._metrics.set("rowkind_batch_seconds_total", spent, query=name, stage=stage)
                 self._metrics.set("rowkind_batch_id", query.batch, query=name)
                 self._metrics.set("rowkind_batch_duration_seconds", seconds, query=name)
-                self._metrics.set("rowkind_last_batch_timestamp_seconds", time.time(), query=name)
+                self._metrics.set("rowkind_last_batch_timestamp_seconds", query.ended, query=name)
 
     def position(self, name: str) -> Mapping[At, int] | None:
         """The next offset that a query reads of each partition, None before its first batch."""
@@ -130,6 +147,7 @@ class Monitor:
             what = reason.partition("\n")[0]
             self._incidents.add(time.time(), name, what, remedy or "It is started again by itself.")
             self._queries[name].state, self._queries[name].reason = "waiting", reason
+            self._metrics.set("rowkind_up", 0, query=name)
             self._metrics.set("rowkind_restarts_total", 1, query=name)
 
     def warns(self, warnings: Mapping[str, object]) -> list[object]:
@@ -197,7 +215,7 @@ class Monitor:
     def exposition(self) -> bytes:
         """The metrics in Prometheus text format."""
         with self._lock:
-            return self._metrics.exposition()
+            return self._metrics.text()
 
     def plans(self) -> Sequence[QueryDescription]:
         """The plan of every query."""
@@ -216,7 +234,7 @@ class Monitor:
 
     def _add(self, query: _Query, batch: int, counters: Mapping[str, float]) -> None:
         query.activity.count(batch, counters, time.time())
-        self._metrics.add(counters, query.name)
+        self._metrics.add(counters, query.name, query.ended)
         for sample, value in counters.items():
             if parse(sample)[0] == "rowkind_next_due_timestamp_seconds":
                 query.due[sample] = value * 1000

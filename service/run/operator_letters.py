@@ -27,7 +27,7 @@ from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expressions import ExpressionError
 from rowkind.service.execute.failures import LeftOut
 from rowkind.service.execute.lateness import Lateness
-from rowkind.service.kafka.dead_letter import DeadLetter
+from rowkind.service.kafka.dead_letter import EXPRESSION, DeadLetter
 from rowkind.service.physical import (
     PhysicalAggregate,
     PhysicalJoin,
@@ -110,7 +110,7 @@ class LeftOutLetters:
     def _letter(self, row: Mapping[str, object], reason: str) -> bytes:
         value = json.dumps({name: each for name, each in row.items() if not is_digest(name)}, default=str)
         name, error = self.node.node, ExpressionError.__name__
-        return DeadLetter(name, stage="expression", error=error, message=reason, value=value.encode()).to_bytes()
+        return DeadLetter(name, stage=EXPRESSION, error=error, message=reason, value=value.encode()).to_bytes()
 
 
 def sides(node: PhysicalOperator) -> tuple[str, ...]:

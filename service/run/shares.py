@@ -10,6 +10,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rowkind.service.kafka.dead_letter import EXPRESSION
 from rowkind.service.metrics import parse
 
 _MANY = 0.1
@@ -56,7 +57,7 @@ class Shares:
             name, labels = parse(sample)
             # What an expression failed on is a row, and has been counted as one.
             of_table = name in {"rowkind_rows_in_total", "rowkind_dead_letters_total"}
-            if of_table and labels.get("reason") != "expression" and value:
+            if of_table and labels.get("reason") != EXPRESSION and value:
                 self._since.setdefault(labels["table"], now)
                 self._seen[labels["table"]].append((now, labels.get("reason", ""), int(value)))
 

@@ -66,10 +66,11 @@ def test_prometheus_asks_the_port_that_the_job_serves() -> None:
     assert all((DEPLOY / "prometheus" / name).is_file() for name in prometheus["rule_files"])
 
 
-def test_grafana_finds_its_dashboard_where_it_is_mounted() -> None:
-    """The provider's folder and the home dashboard are where the compose file mounts the dashboard."""
+def test_grafana_finds_its_dashboards_where_they_are_mounted() -> None:
+    """The provider's folder and the home dashboard are where the compose file mounts the dashboards."""
     grafana = _compose()["services"]["grafana"]
     provider = YAML(typ="safe").load(DEPLOY / "grafana" / "provisioning" / "dashboards" / "rowkind.yaml")
     folder = provider["providers"][0]["options"]["path"]
-    assert f"./grafana/rowkind.json:{folder}/rowkind.json:ro" in grafana["volumes"]
+    for file in (DEPLOY / "grafana").glob("*.json"):
+        assert f"./grafana/{file.name}:{folder}/{file.name}:ro" in grafana["volumes"]
     assert grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == f"{folder}/rowkind.json"

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rowkind.service.metrics import METRICS, Metrics, add, parse, sample
+from rowkind.service.metrics import METRICS, add, parse, sample
+from rowkind.service.run.exposition import Exposition
+from rowkind.service.run.metrics_page import PAGE, page
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_names_follow_prometheus() -> None:
@@ -16,6 +22,12 @@ def test_names_follow_prometheus() -> None:
         assert metric.name.endswith("_total") == (metric.kind == "counter")
         assert not re.search(r"_(ms|millis|kb|mb|percent)\b", metric.name)
         assert metric.help.endswith(".")
+
+
+def test_the_page_is_up_to_date() -> None:
+    """It is what `python -m rowkind.service.run.metrics_page` writes, and has a line for every metric."""
+    assert (ROOT / PAGE).read_text() == page()
+    assert re.findall(r"^\| `(\w+)`", page(), re.MULTILINE) == [each.name for each in METRICS]
 
 
 def test_a_samples_name_survives_with_any_label() -> None:
@@ -37,7 +49,7 @@ def test_counters_add_up_and_gauges_replace() -> None:
 
 def test_the_exposition_sums_state_over_shards() -> None:
     """Each shard's last size counts once, and operators of the same name under two sinks are two."""
-    metrics = Metrics()
+    metrics = Exposition()
     kept = 'rowkind_state_rows{{sink="{}",operator="join",shard="{}"}}'
     metrics.add({kept.format("s", 0): 10, kept.format("s", 1): 5}, "main")
     metrics.add({kept.format("other", 0): 100}, "main")
@@ -50,7 +62,7 @@ def test_the_exposition_sums_state_over_shards() -> None:
 
 def test_what_rode_with_blocks_is_the_querys_unless_it_is_a_sinks() -> None:
     """Samples that name no query get the one that reported them; those of a sink add up under its name alone."""
-    metrics = Metrics()
+    metrics = Exposition()
     for query, rows in (("main", 2), ("later", 3), ("main", 4)):
         metrics.add({'rowkind_rows_in_total{table="t",kind="-U"}': rows}, query)
     metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 2}, "main")
@@ -65,9 +77,26 @@ def test_what_rode_with_blocks_is_the_querys_unless_it_is_a_sinks() -> None:
     assert samples["rowkind_batch_duration_seconds_count", (("query", "main"),)] == 1
 
 
-def _samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def test_a_histogram_observes_so_many_at_once() -> None:
+    """What rode along says since when records wait; how long is known when their batch has ended."""
+    metrics = Exposition()
+    waits = 'rowkind_latency_seconds{{table="t",made="{}"}}'
+    metrics.add({waits.format(99_800): 3, waits.format(98_000): 2, waits.format(200_000): 1}, "main", ended=100.0)
+    samples = _samples(metrics)
+    buckets = {
+        dict(labels)["le"]: value
+        for (name, labels), value in samples.items()
+        if name == "rowkind_latency_seconds_bucket"
+    }
+    assert (buckets["0.1"], buckets["0.25"], buckets["1.0"], buckets["2.5"], buckets["+Inf"]) == (1, 4, 4, 6, 6)
+    of = ("query", "main"), ("table", "t")
+    assert samples["rowkind_latency_seconds_count", of] == 6
+    assert samples["rowkind_latency_seconds_sum", of] == pytest.approx(3 * 0.2 + 2 * 2)
+
+
+def _samples(metrics: Exposition) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return {
         (one.name, tuple(sorted(one.labels.items()))): one.value
-        for family in text_string_to_metric_families(metrics.exposition().decode())
+        for family in text_string_to_metric_families(metrics.text().decode())
         for one in family.samples
     }

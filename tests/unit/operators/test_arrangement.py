@@ -131,6 +131,18 @@ def test_expired_segments_are_dropped_unread() -> None:
     assert list(store) == []
 
 
+def test_rows_that_expire_are_counted_once() -> None:
+    """Whether they go by whole segments, or in a merge, or both, as its inputs are still there while it goes on."""
+    store = MemoryStore()
+    expired = 0
+    for batch in range(60):
+        one = entries([b"%d" % number for number in range(40)], key=b"k%d" % batch, written_at=batch)
+        expired += put(store, one, ttl_ms=20, now=batch).state.expired
+    assert 0 < expired <= 40 * 40
+    expired += put(store, ttl_ms=20, now=1_000).state.expired
+    assert expired == 60 * 40
+
+
 def test_rows_that_expired_in_a_merge_do_not_keep_the_state_from_emptying() -> None:
     """When everything has been merged, only what is still stored counts."""
     store = MemoryStore()

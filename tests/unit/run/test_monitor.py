@@ -20,6 +20,7 @@ from rowkind.service.run.writer import Report
 
 PROGRESS = {
     "batchId": 55,
+    "timestamp": "2026-01-01T00:00:10.000Z",
     "durationMs": {
         "addBatch": 245,
         "commitOffsets": 8,

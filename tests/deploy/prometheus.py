@@ -1,0 +1,88 @@
+"""Prometheus itself, Debian's package: its rule tester, and the server with the rules that are shipped.
+
+Where it is missing the tests skip and say so, unless ROWKIND_REQUIRE_PROMETHEUS=1, as in CI: then they fail.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.service.dev.broker import free_port
+
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
+
+
+def require() -> None:
+    """Skip or fail unless Prometheus is installed."""
+    if shutil.which("prometheus") is None or shutil.which("promtool") is None:
+        reason = "Prometheus is not installed (apt-get install prometheus)"
+        if os.environ.get("ROWKIND_REQUIRE_PROMETHEUS") == "1":
+            pytest.fail(f"{reason}, and is required here", pytrace=False)
+        pytest.skip(reason)
+
+
+def hastened(rules: str) -> str:
+    """The rules where what is a minute is a second, five minutes' lag five seconds, and once is often."""
+    faster = re.sub(r"\b(\d+)m\b", r"\1s", rules).replace("> 300", "> 5")
+    return re.sub(r"> [12]$", "> 0", faster, flags=re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A running server."""
+
+    port: int
+
+    def ask(self, query: str) -> Sequence[tuple[Mapping[str, str], float]]:
+        """What a query gives now: labels and values."""
+        found = self._get("query", query=query)["data"]["result"]
+        return [(each["metric"], float(each["value"][1])) for each in found]
+
+    def alerts(self) -> Sequence[Mapping[str, Any]]:
+        """The alerts that are pending or fire, with their texts."""
+        found: Sequence[Mapping[str, Any]] = self._get("alerts")["data"]["alerts"]
+        return found
+
+    def fired(self) -> set[str]:
+        """The names of the alerts that have fired within the last ten minutes."""
+        return {labels["alertname"] for labels, _ in self.ask('count_over_time(ALERTS{alertstate="firing"}[10m])')}
+
+    def _get(self, path: str, **parameters: str) -> Any:
+        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
+    """A server that asks `target` every second, with the hastened rules, and keeps all in `folder`."""
+    port = free_port()
+    (folder / "rules.yaml").write_text(hastened(RULES.read_text()))
+    config = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["rules.yaml"],
+        "scrape_configs": [{"job_name": "rowkind", "static_configs": [{"targets": [target]}]}],
+    }
+    # JSON is YAML, too.
+    (folder / "prometheus.yaml").write_text(json.dumps(config))
+    command = ["prometheus", f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data"]
+    with (folder / "prometheus.log").open("wb") as log:
+        server = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stderr=log, stdout=log)
+        try:
+            yield Prometheus(port)
+        finally:
+            server.terminate()
+            server.wait(30)

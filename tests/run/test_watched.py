@@ -1,0 +1,229 @@
+"""A job that Prometheus watches, in which everything goes wrong once that an alert is for.
+
+One story, since each start takes a while; in it a minute of the alerts is a second (`tests.deploy.prometheus`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.metrics import METRICS
+from tests.deploy.prometheus import Prometheus, prometheus, require
+from tests.deploy.test_alerts import NAMES
+from tests.deploy.test_dashboard import targets
+from tests.run.process import Rowkind, get, until
+
+LEGENDS = {query: legend for _, query, legend in targets()}
+"""The dashboards' queries, and how each names its series."""
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+TABLES: Mapping[str, Mapping[str, Any]] = {
+    "orders": {
+        "mode": "retract",
+        "exact": True,
+        "primary_key": ["order_id"],
+        "columns": {"order_id": "BIGINT NOT NULL", "amount": "INT"},
+    },
+    "payments": {
+        "mode": "retract",
+        "primary_key": ["payment_id"],
+        "columns": {"payment_id": "BIGINT NOT NULL", "order_id": "BIGINT"},
+        "ttl": "7d",
+    },
+    "ratings": {
+        "mode": "append",
+        "columns": {"rating_id": "BIGINT NOT NULL", "stars": "INT", "at": "TIMESTAMP"},
+        "watermark": {"column": "at", "delay": "1s"},
+    },
+}
+SINKS: Mapping[str, Mapping[str, Any]] = {
+    "paid": {
+        "mode": "retract",
+        "key": ["payment_id"],
+        "sql": "SELECT p.payment_id, 12 / (o.amount - p.payment_id) AS share "
+        "FROM orders o JOIN payments p ON o.order_id = p.order_id",
+    },
+    "liked": {"mode": "append", "sql": "SELECT rating_id, 10 / stars AS tenth FROM ratings"},
+    "minutes": {
+        "mode": "append",
+        "emit": "final",
+        "sql": "SELECT window_start, COUNT(*) AS n "
+        "FROM TABLE(TUMBLE(TABLE ratings, DESCRIPTOR(at), INTERVAL '10' SECOND)) GROUP BY window_start, window_end",
+    },
+}
+
+
+class Shop:
+    """The topics of the tables, and the job that reads them."""
+
+    def __init__(self, servers: str, folder: Path) -> None:
+        self._name, self._numbers = f"watched-{os.getpid()}", itertools.count(100)
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        for made in admin.create_topics([NewTopic(self._topic(table), 1) for table in TABLES]).values():
+            made.result()
+        self._producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+        job = {
+            "job": self._name,
+            "kafka": {"bootstrap.servers": servers},
+            "checkpoint": str(folder / "checkpoint"),
+            "dead_letters": {"topic": self._topic("letters")},
+            "on_error": "dead_letter",
+            "shards": 4,
+            "tables": {name: {"topic": self._topic(name), "format": "json", **each} for name, each in TABLES.items()},
+            "sinks": {name: {"topic": self._topic(name), "format": "json", **each} for name, each in SINKS.items()},
+        }
+        self.job = folder / "job.yaml"
+        self.job.write_text(json.dumps(job))
+
+    def _topic(self, name: str) -> str:
+        return f"{self._name}-{name}"
+
+    def send(self, table: str, value: bytes, kind: bytes = b"+I") -> None:
+        """A record."""
+        self._producer.produce(self._topic(table), value, b"k", headers=[("op", kind)])
+        assert self._producer.flush(30) == 0
+
+    def row(self, table: str, kind: str = "+I", **row: Any) -> None:
+        """A row."""
+        self.send(table, json.dumps(row).encode(), kind.encode())
+
+    def rate(self, stars: int = 5, seconds: float = 60) -> None:
+        """A rating at a time, in seconds from when the story began."""
+        at = (BEGAN + timedelta(seconds=seconds)).isoformat()
+        self.row("ratings", rating_id=next(self._numbers), stars=stars, at=at)
+
+    def sells(self) -> None:
+        """What is as it should be."""
+        for number in range(1, 4):
+            self.row("orders", order_id=number, amount=50)
+            self.row("payments", payment_id=number, order_id=number)
+        self.row("orders", "-U", order_id=1, amount=50)
+        self.row("orders", "+U", order_id=1, amount=60)
+        self.rate()
+
+    def errs(self) -> None:
+        """What is not."""
+        self.send("orders", b"no JSON")
+        self.send("orders", b"no JSON either", b"+X")
+        self.row("orders", "-D", order_id=999, amount=1)
+        self.row("payments", "-D", payment_id=999, order_id=1)
+        self.row("payments", payment_id=60, order_id=1)
+        self.rate(stars=0)
+        self.rate(seconds=0)
+
+
+@dataclass
+class Story:
+    """What Prometheus knew of the job at the end."""
+
+    fired: set[str] = field(default_factory=set)
+    texts: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of each alert that fired, what it said."""
+
+    exposed: dict[str, str] = field(default_factory=dict)
+    """What the job exposed: the kind of each metric that has a value, by its name."""
+
+    shown: dict[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    """What the dashboards' queries gave: the labels of each series."""
+
+    def look(self, server: Prometheus) -> None:
+        """Take in what fires now."""
+        self.fired |= server.fired()
+        self.texts |= {each["labels"]["alertname"]: each["annotations"] for each in server.alerts()}
+
+
+@pytest.fixture(scope="module")
+def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """The whole story."""
+    require()
+    folder, port = tmp_path_factory.mktemp("watched"), free_port()
+    shop, told = Shop(broker.bootstrap_servers, folder), Story()
+    arguments = ["run", str(shop.job), "--port", str(port)]
+    with prometheus(folder, f"127.0.0.1:{port}") as server:
+
+        def fires(*alerts: str, meanwhile: Callable[[], None] = lambda: None) -> None:
+            def all_of_them() -> bool:
+                meanwhile()
+                told.look(server)
+                return told.fired >= set(alerts)
+
+            until(all_of_them, f"all of {alerts}", lambda: f"only {told.fired}\n{job.error}")
+
+        with Rowkind(folder / "output", *arguments) as job:
+            assert job.port == port
+            until(lambda: get(port, "/readyz")[0] == 200, "a ready job", lambda: job.error)
+            until(lambda: bool(server.ask("rowkind_dead_letters_total")), "the first scrape", lambda: job.error)
+            shop.sells()
+            until(lambda: _sum(server, "rowkind_rows_out_total") >= 6, "the first results", lambda: job.error)
+            assert not told.fired
+            shop.errs()
+            fires("RowkindDeadLetters", "RowkindManyDeadLetters", "RowkindFailedRows", "RowkindBrokenPromises")
+            fires("RowkindUnmatchedRetractions", "RowkindLateRows")
+            told.exposed = dict(_exposed(port))
+            told.shown = {query: [labels for labels, _ in server.ask(_filled(query))] for query in LEGENDS}
+            os.kill(job.java(), signal.SIGSTOP)
+            fires("RowkindStalled", "RowkindFallsBehind", "RowkindWatermarkStands", meanwhile=shop.rate)
+            os.kill(job.java(), signal.SIGKILL)
+            fires("RowkindQueryDown", "RowkindQueryRestarts")
+        fires("RowkindDown")
+        with Rowkind(folder / "output", *arguments) as job:
+            fires("RowkindKeepsEnding")
+        yield told
+
+
+def _exposed(port: int) -> Iterator[tuple[str, str]]:
+    for family in text_string_to_metric_families(get(port, "/metrics")[1]):
+        if family.samples:
+            yield family.name + ("_total" if family.type == "counter" else ""), family.type
+
+
+def _filled(query: str) -> str:
+    """A query with what Grafana puts in, for the last minute."""
+    filled = query.replace("$instance", ".*").replace("$__rate_interval", "1m").replace("[15m]", "[1m]")
+    assert "$" not in filled
+    return filled
+
+
+def _sum(server: Prometheus, metric: str) -> float:
+    return sum(value for _, value in server.ask(f"sum({metric})"))
+
+
+@pytest.mark.parametrize("alert", NAMES)
+def test_an_alert_fires_when_its_reason_is_there(story: Story, alert: str) -> None:
+    """Its texts have a value for everything that they name."""
+    assert alert in story.fired
+    for text in story.texts[alert].values():
+        assert "{{" not in text
+        assert "<no value>" not in text
+        assert "error" not in text.lower() or "expression" in text.lower(), text
+
+
+def test_the_job_exposes_the_metrics_of_the_list_and_no_others(story: Story) -> None:
+    """Each of them has a value once everything has happened, and is of the type that the list says."""
+    assert story.exposed == {metric.name: metric.kind for metric in METRICS}
+
+
+@pytest.mark.parametrize("query", LEGENDS)
+def test_a_query_of_a_dashboard_finds_what_its_legend_names(story: Story, query: str) -> None:
+    """In Prometheus, of a job that does everything, each gives a series at least, with a value for each label."""
+    series = story.shown[query]
+    assert series
+    wanted = set(re.findall(r"\{\{(\w+)\}\}", LEGENDS[query]))
+    assert all(wanted <= labels.keys() for labels in series)
