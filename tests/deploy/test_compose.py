@@ -1,20 +1,90 @@
-"""The compose file: what can be checked of it without pulling its images."""
+"""The compose file: what can be checked of it without pulling its images. `tests/e2e/test_compose.py` starts it."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+ONCE = {"topics"}
+"""What has done its work when it ends."""
 
 
 def _compose() -> dict[str, Any]:
     loaded: dict[str, Any] = YAML(typ="safe").load(DEPLOY / "compose.yaml")
     return loaded
+
+
+def test_the_file_is_what_compose_reads() -> None:
+    """The schema of the Compose Specification, which lies in its Go module, knows every key."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed, which fetches the Compose Specification")
+    command = ["go", "mod", "download", "-json", "github.com/compose-spec/compose-go/v2@v2.16.2"]
+    fetched = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True, timeout=300)
+    schema = Path(json.loads(fetched.stdout)["Dir"], "schema", "compose-spec.json")
+    Draft7Validator(json.loads(schema.read_text())).validate(_compose())
+
+
+def test_what_ends_is_started_again() -> None:
+    """Also when the machine starts, unless somebody stopped it; what is done once is tried until it is done."""
+    policies = {name: service.get("restart") for name, service in _compose()["services"].items()}
+    assert policies == {name: "on-failure" if name in ONCE else "unless-stopped" for name in policies}
+
+
+def test_what_must_not_be_forgotten_lies_in_volumes() -> None:
+    """Topics, checkpoint, metrics and what people make in Grafana are in named volumes, where each writes."""
+    compose = _compose()
+    services = compose["services"]
+    kept = {
+        "kafka": services["kafka"]["environment"]["KAFKA_LOG_DIRS"],
+        "rowkind": str(Path(services["rowkind"]["environment"]["CHECKPOINT"]).parent),
+        "prometheus": "/prometheus",
+        "grafana": "/var/lib/grafana",
+    }
+    for service, path in kept.items():
+        assert f"{service}:{path}" in services[service]["volumes"]
+    assert f"--storage.tsdb.path={kept['prometheus']}" in services["prometheus"]["command"]
+    assert compose["volumes"].keys() == kept.keys()
+
+
+def test_nothing_is_open_to_other_machines() -> None:
+    """Nobody logs in anywhere, so every port is bound to this machine."""
+    ports = [port for service in _compose()["services"].values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports), ports
+
+
+def test_what_needs_kafka_and_schemas_waits_for_them() -> None:
+    """Whoever is waited for until it is healthy says when it is, and nobody waits for what is not there."""
+    services = _compose()["services"]
+    for name, service in services.items():
+        wanted = service.get("depends_on", {})
+        for other in wanted:
+            assert other in services, name
+            if isinstance(wanted, dict) and wanted[other]["condition"] == "service_healthy":
+                assert "healthcheck" in services[other], other
+    assert services["topics"]["depends_on"].keys() == {"kafka", "registry"}
+    assert services["rowkind"]["depends_on"].keys() == services["shop"]["depends_on"].keys() == {"topics"}
+
+
+def test_the_job_is_the_examples_with_a_registry() -> None:
+    """It differs in the one line that says where schemas are, which names the registry's service and port."""
+    example = (ROOT / "examples" / "orders-payments" / "job.yaml").read_text().splitlines()
+    own = (DEPLOY / "compose" / "job.yaml").read_text().splitlines()
+    (differing,) = (ours for ours, theirs in zip(own, example, strict=True) if ours != theirs)
+    assert differing == 'registry: {url: "${REGISTRY}"}'
+    services = _compose()["services"]
+    listens = services["registry"]["environment"]["SCHEMA_REGISTRY_LISTENERS"]
+    assert services["rowkind"]["environment"]["REGISTRY"] == listens.replace("0.0.0.0", "registry")
 
 
 def test_every_file_that_is_mounted_exists() -> None:
@@ -40,20 +110,22 @@ def test_every_image_that_is_pulled_has_a_version() -> None:
 
 
 def test_the_job_runs_as_the_chart_runs_it() -> None:
-    """The job's container has a read-only root, a writable /tmp and a volume for its checkpoint."""
+    """The job's container has a read-only root, no rights, a writable /tmp and a volume for its checkpoint."""
     rowkind = _compose()["services"]["rowkind"]
     assert rowkind["read_only"] is True
+    assert rowkind["cap_drop"] == ["ALL"]
+    assert rowkind["security_opt"] == ["no-new-privileges:true"]
     assert "/tmp" in rowkind["volumes"]
     assert "rowkind:/var/lib/rowkind" in rowkind["volumes"]
     assert rowkind["environment"]["CHECKPOINT"].startswith("/var/lib/rowkind")
 
 
 def test_every_variable_of_the_job_file_is_given() -> None:
-    """The environment of the job's containers has every ${NAME} of the example's job file."""
+    """The environment of the job's containers has every ${NAME} of the job file."""
     services = _compose()["services"]
-    text = (ROOT / "examples" / "orders-payments" / "job.yaml").read_text()
+    text = (DEPLOY / "compose" / "job.yaml").read_text()
     names = set(re.findall(r"\$\{(\w+)", text))
-    for service in ("topics", "rowkind"):
+    for service in ("topics", "rowkind", "shop"):
         assert names <= set(services[service]["environment"]), service
 
 
@@ -71,6 +143,7 @@ def test_grafana_finds_its_dashboards_where_they_are_mounted() -> None:
     grafana = _compose()["services"]["grafana"]
     provider = YAML(typ="safe").load(DEPLOY / "grafana" / "provisioning" / "dashboards" / "rowkind.yaml")
     folder = provider["providers"][0]["options"]["path"]
-    for file in (DEPLOY / "grafana").glob("*.json"):
-        assert f"./grafana/{file.name}:{folder}/{file.name}:ro" in grafana["volumes"]
-    assert grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == f"{folder}/rowkind.json"
+    assert f"./grafana:{folder}:ro" in grafana["volumes"]
+    home = Path(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert str(home.parent) == folder
+    assert (DEPLOY / "grafana" / home.name).is_file()

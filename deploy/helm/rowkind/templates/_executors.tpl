@@ -29,8 +29,7 @@
 {{- define "rowkind.executor" -}}
 metadata:
   labels:
-    app.kubernetes.io/instance: {{ .Release.Name }}
-    app.kubernetes.io/component: executor
+    {{- merge (include "rowkind.executorSelector" . | fromYaml) (dict "app.kubernetes.io/component" "executor") .Values.commonLabels | toYaml | nindent 4 }}
 spec:
   automountServiceAccountToken: false
   enableServiceLinks: false
@@ -38,32 +37,27 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- with .Values.podSecurityContext }}
   securityContext:
-    {{- include "rowkind.podSecurity" . | nindent 4 }}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: executor
       {{- with include "rowkind.environment" (list .Values list) | trim }}
       {{- . | nindent 6 }}
       {{- end }}
+      {{- with .Values.securityContext }}
       securityContext:
-        {{- include "rowkind.containerSecurity" . | nindent 8 }}
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       volumeMounts:
         {{- include "rowkind.mounts" . | nindent 8 }}
   volumes:
     {{- include "rowkind.volumes" . | nindent 4 }}
-    - name: checkpoint
-      persistentVolumeClaim:
-        claimName: checkpoint-{{ include "rowkind.name" . }}-0
-  {{- with .Values.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .Values.affinity }}
-  affinity:
-    {{- toYaml . | nindent 4 }}
+    {{- if .Values.persistence.enabled }}
+    {{- include "rowkind.claimed" . | nindent 4 }}
+    {{- end }}
+  {{- with include "rowkind.scheduling" . | trim }}
+  {{- . | nindent 2 }}
   {{- end }}
 {{- end -}}

@@ -1,0 +1,91 @@
+{{- /* What the job's pod and its executors have alike: the job's file, the Secrets, the volume, and what the values add. */ -}}
+{{- define "rowkind.mounts" -}}
+- name: job
+  mountPath: /etc/rowkind
+  readOnly: true
+{{- range .Values.secretFiles }}
+- name: secret-{{ . }}
+  mountPath: /run/secrets/rowkind/{{ . }}
+  readOnly: true
+{{- end }}
+- name: checkpoint
+  mountPath: /var/lib/rowkind
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "rowkind.volumes" -}}
+- name: job
+  configMap:
+    name: {{ include "rowkind.name" . }}
+    items:
+      - key: job.yaml
+        path: job.yaml
+      {{- range $file, $_ := .Values.schemas }}
+      - key: {{ $file }}
+        path: schemas/{{ $file }}
+      {{- end }}
+      {{- if .Values.executors.count }}
+      - key: spark-defaults.conf
+        path: spark/spark-defaults.conf
+      - key: executor.yaml
+        path: spark/executor.yaml
+      {{- end }}
+{{- range .Values.secretFiles }}
+- name: secret-{{ . }}
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- if not .Values.persistence.enabled }}
+- name: checkpoint
+  emptyDir: {}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The claim of the checkpoint. */ -}}
+{{- define "rowkind.claim" -}}
+{{- .Values.persistence.existingClaim | default (printf "checkpoint-%s-0" (include "rowkind.name" .)) -}}
+{{- end -}}
+
+{{- define "rowkind.claimed" -}}
+- name: checkpoint
+  persistentVolumeClaim:
+    claimName: {{ include "rowkind.claim" . }}
+{{- end -}}
+
+{{- /* Environment of a container: that of the values, and more. Takes the values and a list. */ -}}
+{{- define "rowkind.environment" -}}
+{{- $values := index . 0 -}}
+{{- with concat $values.env (index . 1) -}}
+env:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+{{- with $values.envFrom -}}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* Where pods are, and who goes first. */ -}}
+{{- define "rowkind.scheduling" -}}
+{{- with .Values.priorityClassName -}}
+priorityClassName: {{ . }}
+{{ end -}}
+{{- with .Values.nodeSelector -}}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+{{- with .Values.tolerations -}}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+{{- with .Values.affinity -}}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
