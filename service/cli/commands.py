@@ -76,6 +76,7 @@ for _each in (
     plan.explain,
     plan.try_,
     plan.import_,
+    plan.schema,
     plan.examples,
     run.run,
     run.executor,

@@ -1,4 +1,4 @@
-"""Commands that need no broker: `rowkind check | explain | try | import | examples`."""
+"""Commands that need no broker: `rowkind check | explain | try | import | schema | examples`."""
 
 from __future__ import annotations
 
@@ -149,6 +149,18 @@ def _import(file: Path, output: Path | None) -> None:
             fail(f"{output}: the job file cannot be written: {error.strerror}", FAILED)
     if not found.whole:
         sys.exit(FAILED)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of a job file, by which an editor completes and checks one.
+
+    A job file with the line `# yaml-language-server: $schema=job.schema.json` at its head is checked by the schema in
+    the file of that name beside it.
+    """
+    from rowkind.service.job.schema import published  # noqa: PLC0415 -- loaded when it is needed
+
+    click.echo(published(), nl=False)
 
 
 @click.command()

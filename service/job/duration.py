@@ -6,6 +6,9 @@ import re
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = re.compile(r"(\d+)\s*(ms|s|min|m|h|d|w)\s*")
+PATTERN = r"^\s*(\d+\s*(ms|s|min|m|h|d|w)\s*)+$"
+"""What a length is written like, as a schema has it."""
+
 ACCEPTED = "a length of time such as 30d, 12h, 15m, 90s or 1500ms"
 
 

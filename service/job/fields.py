@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any, cast
 
 from pydantic import (
@@ -12,6 +13,7 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
     WrapValidator,
 )
 
@@ -39,18 +41,45 @@ def _written(parse: Callable[[str], int]) -> BeforeValidator:
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
-ColumnNames = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
-Duration = Annotated[int, _written(duration.parse), Field(gt=0)]
+def _shown(title: str, *forms: dict[str, Any]) -> WithJsonSchema:
+    """How a value may be written, for the schema of the job file (`service.job.schema`)."""
+    return WithJsonSchema({"title": title, "anyOf": list(forms)})
+
+
+LengthOfTime = _shown(
+    "length of time", {"type": "integer", "minimum": 0}, {"type": "string", "pattern": duration.PATTERN}
+)
+Moment = Annotated[
+    datetime,
+    _shown(
+        "time such as `2026-01-31T12:00:00Z`",
+        {"type": "integer"},
+        {"type": "string", "pattern": r"^\s*\d{4}-\d{2}-\d{2}([Tt ].*)?$"},
+    ),
+]
+ColumnNames = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_one_or_more),
+    _shown("one or more columns", {"type": "string"}, {"type": "array", "items": {"type": "string"}}),
+]
+Duration = Annotated[int, _written(duration.parse), Field(gt=0), LengthOfTime]
 """Milliseconds, written as a length of time."""
 
-Size = Annotated[int, _written(size.parse)]
+Size = Annotated[
+    int,
+    _written(size.parse),
+    _shown("amount of memory", {"type": "integer"}, {"type": "string", "pattern": size.PATTERN}),
+]
 """Bytes, written as an amount of memory."""
 
 SettingsField = Annotated[dict[str, str], WrapValidator(_settings)]
 
 
 class Section(BaseModel):
-    """A part of a job file: nothing else may stand in it, and nothing of it changes."""
+    """A part of a job file: nothing else may stand in it, and nothing of it changes.
+
+    What is written below a field is its meaning in the reference of the job file, and in its schema.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 

@@ -16,11 +16,16 @@ Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*:[A-
 
 
 class FunctionView(Section):
-    """One view of an aggregate: `{map: [key, value]}`, `{set: type}` or `{list: type}`, of SQL types."""
+    """One view of an aggregate, which is what it keeps of a group beside its accumulator: one of these three."""
 
     map: tuple[str, str] | None = None
+    """The SQL types of its keys and values."""
+
     set: str | None = None
+    """The SQL type of its elements."""
+
     list: str | None = None
+    """The SQL type of its elements."""
 
     @model_validator(mode="after")
     def _one(self) -> FunctionView:
@@ -41,26 +46,39 @@ class FunctionView(Section):
 
 
 class JobFunction(Section):
-    """A function, `module:name` in the job's `code`, called with an Arrow array for each argument.
+    """A function of the job's own, under its name in SQL. It is called with an Arrow array for each argument.
 
     A scalar function gives one array of the same length; a table function one list of structs per row, whose fields are
-    the columns in `returns`. A function that is not `deterministic` may give another value when a row is taken back,
-    and so is for rows that only come. Unless it is `called_on_null` the result is NULL where an argument is. `version`
-    stands for the code in a checkpoint, which else may not be run by changed code.
-
-    An aggregate is a class (`service.python.aggregate`): `accumulator` are the fields of its state, `views` the lists,
-    maps and sets that it keeps of a group beside that.
+    the columns in `returns`. An aggregate is a class with a state for each group.
     """
 
     python: Target
+    """Where it is in the job's `code`, as `module:name`."""
+
     kind: Literal["scalar", "table", "aggregate"] = "scalar"
+    """Whether it gives a value for a row, several rows for a row, or a value for a group."""
+
     arguments: tuple[str, ...] = Field(min_length=1)
+    """The SQL types of its arguments; what is given is cast to them as Spark does it, or refused."""
+
     returns: str | dict[str, str]
+    """The SQL type of its result; of a table function its columns, name to SQL type."""
+
     deterministic: bool
+    """Whether the same arguments always give the same. What is not is for rows that only come, since it may give
+    another value when a row is taken back."""
+
     called_on_null: bool = False
+    """Whether it is asked where an argument is NULL; else the result is NULL there."""
+
     version: str | None = None
+    """What stands for the code in a checkpoint, which else may not be run by changed code."""
+
     accumulator: dict[Identifier, str] = Field(default_factory=dict)
+    """The fields of an aggregate's state, name to SQL type."""
+
     views: dict[Identifier, FunctionView] = Field(default_factory=dict)
+    """The lists, maps and sets that an aggregate keeps of a group beside that."""
 
     @field_validator("arguments")
     @classmethod

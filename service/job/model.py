@@ -34,28 +34,52 @@ from rowkind.service.source_table import OnExpire
 
 
 class Sink(Section):
-    """A result topic, and the query whose result it keeps.
-
-    `on_conflict` says which row stands under a key that several rows of the result share: the first or the last one to
-    arrive, or none, where such a query is refused. `emit` says when rows of windows come: at once, with their
-    corrections, or once, when they are final, as in an append sink. An `isolated` sink shares nothing with the others:
-    they wait neither for it nor it for them, and it reads its topics by itself. `format` is how values and keys are
-    written.
-    """
+    """A result topic, and the query whose result it keeps."""
 
     topic: TopicName = ""
+    """The topic's name; that of the sink if left out."""
+
     format: Literal["avro", "json"] = "avro"
+    """How values and keys are written."""
+
     mode: ChangelogMode
+    """What its changes say: rows that only come, where a query that can take rows back is refused; the newest row of
+    each `key`, and null once it is gone, in a compacted topic; or rows that come and are taken back, by the header
+    of `row_kind`."""
+
     key: ColumnNames = ()
+    """The columns of the records' keys. An upsert sink needs it, and it has to be a unique key of the result."""
+
     sql: str
+    """The query, in Spark's SQL."""
+
     on_conflict: Literal["refuse", "first", "last"] = "refuse"
+    """Which row of an upsert sink stands under a key that several rows of the result share: the first or the last one
+    to arrive, or none, since such a query is refused."""
+
     emit: Literal["changes", "final"] | None = None
+    """When rows of windows come: at once, with their corrections, or once, when they are final. If left out, final in
+    an append sink and at once elsewhere."""
+
     row_kind: RowKindSettings = RowKindSettings()
+    """How a record says whether its row is inserted, updated or deleted; `missing` and `unknown` mean nothing here."""
+
     partitions: int | None = Field(default=None, gt=0)
+    """How many partitions the topic gets where it is made; if left out, the job's `parallelism`."""
+
     replication: int | None = Field(default=None, gt=0)
+    """How many replicas it gets then; the broker's own number if left out."""
+
     create: bool = True
+    """Whether the topic is made where it is not there."""
+
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    """Whether changes are written in transactions; without them a change may come twice, which only an upsert sink
+    bears."""
+
     isolated: bool = False
+    """Whether it gets a query of its own: it shares nothing with the other sinks, they wait neither for it nor it for
+    them, and it reads its topics by itself."""
 
     @model_validator(mode="after")
     def _whole(self) -> Sink:
@@ -75,17 +99,20 @@ class BatchSettings(Section):
     """How much one micro-batch takes."""
 
     max_rows: int = Field(default=200_000, gt=0)
+    """A batch ends after so many rows of all tables together, and earlier after 64 MB or what `memory` has room for."""
 
 
 class DeadLetterSettings(Section):
-    """Where records go that are no rows. Without a topic the first of them stops the job.
-
-    More than `max_ratio` of a table's records, of the last minute or hundred, stop it too.
-    """
+    """Where records go that are no rows. Without a topic the first of them stops the job."""
 
     topic: TopicName | None = None
+    """The topic that takes them, each with its origin and the reason."""
+
     tolerance: Literal["none", "all"] = "all"
+    """With `none` the first dead letter stops the job all the same."""
+
     max_ratio: float | None = Field(default=None, gt=0, le=1)
+    """The job stops when more than this part of a table's records, of the last minute or hundred, are dead letters."""
 
     @model_validator(mode="after")
     def _whole(self) -> DeadLetterSettings:
@@ -99,39 +126,72 @@ _OUTAGE = "outage"
 
 
 class Job(Section):
-    """One job file. `checkpoint` and `kafka` may be missing for `check`, `explain` and `try`.
-
-    `atomic` says that what a batch changes in all topics is one transaction: whoever reads several of them, committed
-    records only, never sees a part of a batch. `memory` is what all processes of the job take together at most.
-    `on_error` says what becomes of a row on which an expression fails: the job does, or the row is a dead letter, or
-    the expression is NULL there; where it may not be, the row is a dead letter again.
-    `promises` says what becomes of a job whose tables do not keep what it promises of them: `exact`, a primary key.
-    `status` says who may see the status port: certificate and key, files, for TLS, user and password for a login.
-    `parallelism` is in how many tasks its shards are worked on; how many `shards` there are, state fixes for good.
-    `code` is the folder or the wheel with the code of its `functions`, seen from the job file.
-    """
+    """One job file. `kafka`, `registry` and `checkpoint` may be missing for `check`, `explain` and `try`."""
 
     name: ResourceName = Field(alias="job")
+    """The job's name, which also names its transactions, its progress topic and its metrics."""
+
     kafka: SettingsField | None = None
+    """Where Kafka is and how it is spoken to."""
+
     registry: SettingsField | None = None
+    """Where schemas are: a registry with Confluent's API by its `url`, or a `folder` of .avsc files."""
+
     status: SettingsField | None = None
+    """Who may see the status port: TLS by a certificate and its key, a login by user and password."""
+
     checkpoint: str | None = None
+    """The folder that keeps offsets and state, or a URL as `s3a://bucket/jobs`."""
+
     ttl: Duration | None = None
+    """A row that was written so long ago is forgotten, in all tables that do not say otherwise; never if left out."""
+
     on_expire: OnExpire = "forget"
+    """Whether a row whose `ttl` is over is only forgotten, or taken back from the results as if it had been deleted."""
+
     parallelism: int = Field(default=2, gt=0, le=1024)
+    """In how many tasks the shards are worked on."""
+
     shards: int | None = Field(default=None, gt=0, le=1024)
+    """How many parts state has, for good: a power of two. If left out, four for each task of the first run."""
+
     memory: Size | None = None
+    """What all processes of the job take together at most; without it, as much as they happen to."""
+
     batch: BatchSettings = BatchSettings()
+    """How much one micro-batch takes."""
+
     unmatched: Literal["ignore", "dead_letter", "fail"] = "ignore"
+    """What becomes of a retraction that finds no row, beside being counted."""
+
     on_error: Literal["fail", "dead_letter", "null"] = "fail"
+    """What becomes of a row on which an expression fails: the job does, or the row is a dead letter, or the expression
+    is NULL there; where it may not be, the row is a dead letter again."""
+
     promises: Literal["warn", "fail"] = "warn"
+    """What becomes of the job when a table does not keep what is promised of it: `exact`, a primary key, NOT NULL."""
+
     atomic: bool = False
+    """Whether what a batch changes in all topics is one transaction: whoever reads several of them, committed records
+    only, never sees a part of a batch. One task then writes them all."""
+
     dead_letters: DeadLetterSettings = DeadLetterSettings(tolerance="none")
+    """Where records go that are no rows."""
+
     tables: dict[Identifier, Table] = Field(min_length=1)
+    """The source topics, by the names that the SQL uses."""
+
     code: str | None = None
+    """The folder or the wheel with the code of the `functions`, seen from the job file."""
+
     functions: dict[Identifier, JobFunction] = Field(default_factory=dict)
+    """Functions in Python, by their names in SQL."""
+
     views: dict[Identifier, str] = Field(default_factory=dict)
+    """Queries by name, which sinks and other views may read like tables."""
+
     sinks: dict[ResourceName, Sink] = Field(min_length=1)
+    """The result topics, each with its SQL."""
 
     _file: Path = PrivateAttr(default=Path("job.yaml"))
     _lines: dict[tuple[str | int, ...], int] = PrivateAttr(default_factory=dict)

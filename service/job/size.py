@@ -6,6 +6,9 @@ import re
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _WHOLE = re.compile(r"(\d+)\s*([kmgt])i?b?", re.IGNORECASE)
+PATTERN = r"^\s*\d+\s*[kmgtKMGT][iI]?[bB]?\s*$"
+"""What an amount is written like, as a schema has it."""
+
 ACCEPTED = "an amount of memory such as 2g, 1536m or 2Gi"
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from typing import Any, Literal
+from datetime import UTC
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,7 +12,7 @@ from rowkind.avro.errors import SchemaError
 from rowkind.avro.schema import Record
 from rowkind.operators.changelog import ChangelogMode
 from rowkind.service.job import duration
-from rowkind.service.job.fields import ColumnNames, Duration, Section, TopicName, either
+from rowkind.service.job.fields import ColumnNames, Duration, LengthOfTime, Moment, Section, TopicName, either
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
 from rowkind.service.source_table import OnExpire, Start, TopicFormat
 
@@ -22,14 +22,25 @@ Policy = Literal["insert", "dead_letter", "fail"]
 class RowKindSettings(Section):
     """How a topic tells the row kind: a header, its spelling (`preset` or `values`), and what if it is not there.
 
-    In a table that only inserts it need not be: each record is an insertion unless something else is said.
+    A preset's name alone is short for it: `row_kind: ordinal`.
     """
 
     header: str = "op"
+    """The name of the header; of several in a record the last counts."""
+
     preset: str = "rowkind"
+    """A spelling that is known: `rowkind` (`+I`, `-U`, `+U`, `-D`), `ordinal` (0 to 3), `words` (insert, update_before,
+    update_after, update, delete), `debezium` (c, r, u, d) or `diff` (1, -1)."""
+
     values: dict[str, str] | None = None
+    """A spelling of your own in its place: the header's text to the row kind, `{new: +I, gone: -D}`."""
+
     missing: Policy | None = None
+    """What becomes of a record without the header: it is an insertion, a dead letter, or the end of the job. If left
+    out, an insertion in a table of mode `append`, and elsewhere a dead letter."""
+
     unknown: Policy = "dead_letter"
+    """What becomes of a record with another text in the header."""
 
     @model_validator(mode="before")
     @classmethod
@@ -66,13 +77,23 @@ _SYMBOLS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
 
 
 class From(Section):
-    """Where a topic is read from when there is no checkpoint."""
+    """Where a topic is read from when there is no checkpoint. `start: latest` is short for `start: {at: latest}`."""
 
     at: Literal["earliest", "latest", "timestamp", "offsets"] = "earliest"
-    timestamp: datetime | None = None
+    """The first record that there is, the end, or what `timestamp` or `offsets` say, which need no `at`."""
+
+    timestamp: Moment | None = None
+    """The first record of each partition that is as young as this time; without a zone it is UTC."""
+
     offsets: dict[int, int] = Field(default_factory=dict)
+    """Partition to offset; partitions that are not named are read from their start."""
+
     on_lost: Literal["fail", "earliest", "latest"] = "fail"
+    """What becomes of the job when retention has taken records that it has not read: it ends, or goes on with the first
+    record that is left, or with those that come."""
+
     on_recreated: Literal["fail", "restart"] = "fail"
+    """What becomes of the job when the topic was deleted and made anew: it ends, or is rebuilt from nothing."""
 
     @model_validator(mode="before")
     @classmethod
@@ -105,18 +126,24 @@ class From(Section):
 class WatermarkSettings(Section):
     """Until when rows of a table may still come: the highest time seen, less the `delay`.
 
-    `column` is the column with the time of the row, or an expression of SQL over the columns. `delay` is a length of
-    time, or an expression too, an INTERVAL or a CASE of them. Partitions of which nothing comes for as long as `idle`
-    do not hold it back. What comes too late for everything that it could change is counted, and is a dead letter where
-    `late` says so. State is kept for `allowed_lateness` after the watermark has passed it, and rows that come as late
-    as that are still taken: they correct what has gone out, final rows as well.
+    A column's name alone is short for it: `watermark: at`.
     """
 
     column: str
+    """The column with the time of a row, or an expression of SQL over the columns."""
+
     delay: int | str = 0
-    idle: int = 30_000
+    """By how much rows may be out of order: a length of time, or an expression too, an INTERVAL or a CASE of them."""
+
+    idle: Annotated[int, LengthOfTime] = 30_000
+    """A partition of which nothing comes for so long does not hold the watermark back."""
+
     late: Literal["drop", "dead_letter"] = "drop"
-    allowed_lateness: int = 0
+    """What becomes of a row that comes too late for everything that it could change, beside being counted."""
+
+    allowed_lateness: Annotated[int, LengthOfTime] = 0
+    """State is kept for so long after the watermark has passed it, and rows that come as late as that are still taken:
+    they correct what has gone out, final rows as well."""
 
     @model_validator(mode="before")
     @classmethod
@@ -157,27 +184,48 @@ def _length(value: Any, negative: str) -> int:
 
 
 class Table(Section):
-    """A source topic. Without `columns` and `schema` its columns are the registry's, under `<topic>-value`.
-
-    `format` is how values and keys are written. In mode `debezium` values are its envelopes.
-    `exact` is a promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that
-    was sent. Without it the job keeps the rows of the table wherever somebody depends on that.
-    A row that was written a `ttl` ago is forgotten: what was made of it stays in the results. With `on_expire: retract`
-    it is taken back from them, as if it had been deleted. Both are the job's where they are not said here.
-    """
+    """A source topic, under the name that the SQL has for it."""
 
     topic: TopicName = ""
+    """The topic's name; that of the table if left out."""
+
     format: TopicFormat = "avro"
+    """How values and keys are written: Avro with the registry's number in front, Avro alone, or JSON."""
+
     mode: Literal["append", "upsert", "retract", "debezium"]
+    """What its changes say: rows that only come; the newest row of each primary key, and null once it is gone; rows
+    that come and are taken back, by the header of `row_kind`; or Debezium's envelopes."""
+
     columns: dict[str, str] | None = None
+    """Its columns, name to SQL type, each with or without NOT NULL. Without `columns` and `schema` they are the
+    registry's, under `<topic>-value`."""
+
     schema_file: str | None = Field(default=None, alias="schema")
+    """A file with its Avro schema in place of `columns`, seen from the job file."""
+
     primary_key: ColumnNames = ()
+    """The columns by which a row is replaced or taken back. They are NOT NULL."""
+
     exact: bool = False
+    """A promise of the producer's: every update comes as -U and +U, and every -U and -D takes back a row that was sent.
+    Without it the job keeps the rows of the table wherever somebody depends on that."""
+
     ttl: Duration | None = None
+    """A row that was written so long ago is forgotten: what was made of it stays in the results. If left out, the
+    job's."""
+
     on_expire: OnExpire | None = None
+    """Whether a row whose `ttl` is over is only forgotten, or taken back from the results as if it had been deleted. If
+    left out, the job's."""
+
     watermark: WatermarkSettings | None = None
+    """Until when its rows may come, which closes windows and lets state go."""
+
     row_kind: RowKindSettings = RowKindSettings()
+    """How a record says whether its row is inserted, updated or deleted."""
+
     start: From = From()
+    """Where it is read from when there is no checkpoint."""
 
     @property
     def changelog(self) -> ChangelogMode:

@@ -68,6 +68,15 @@ def test_nothing_but_rowkind_is_at_the_top_level(wheel: Path) -> None:
     assert top == {"rowkind", wheel.name.partition("-py3")[0] + ".dist-info"}
 
 
+def test_every_example_and_the_schema_of_job_files_are_in_it(wheel: Path) -> None:
+    """What `rowkind examples` and `rowkind schema` show is there after an installation, too."""
+    held = set(zipfile.ZipFile(wheel).namelist())
+    told = subprocess.run(["git", "ls-files", "examples"], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert {f"rowkind/{name}" for name in told.stdout.split()} <= held
+    assert "rowkind/service/job/job.schema.json" in held
+
+
 @pytest.mark.parametrize("last", ["rowkind", "avro"])
 def test_it_lives_beside_the_other_avro(wheel: Path, tmp_path: Path, last: str) -> None:
     """Whichever is installed last, both work, and a job that comes with Rowkind runs."""
@@ -79,6 +88,7 @@ def test_it_lives_beside_the_other_avro(wheel: Path, tmp_path: Path, last: str) 
     run(python, "-c", "import avro.schema, confluent_kafka.avro; avro.schema.parse('\"int\"')")
     folder = Path(run(python, "-m", "rowkind", "examples").splitlines()[0]).parents[1]
     assert folder.parts[-2:] == ("rowkind", "examples")
+    assert "tables" in json.loads(run(python, "-m", "rowkind", "schema"))["properties"]
     command = ["try", folder / "shop" / "job.yaml", "--changes", folder / "shop" / "changes.jsonl", "--fold"]
     rows = run(python, "-m", "rowkind", *command, "--sink", "open_orders")
     assert [json.loads(line)["row"] for line in rows.splitlines()]

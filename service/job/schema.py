@@ -1,0 +1,213 @@
+"""The JSON Schema of a job file, for editors, made from the model that reads it.
+
+It says what may stand where: names, types, words, what must not be missing. What two settings ask of each other, and
+what a table's columns ask of its primary key, the model alone knows, so that `rowkind check` has the last word.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
+from rowkind.service.job.functions import FunctionView, JobFunction
+from rowkind.service.job.model import BatchSettings, DeadLetterSettings, Job, Sink
+from rowkind.service.job.table import From, RowKindSettings, Table, WatermarkSettings
+from rowkind.service.row_kind import PRESETS
+
+Schema = dict[str, Any]
+
+FILE = "job.schema.json"
+
+_MODELS: tuple[type[BaseModel], ...] = (
+    Job,
+    BatchSettings,
+    DeadLetterSettings,
+    Table,
+    WatermarkSettings,
+    RowKindSettings,
+    From,
+    Sink,
+    JobFunction,
+    FunctionView,
+)
+
+_REFERENCE: Schema = {"$ref": "#/$defs/Reference"}
+
+_SETTING: Schema = {
+    "title": "text",
+    "anyOf": [
+        {"type": ["string", "number", "boolean"]},
+        {
+            "type": "object",
+            "properties": {"file": {"type": "string"}},
+            "required": ["file"],
+            "additionalProperties": False,
+        },
+    ],
+}
+"""The value of a setting of Kafka, a registry, the status port: it may lie in a file, as a secret does."""
+
+_OWN: Mapping[str, Schema] = {
+    "Reference": {
+        "description": "What stands for a value of the environment or the content of a file.",
+        "type": "string",
+        "pattern": r"\$\{[^}]*\}",
+    },
+    "KafkaSettings": {
+        "description": "librdkafka's settings by their names, TLS and SASL included, once for all clients.",
+        "type": "object",
+        "properties": {
+            "bootstrap.servers": {**_SETTING, "description": "Where Kafka is: `host:port`, several with commas."},
+            "outage": {
+                **_SETTING,
+                "title": "length of time",
+                "description": "For how long brokers that went away are waited for; for as long as it takes if left "
+                "out.",
+            },
+        },
+        "required": ["bootstrap.servers"],
+        "additionalProperties": _SETTING,
+    },
+    "RegistrySettings": {
+        "description": "Where schemas are: either `url` or `folder`.",
+        "type": "object",
+        "properties": {
+            "url": {
+                **_SETTING,
+                "description": "A registry with Confluent's API. Beside it may stand further settings of Confluent's "
+                "client, such as `basic.auth.user.info`.",
+            },
+            "folder": {**_SETTING, "description": "A folder of .avsc files, seen from the job file."},
+        },
+        "oneOf": [{"required": ["url"]}, {"required": ["folder"]}],
+        "if": {"required": ["folder"]},
+        "then": {"maxProperties": 1},
+        "additionalProperties": _SETTING,
+    },
+    "StatusSettings": {
+        "description": "Who may see the status port. Without it everybody may who reaches it.",
+        "type": "object",
+        "properties": {
+            "certificate": {**_SETTING, "description": "A file with the certificate for TLS, seen from the job file."},
+            "key": {**_SETTING, "description": "The file with its key."},
+            "user": {**_SETTING, "description": "The name to log in with."},
+            "password": {**_SETTING, "description": "The password that belongs to it."},
+        },
+        "dependentRequired": {
+            "certificate": ["key"],
+            "key": ["certificate"],
+            "user": ["password"],
+            "password": ["user"],
+        },
+        "additionalProperties": False,
+    },
+}
+_SETTINGS = {"kafka": "KafkaSettings", "registry": "RegistrySettings", "status": "StatusSettings"}
+
+_SHORT: Mapping[str, Schema] = {
+    RowKindSettings.__name__: {"enum": sorted(PRESETS)},
+    From.__name__: {"enum": ["earliest", "latest"]},
+    WatermarkSettings.__name__: {"type": "string"},
+}
+"""What may stand in place of a whole section."""
+
+
+class _Plain(GenerateJsonSchema):
+    """Without titles that only spell the name once more."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's interface
+        """No title is made up."""
+        return False
+
+
+def job_schema() -> Schema:
+    """The schema, made anew."""
+    made = Job.model_json_schema(schema_generator=_Plain)
+    sections = {Job.__name__: made, **made.pop("$defs")}
+    for model in _MODELS:
+        section = sections[model.__name__]
+        del section["title"]
+        meanings = _meanings(model)
+        for name, field in model.model_fields.items():
+            written = field.alias or name
+            found = _written(section["properties"][written])
+            if found.get("default") in (None, "", [], {}) or "$ref" in found:
+                found.pop("default", None)
+            section["properties"][written] = {**found, "description": meanings[name]}
+    sections.pop(Job.__name__)
+    properties = made["properties"]
+    for name, section in _SETTINGS.items():
+        meaning = properties[name]["description"]
+        properties[name] = {"anyOf": [{"$ref": f"#/$defs/{section}"}, {"type": "null"}], "description": meaning}
+    properties["on_error"]["anyOf"].append({"type": "null"})
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A job of Rowkind",
+        **made,
+        "$defs": {**dict(sorted(sections.items())), **_OWN},
+    }
+
+
+def published() -> str:
+    """The text of the schema that lies in the package."""
+    return (resources.files(__package__) / FILE).read_text(encoding="utf-8")
+
+
+def text() -> str:
+    """The text that it ought to be."""
+    return json.dumps(job_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _written(schema: Schema) -> Schema:
+    """The schema of a value as a job file may have it: references in its place, short forms, numbers as text."""
+    match schema:
+        case {"$ref": str(ref)}:
+            short = _SHORT.get(ref.rpartition("/")[2])
+            return schema if short is None else {"anyOf": [short, {"$ref": ref}]}
+        case {"anyOf": [*branches]}:
+            inner = [_written(each) for each in branches]
+            flat = [each for branch in inner for each in (branch["anyOf"] if [*branch] == ["anyOf"] else [branch])]
+            if "title" in schema and _REFERENCE not in flat:
+                flat.append(_REFERENCE)
+            return {**schema, "anyOf": [each for place, each in enumerate(flat) if each not in flat[:place]]}
+        case {"type": "object"}:
+            closed = {"additionalProperties": False} if "patternProperties" in schema else {}
+            return {**schema, **{part: _inside(part, value) for part, value in schema.items()}, **closed}
+        case {"type": "array"} | {"type": "null"}:
+            return schema
+        case {"type": "string"} if not schema.keys() & {"enum", "pattern", "format"}:
+            return {**schema, "type": ["string", "number"]}
+        case _:
+            about = {name: schema[name] for name in ("default",) if name in schema}
+            plain = {name: value for name, value in schema.items() if name not in about}
+            return {"anyOf": [plain, _REFERENCE], **about}
+
+
+def _inside(part: str, value: Any) -> Any:
+    """A part of the schema of a mapping, as `_written`."""
+    if part == "additionalProperties" and isinstance(value, dict):
+        return _written(value)
+    if part == "patternProperties":
+        return {pattern: _written(each) for pattern, each in value.items()}
+    return value
+
+
+def _meanings(model: type[BaseModel]) -> Mapping[str, str]:
+    """What is written below each field of a section."""
+    return dict(_below(ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]))
+
+
+def _below(section: ast.stmt) -> Iterator[tuple[str, str]]:
+    assert isinstance(section, ast.ClassDef)
+    for field, below in zip(section.body, section.body[1:], strict=False):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                yield name, " ".join(meaning.split())
