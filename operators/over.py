@@ -6,12 +6,11 @@ that of arrival; a change concerns the rows whose frames it is in, and no others
     SUM(v) OVER (ORDER BY t)            rows  3 . 5       results  3 . 8
     4 comes between the two             rows  3 4 5                3 7 12       one row comes, one changes
 
-The walk. Of each partition the batch touches one stretch, from its first change to its last. What is there of it is
-read from the state, with as many rows before and behind as frames reach; how far away these are nobody knows, so that
-each reading goes four times as far as the one before, for all partitions at once. Rows whose frames are known, and in
-which the batch may have changed something, are computed anew by columns (`over_function`). What they were is read and
-never computed. A frame from the beginning of the partition needs no rows before: each row carries what has been made of
-all rows up to it. Then all rows behind a change are read, of which there are none where rows come at the end.
+The walk. What is there around each change is read from the state, as many rows before and behind as frames reach
+(`over_spans`). Rows whose frames are known, and in which the batch may have changed something, are computed anew by
+columns (`over_function`). What they were is read and never computed. A frame from the beginning of the partition needs
+no rows before: each row carries what has been made of all rows up to it. Then all rows behind a change are read, of
+which there are none where rows come at the end.
 
 State: `rows`, layout *ordered*: every row of the input, by partition and order key, in which retractions find theirs.
 `results`, in the same order: the same rows, with their results and what they carry. With a TTL, a row that has expired
@@ -34,13 +33,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement, StateSize
+from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s
-from rowkind.operators.columns.grouping import distinct, equal_bytes, is_in
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask
+from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
@@ -48,6 +47,7 @@ from rowkind.operators.ordered_rows import OrderedRows
 from rowkind.operators.over_frame import Stretches, moved
 from rowkind.operators.over_function import computed
 from rowkind.operators.over_given import CallArguments, Given, OverCall, Seeds
+from rowkind.operators.over_spans import Reading, Spans
 from rowkind.operators.rowtime import RowTime
 from rowkind.operators.touched_keys import TouchedKeys
 
@@ -163,27 +163,29 @@ class Over:
 
     def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> _Steps:
         """What becomes of rows with their results."""
-        found = [_Steps(*[Entries.empty()] * 4)]
-        spans = _Touched.around(np.concatenate([gone.place, come.place]), sum(self.spec.reach("rows")) + _SPARE)
+        spec, found = self.spec, [_Steps(*[Entries.empty()] * 4)]
+        on, back = spec.running or spec.whole or spec.ahead is not None, not spec.carries_on or spec.ahead is not None
+        places = np.concatenate([gone.place, come.place])
+        spans = Spans.around(places, sum(spec.reach("rows")) + _SPARE, apart=not on)
         while len(spans.low):
-            stored, begins, ends = spans.read(results, self.spec)
-            line = OrderedRows.of(
-                keys, stored, self.spec.kinds, *(part.filter(spans.hold(part.place)) for part in (gone, come))
-            )
-            steps, unsure = self._computed(line, spans, begins, ends)
-            again = np.zeros(len(spans.low), np.bool_)
-            again[unsure] = True
-            found.append(_Steps(*(part.filter(~again[spans.of(part.place)]) for part in steps.parts)))
-            spans = spans.longer(again)
+            reading = spans.read(results, back=back, on=on)
+            changes = (part.filter(spans.of(part.place)) for part in (gone, come))
+            steps, unsure = self._computed(OrderedRows.of(keys, reading.rows, spec.kinds, *changes), reading)
+            again = reading.spans.with_others(unsure)
+            found.append(_Steps(*(part.filter(~again[reading.own(part.place)]) for part in steps.parts)))
+            spans = reading.spans.longer(unsure)
         return _Steps(*map(Entries.concat, zip(*(each.parts for each in found), strict=True)))
 
-    def _computed(self, line: OrderedRows, spans: _Touched, begins: Mask, ends: Mask) -> tuple[_Steps, Indices]:
+    def _computed(self, line: OrderedRows, reading: Reading) -> tuple[_Steps, Indices]:
         """What becomes of the rows, and of which spans more must be read to be certain."""
         spec = self.spec
-        own = spans.of(line.entries.place)
+        own = reading.own(line.entries.place)
+        # Of a partition of which the tail is kept, what was before is in what that carries.
+        begins = reading.begins if spec.ahead is None else reading.vacant
+        ends, key = reading.ends, line.key * len(begins) + own
         # What refers to the rows before the batch and after it, in one order.
         values = None if spec.values is None else spec.values(line.payload)
-        every = Stretches.of(line.key, line.order, begins[own], ends[own], values)
+        every = Stretches.of(key, line.order, begins[own], ends[own], values)
         concerned = self._concerned(every, line.changed)
         edges = (every.begin == np.arange(len(own))) & ~every.begins
         edges |= (every.stop - 1 == np.arange(len(own))) & ~every.ends
@@ -191,7 +193,7 @@ class Over:
         # The rows after it.
         now = np.flatnonzero(line.now)
         rows = Stretches.of(
-            line.key[now], line.order[now], every.begins[now], every.ends[now], None if values is None else values[now]
+            key[now], line.order[now], every.begins[now], every.ends[now], None if values is None else values[now]
         )
         asked = concerned[now]
         of_first = rows, np.flatnonzero((rows.begin == np.arange(len(now))) & ~rows.begins & line.was[now])
@@ -249,6 +251,9 @@ class Over:
         group_of = np.cumsum(rows.begin == at) - 1
         first = np.minimum.reduceat(np.where(changed, at, len(at)), starts)[group_of]
         last = np.maximum.reduceat(np.where(changed, at, -1), starts)[group_of]
+        # Where partitions share their places, one may have been read for the changes of the other.
+        touched = last >= 0
+        first, last = np.where(touched, first, 0), np.where(touched, last, 0)
         behind, before = spec.reach("rows")
         found = (at >= first - before) & (at <= last + behind)
         if rows.value is not None:
@@ -259,6 +264,7 @@ class Over:
             found |= at >= first
         if spec.whole:
             found |= at <= last
+        found &= touched
         # Peers see each other.
         starts = np.flatnonzero(rows.peer == at)
         peers: Mask = np.logical_or.reduceat(found, starts)[np.cumsum(rows.peer == at) - 1]
@@ -281,60 +287,3 @@ class _Steps:
     def parts(self) -> tuple[Entries, Entries, Entries, Entries]:
         """All of them, in this order."""
         return self.before, self.after, self.stored, self.past
-
-
-@dataclass(frozen=True, slots=True)
-class _Touched:
-    """The places of the changes of each partition, in order; partitions may share one.
-
-    `enough` is how many rows are to be read before and behind.
-    """
-
-    low: Uint64s
-    high: Uint64s
-    enough: Int64s
-
-    @classmethod
-    def around(cls, places: Uint64s, enough: int) -> _Touched:
-        """From the first to the last of these places in each partition."""
-        places = np.sort(places)
-        key = places & UPPER_ORDERED
-        new = key[1:] != key[:-1]
-        low, high = places[np.append(True, new)[: len(key)]], places[np.append(new, True)[: len(key)]]
-        return cls(low, high, np.full(len(low), enough))
-
-    @property
-    def first(self) -> Uint64s:
-        """Where the partitions begin."""
-        return self.low & UPPER_ORDERED
-
-    def of(self, places: Uint64s) -> Indices:
-        """The span of the partition of each of these places."""
-        found: Indices = np.searchsorted(self.first, places & UPPER_ORDERED)
-        return found
-
-    def hold(self, places: Uint64s) -> Mask:
-        """Which of these places are of partitions of spans."""
-        return is_in(places & UPPER_ORDERED, self.first)
-
-    def longer(self, which: Mask) -> _Touched:
-        """Some of them, of which more is to be read."""
-        return _Touched(self.low[which], self.high[which], 4 * self.enough[which])
-
-    def read(self, results: Arrangement, spec: OverSpec) -> tuple[Entries, Mask, Mask]:
-        """The rows that are there in the spans and around them, and whether the partitions begin and end there."""
-        first, last = self.first, self.low | ~UPPER_ORDERED
-        low, high = first, last
-        if spec.ahead is not None:
-            stored = results.between(first, last).units
-            # What was before those that are there is in what they carry.
-            return stored, ~is_in(first, distinct(stored.place & UPPER_ORDERED)), np.ones(len(first), np.bool_)
-        if spec.carries_on:
-            low = self.low.copy()
-            some = np.flatnonzero(low > first)
-            low[some] = results.nearest(first[some], low[some] - np.uint64(1), self.enough[some], backward=True)[1]
-        if not spec.running and not spec.whole:
-            high = self.high.copy()
-            some = np.flatnonzero(high < last)
-            high[some] = results.nearest(high[some] + np.uint64(1), last[some], self.enough[some])[1]
-        return results.between(low, high).units, low == first, high == last

@@ -90,6 +90,26 @@ def test_the_results_are_those_of_the_definition_after_every_batch(
                 pytest.fail(f"seed '{seed}'\n{difference.args[1]}\n{show(least)}\n{difference(least)}")
 
 
+def test_long_partitions_are_read_in_pieces() -> None:
+    """Where frames are short and changes far apart, rows in between are the same as ever."""
+    for number in seeds(20):
+        seed = f"long, {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        of = OverInput("multiset", by_seq=True, hashed=dice.choice(changelogs.HASHES))
+        calls = [call("sum", Frame("rows", -dice.randint(0, 3), 1)), call("lead", Frame("rows", 2, 2), 2)]
+        calls += [call("max", Frame("range", -dice.randint(0, 9), dice.randint(0, 9)))]
+        rows: list[Row] = [(at, at % 3 // 2, dice.randrange(100)) for at in range(150)]
+        batches = [[Change(0, RowKind.INSERT, row, seq) for seq, row in enumerate(rows)]]
+        for at in range(1, 8):
+            gone = [rows.pop(dice.randrange(len(rows))) for _ in range(dice.randint(0, 6))]
+            come: list[Row] = [(1000 * at + each, each % 3 // 2, dice.randrange(100)) for each in range(4)]
+            rows += come
+            kinds = [(RowKind.DELETE, row) for row in gone] + [(RowKind.INSERT, row) for row in come]
+            batches.append([Change(0, kind, row, 1000 * at + seq) for seq, (kind, row) in enumerate(kinds)])
+        assert _difference(of, calls, batches) is None, seed
+
+
 @finding
 def _difference(of: OverInput, calls: Sequence[OverCall], batches: Batches) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
