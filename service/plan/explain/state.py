@@ -131,12 +131,17 @@ def _by_time(node: PhysicalLookup, match: TimeMatch) -> Iterator[StepState]:
     left, right, closing = node.left_input, node.right_input, node.left_input.closing
     layout, reason = "every row by key, in the order of time", "what is nearest to it may change"
     ttl, kept, values = left.ttl_ms, _for_long(left.ttl_ms, node.left, closing), _values(node.left, "every row")
+    if closing is not None and not match.looks_back:
+        late = moment(closing.late)
+        kept = f"each until {by(closing.clock)} passes the row that it takes, late once it passes {late}"
     endless = ttl is None and closing is None and not comes_alive(node.left)
     yield StepState("left", called(node.left), layout, reason, ttl, kept, _order(left), endless, values)
     what = "version" if match.versions else "row"
     kept = "for ever: no watermark says that no left row of an earlier time comes"
-    if closing is not None:
+    if closing is not None and match.looks_back:
         kept = f"each until {by(closing.clock)} passes the next {what} of its key"
+    elif right.closing is not None and right.closing.kept is not None:
+        kept = _until(right.closing.clock, right.closing.kept)
     layout, reason = f"every {what} by key, in the order of time", "a left row takes the one that is nearest to it"
     values = _values(node.right, "versions" if match.versions else "every row")
     yield StepState("right", called(node.right), layout, reason, None, kept, _order(right), values=values)

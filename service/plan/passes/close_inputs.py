@@ -85,7 +85,7 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
             return replace(node, input=_closed(node.input, tables, node.partition))
         case LogicalJoin() if not node.counts_right:
             return _closed_join(node, tables) or _closed_interval_join(node, tables) or node
-        case LogicalLookup(match=TimeMatch() as match) if match.comparison.startswith(">"):
+        case LogicalLookup(match=TimeMatch() as match):
             return _closed_lookup(node, match, tables)
     return node
 
@@ -172,10 +172,7 @@ def _both(one: Clock, other: Clock) -> Clock | None:
 
 
 def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> LogicalLookup:
-    """A lookup of the last row before a time: what comes after the watermark asks for no other than these.
-
-    Of rows that come before it, none is there to meet.
-    """
+    """A lookup by time: a row is late on either side once the watermark of both has passed its time."""
     left, right = event_times(node.left.input).get(match.left), event_times(node.right.input).get(match.right)
     of = [
         None if time is None else passed(tables, name, time)

@@ -257,7 +257,7 @@ def _looked_up(node: LogicalLookup) -> dict[str, EventTime]:
     if node.match is None:
         return left
     own, theirs = left.get(node.match.left), right.get(node.match.right)
-    if not node.match.comparison.startswith(">") or own is None or theirs is None:
+    if not node.match.looks_back or own is None or theirs is None:
         return {}
     return {node.match.left: both(own, theirs)}
 
