@@ -18,7 +18,9 @@ is as if it had never been for what comes next to it, and what has been made of 
 
 Where rows come in the order of their time and none is taken back, as below a result that is final, nothing comes
 between rows that are there. Then there are no `rows`, and `results` has the tail of each partition: what frames of
-later rows reach, and the last row with what it carries.
+later rows reach, and the last row with what it carries. Where all frames are bounded by values, a row expires once rows
+have come, in whatever partition, whose values are too far away for them to see it. So a partition that nothing comes to
+any more is let go of.
 
 (Batched and incremental, the operator of Leis and others, "Efficient Processing of Window Functions in Analytical SQL
 Queries", VLDB 2015.)
@@ -44,7 +46,7 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.ordered_rows import OrderedRows
-from rowkind.operators.over_frame import Stretches, moved
+from rowkind.operators.over_frame import LEAST, Stretches, moved
 from rowkind.operators.over_function import computed
 from rowkind.operators.over_given import CallArguments, Given, OverCall, Seeds
 from rowkind.operators.over_spans import Reading, Spans
@@ -99,6 +101,13 @@ class OverSpec:
         return not self.whole and not (expires and any(call.running and call.looks_back for call in self.calls))
 
     @property
+    def span(self) -> int | None:
+        """How far the values of rows that see each other are apart; None where rows are kept however far that is."""
+        if self.ahead is None or not all(call.frame.by_distance for call in self.calls):
+            return None
+        return self.back("range") + self.ahead
+
+    @property
     def kinds(self) -> str:
         """The columns of what is stored of a row: what it is, its results, and what it carries."""
         return "bb" + "".join(computed(call).kinds for call in self.calls)
@@ -128,9 +137,14 @@ class Over:
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
-        spec = self.spec
+        spec, comes = self.spec, changes.filter(changes.kind == RowKind.INSERT)
+        until, moment = spec.until, now
+        if spec.span is not None and spec.values is not None:
+            until = _Leaving(spec.values, spec.span)
+            # No row comes any more whose value is less.
+            moment = int(spec.values(comes.payload).min()) if len(comes) else LEAST
         kept = {
-            name: Arrangement(stores[name], name, "ordered", spec.ttl_ms, now, until=spec.until)
+            name: Arrangement(stores[name], name, "ordered", spec.ttl_ms, moment, until=until)
             for name in self.arrangements
         }
         if spec.ahead is None:
@@ -142,7 +156,7 @@ class Over:
             kept["rows"].append(come)
         else:
             gone, unmatched = Entries.empty(), np.flatnonzero(changes.weight < 0)
-            come = entries_of(kept["results"], changes.filter(changes.kind == RowKind.INSERT))
+            come = entries_of(kept["results"], comes)
         steps = self._steps(kept["results"], TouchedKeys.of(changes), gone, come)
         for part in (-steps.before, -steps.past, steps.stored):
             kept["results"].append(part)
@@ -269,6 +283,17 @@ class Over:
         starts = np.flatnonzero(rows.peer == at)
         peers: Mask = np.logical_or.reduceat(found, starts)[np.cumsum(rows.peer == at) - 1]
         return peers
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """From which value on rows that come do not see these rows any more."""
+
+    values: Callable[[pa.BinaryArray], Int64s]
+    span: int
+
+    def __call__(self, payload: pa.BinaryArray) -> Int64s:
+        return moved(self.values(payload), self.span + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def _own(
             return {"time": node.time, "gap": str(node.gap), "state": _input(node.state)}
         case PhysicalOver():
             calls = "; ".join(f"{call.name}: {call.text}" for call in node.calls)
-            tail = {"keeps": "what later rows see"} if node.ahead is not None else {}
+            tail = {"keeps": "what later rows see" + " by their times" * node.passes} if node.ahead is not None else {}
             return {"calls": calls, "order": _columns(node.order), "state": _input(node.state), **tail}
         case PhysicalLookup():
             match = node.match

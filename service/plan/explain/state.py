@@ -265,11 +265,21 @@ def _over(node: PhysicalOver) -> tuple[StepState, ...]:
     if node.ahead is not None:
         layout = "the last rows" + (" of each partition" if node.partition else "") + " with their results"
         last = _rows(node, node.state, layout, "rows come in the order of their time", _values(node.input, "last rows"))
-        kept = last.kept if node.state.ttl_ms is not None else "as long as rows that follow may see them"
+        kept = last.kept
+        if node.passes:
+            kept = f"each until rows come that are {show(_reach(node) // 1000)} later, in whatever partition"
+        elif node.state.ttl_ms is None:
+            kept = "for ever, as many of each partition as rows that follow may see"
         return (replace(last, name="results", kept=kept, endless=False),)
     rows = _rows(node, node.state, layout, "a row may be taken back", values)
     reason = "what is around a change is read, and what was sent is taken back"
     return rows, replace(rows, name="results", layout="the same with its results", reason=reason)
+
+
+def _reach(node: PhysicalOver) -> int:
+    """How far apart rows are that see each other by their frames' lengths of time, in microseconds."""
+    frames, ahead = [call.frame for call in node.calls], node.ahead or 0
+    return ahead + max(-edge for each in frames for edge in (0, each.start, each.end) if edge is not None)
 
 
 def _normalize(node: PhysicalNormalize) -> StepState:

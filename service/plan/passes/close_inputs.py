@@ -7,6 +7,7 @@
     interval join   its condition bounds the time of one side by that of the other (`traits.time_bounds`)
     session         the time of the row and the gap, for the sake of other rows another gap later
     aggregate       of sessions, the last time of each and the gap
+    over            of final rows whose frames are lengths of time, the times of the rows themselves
 
 Then no change can come any more for a key whose time the watermark has passed, and its state goes. What comes for it
 all the same is late. A TTL, which only approximates this, is not needed there.
@@ -81,6 +82,8 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
             return closed if closed.input.closing is not None else _ended(closed, tables)
         case LogicalSession():
             return replace(node, input=_in_session(node, tables))
+        case LogicalOver() if node.passes:
+            return replace(node, input=replace(node.input, ttl_ms=None))
         case LogicalRank() | LogicalOver():
             return replace(node, input=_closed(node.input, tables, node.partition))
         case LogicalJoin() if not node.counts_right:
