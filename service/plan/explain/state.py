@@ -344,7 +344,11 @@ def _match(node: PhysicalMatch) -> Iterator[StepState]:
 
 def by(clock: Clock) -> str:
     """Whose time it is, in a sentence."""
-    return f"the watermark of {' and '.join(table for table, _ in clock.tables)}" if clock.tables else "the clock"
+    tables = [table for table, _ in clock.tables]
+    which = {0: "the clock", 1: "the watermark of ", 2: "the lesser watermark of "}.get(
+        len(tables), "the least watermark of "
+    )
+    return which + " and ".join(tables)
 
 
 def moment(time: ColumnTime) -> str:
