@@ -67,7 +67,8 @@ QUERIES: dict[str, tuple[int, str]] = {
         0,
         (
             f"SELECT id, LAG(v{{skip}}) {{skips}} OVER ({BY}, id) AS l, "
-            f"LAST_VALUE(v{{skip}}) {{skips}} OVER ({BY}, id) AS x FROM a"
+            f"LAST_VALUE(v{{skip}}) {{skips}} OVER ({BY}, id) AS x, "
+            f"LAG(v, 3{{skip}}) {{skips}} OVER ({BY}, id) AS y FROM a"
         ),
     ),
     "rows and ahead": (

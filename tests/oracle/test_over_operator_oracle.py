@@ -49,10 +49,10 @@ def calls_of(dice: random.Random) -> list[OverCall]:
         skips = dice.random() < 0.4
         match dice.randrange(6):
             case 5:
-                whole = Frame("rows", None, None)
-                function = dice.choice(["ntile", "percent_rank", "cume_dist", "lag"])
                 nth = dice.randint(1, 4)
-                found.append(call(function, whole, nth, default=dice.random() < 0.5, skips=function == "lag"))
+                function = dice.choice(["ntile", "percent_rank", "cume_dist", "lag"])
+                frame_ = Frame("rows", None, -1 if function == "lag" else None)
+                found.append(call(function, frame_, nth, default=dice.random() < 0.5, skips=function == "lag"))
             case 0:
                 found.append(call(dice.choice(["row_number", "rank", "dense_rank"]), ALL))
             case 1:

@@ -226,7 +226,8 @@ def _past_nulls(away: int) -> tuple[OverFunction, Frame, int]:
     if away > 0:
         return "nth_value", Frame("rows", 1, None), away
     # What is so many values behind is not kept with rows.
-    return ("last_value", Frame("rows", None, -1), 1) if away == -1 else ("lag", Frame("rows", None, None), -away)
+    frame = Frame("rows", None, -1)
+    return ("last_value", frame, 1) if away == -1 else ("lag", frame, -away)
 
 
 def _check_kept(function: exp.Expr, type_: Type, frame: Frame) -> None:

@@ -13,7 +13,7 @@ from rowkind.operators.changelog import RowKind
 from rowkind.operators.framing import Frame
 from rowkind.operators.over import Over
 from tests.changelogs import Change, Row, changed
-from tests.oracle.overs import OverInput, call, over, spec
+from tests.oracle.overs import OverInput, call, over, position, spec
 
 OF = OverInput("multiset", by_seq=True)
 ROWS = 400
@@ -42,6 +42,25 @@ def test_changes_far_apart_are_read_each_by_itself(monkeypatch: pytest.MonkeyPat
     expected.subtract(over(enumerate(rows), CALLS))
     assert +changed(output.rows) == +expected
     assert +Counter({row: -count for row, count in changed(output.rows).items()}) == -expected
+
+
+def test_a_row_that_comes_last_reads_one_where_values_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last values so far lie with each row, also those that are several back."""
+    calls = (call("lag", Frame("rows", None, -1), 3, skips=True),)
+    operator = Over(spec(calls, OF))
+    stores = {name: MemoryStore() for name in operator.arrangements}
+    rows: list[Row] = [(3 * at, 1, at if at % 5 == 0 else None) for at in range(ROWS)]
+    rows = [(at, k, v) for at, k, v in rows if v is not None or (at or 0) > 3 * ROWS - 30]
+    ordered = sorted(rows, key=position)
+    batch = [Change(0, RowKind.INSERT, row, seq) for seq, row in enumerate(ordered)]
+    operator.process(OF.columns(batch), stores, 0)
+    last = (3 * ROWS, 1, ROWS)
+    read = _counted(monkeypatch)
+    output = operator.process(OF.columns([Change(0, RowKind.INSERT, last, ROWS)]), stores, 0)
+    assert sum(read) < 10
+    expected = over([*enumerate(ordered), (ROWS, last)], calls)
+    expected.subtract(over(enumerate(ordered), calls))
+    assert changed(output.rows) == +expected
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
