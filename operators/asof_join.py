@@ -16,10 +16,16 @@ rows are searched from their places on, up to the first that stays (`operators.n
 and not a reading of its key. Then each is taken with what it found before the batch, and again with what it finds now;
 what is equal cancels.
 
-Watermark. A left row goes when no change can come any more of a right row that it could take. A right row goes when
-there is another one between it and all left rows to come: when it is written, and when the row before it comes or goes,
-it is said to be kept until then, and expires like anything else (`operators.rowtime`). Of each key the last right row
-before the watermark stays, and what lies behind the watermark on both sides.
+Watermark. A left row goes when no change can come any more of a right row that it could take, and a right row when no
+left row can come any more that would take it. One of the two is by the row's own time. The other is by that of a right
+row, which comes and goes: the rows are said to be kept until then when they are written, and once more when that
+changes, and expire like anything else (`operators.rowtime`).
+
+    t >= v, t > v    left: its own time                 right: the time of the row before it on the line
+    t <= v, t < v    left: the time of what it takes    right: its own time
+
+So what lies behind the watermark stays on both sides; and before it, of each key, the last right row, or the left rows
+that take one that is behind it, or none.
 
 Versions (`operators.versions`): the right side is a table with a key as it was sent, whose rows replace each other in
 the table, but not in time.
@@ -62,11 +68,13 @@ class AsofSide:
     - `places`: where its rows stand.
     - `by_seq`: changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset.
     - `counts_unmatched`: retractions that find no row come back as unmatched.
+    - `until`: when rows are let go of by their own time, of the side where it is that.
     """
 
     places: Places
     by_seq: bool = False
     counts_unmatched: bool = True
+    until: RowTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +84,8 @@ class AsofJoinSpec:
     - `right_pad` stands for the row that is missing, where left rows without one are emitted; None where they are not.
     - `versions`: the right side is a table as it was sent.
     - `left_ttl_ms`: after which left rows are not corrected any more, and stay as they are.
-    - `until`: when left rows are let go of, and `later_us`: how much later than the time of the right row before it a
-      right row is, where places are times in microseconds with their sign turned over. None: by no watermark.
+    - `later_us`: how much later than the time of a right row the rows go that go by it, where places are times in
+      microseconds, with their sign turned over if it is the right rows that do. None: by no watermark.
     - `refreshes`: whether somebody further down has a TTL.
     """
 
@@ -86,9 +94,12 @@ class AsofJoinSpec:
     right_pad: bytes | None = None
     versions: bool = False
     left_ttl_ms: int | None = None
-    until: RowTime | None = None
     later_us: int | None = None
     refreshes: bool = False
+
+    def until(self, side: AsofSide) -> RowTime | None:
+        """Until when rows of a side are kept, as far as they say it themselves."""
+        return side.until if side.until is not None or self.later_us is None else _for_good
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +116,8 @@ class AsofJoin:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        kept = Arrangement(stores["left"], "left", "ordered", spec.left_ttl_ms, now, until=spec.until)
-        versions = Arrangement(
-            stores["right"], "right", "ordered", None, now, until=None if spec.later_us is None else _for_good
-        )
+        kept = Arrangement(stores["left"], "left", "ordered", spec.left_ttl_ms, now, until=spec.until(spec.left))
+        versions = Arrangement(stores["right"], "right", "ordered", None, now, until=spec.until(spec.right))
         keys = TouchedKeys.of(changes)
         left_changes = _placed(changes.filter(changes.side == 0), spec.left)
         right_changes = _placed(changes.filter(changes.side == 1), spec.right)
@@ -122,9 +131,11 @@ class AsofJoin:
         if spec.left_ttl_ms is not None:
             unmatched, late = unmatched[:0], entries_of(kept, left_changes.take(unmatched))
         change = _RightChange.of(versions, keys, right)
+        lets_go = spec.later_us is not None and spec.right.until is None
         rows = _Left.of(keys, left, late, change.stayed(kept, keys, left))
-        found = _Right.of(versions, keys, rows.points, change, lets_go=spec.later_us is not None)
-        emission = rows.emission(*found.taken(rows.points), padded=spec.right_pad is not None)
+        found = _Right.of(versions, keys, rows.points, change, lets_go=lets_go)
+        before, taken = found.taken(rows.points)
+        emission = rows.emission(before, taken, padded=spec.right_pad is not None)
         pad = spec.right_pad or b""
         emitted = emit(
             emission,
@@ -132,9 +143,12 @@ class AsofJoin:
             Parents.of(found.payload, found.seq, pad),
             emission.take(np.empty(0, np.int64)) if spec.refreshes else None,
         )
-        for entries in (-left.removed, left.refreshed, left.added):
+        written = [_comes(left)]
+        if spec.later_us is not None and spec.left.until is None:
+            written = rows.written(found.until(taken, spec.later_us))
+        for entries in (-_goes(left), *written):
             kept.append(entries)
-        for entries in (-change.goes, *found.written(spec.later_us)):
+        for entries in (-change.goes, *found.written(spec.later_us if lets_go else None)):
             versions.append(entries)
         finished = kept.finish(), versions.finish()
         unmatched_right = right.unmatched if spec.right.counts_unmatched else right.unmatched[:0]
@@ -157,7 +171,7 @@ def _placed(changes: Changes, side: AsofSide) -> Changes:
 
 
 def _for_good(payload: pa.BinaryArray) -> Int64s:
-    """Until when right rows are kept as long as nobody has said it."""
+    """Until when rows are kept as long as nobody has said it."""
     return np.full(len(payload), END, np.int64)
 
 
@@ -241,6 +255,13 @@ class _Left:
         )
         return steps if padded else steps.take(np.flatnonzero(steps.right != PAD))
 
+    def written(self, until: Int64s) -> list[Entries]:
+        """The entries by which rows come, with the time until which they are kept, and that of others changes."""
+        stays = self.goes + self.comes
+        changed = stays + np.flatnonzero(until[stays:] != self.entries.written_at[stays:])
+        rows = replace(self.entries, written_at=until)
+        return [rows.slice(self.goes, stays), -self.entries.take(changed), rows.take(changed)]
+
 
 @dataclass(frozen=True, slots=True)
 class _Right:
@@ -279,6 +300,11 @@ class _Right:
         """Which rows left rows at these points took, and which they take now; `PAD` for none."""
         before, now = (_found(line, points) for line in (self.before, self.now))
         return before, np.where(now == PAD, PAD, now + len(self.before.points))
+
+    def until(self, taken: Indices, later_us: int) -> Int64s:
+        """Until when left rows are kept that take these rows: so long after their times."""
+        at = np.append(np.concatenate([self.before.points.at, self.now.points.at]), 0)[taken]
+        return np.where(taken == PAD, END, -(-(at + later_us) // 1000))
 
     def written(self, later_us: int | None) -> list[Entries]:
         """The entries by which rows come, with the time until which they are kept, and that of others changes."""

@@ -35,3 +35,8 @@ class Frame:
     def before(self) -> int:
         """How far before a row there are rows that see it."""
         return max(0, self.end or 0)
+
+    @property
+    def by_distance(self) -> bool:
+        """Whether values alone say which rows see a row, so that none sees one that is too far away."""
+        return self.kind == "range" and self.start is not None and self.end is not None and self.measured

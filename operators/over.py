@@ -6,12 +6,11 @@ that of arrival; a change concerns the rows whose frames it is in, and no others
     SUM(v) OVER (ORDER BY t)            rows  3 . 5       results  3 . 8
     4 comes between the two             rows  3 4 5                3 7 12       one row comes, one changes
 
-The walk. Of each partition the batch touches one stretch, from its first change to its last. What is there of it is
-read from the state, with as many rows before and behind as frames reach; how far away these are nobody knows, so that
-each reading goes four times as far as the one before, for all partitions at once. Rows whose frames are known, and in
-which the batch may have changed something, are computed anew by columns (`over_function`). What they were is read and
-never computed. A frame from the beginning of the partition needs no rows before: each row carries what has been made of
-all rows up to it. Then all rows behind a change are read, of which there are none where rows come at the end.
+The walk. What is there around each change is read from the state, as many rows before and behind as frames reach
+(`over_spans`). Rows whose frames are known, and in which the batch may have changed something, are computed anew by
+columns (`over_function`). What they were is read and never computed. A frame from the beginning of the partition needs
+no rows before: each row carries what has been made of all rows up to it. Then all rows behind a change are read, of
+which there are none where rows come at the end.
 
 State: `rows`, layout *ordered*: every row of the input, by partition and order key, in which retractions find theirs.
 `results`, in the same order: the same rows, with their results and what they carry. With a TTL, a row that has expired
@@ -19,7 +18,9 @@ is as if it had never been for what comes next to it, and what has been made of 
 
 Where rows come in the order of their time and none is taken back, as below a result that is final, nothing comes
 between rows that are there. Then there are no `rows`, and `results` has the tail of each partition: what frames of
-later rows reach, and the last row with what it carries.
+later rows reach, and the last row with what it carries. Where all frames are bounded by values, a row expires once rows
+have come, in whatever partition, whose values are too far away for them to see it. So a partition that nothing comes to
+any more is let go of.
 
 (Batched and incremental, the operator of Leis and others, "Efficient Processing of Window Functions in Analytical SQL
 Queries", VLDB 2015.)
@@ -34,20 +35,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement, StateSize
+from rowkind.operators.arrangement.arrangement import Arrangement, StateSize
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import entries_of, resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Uint64s
-from rowkind.operators.columns.grouping import distinct, equal_bytes, is_in
+from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask
+from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.ordered_rows import OrderedRows
-from rowkind.operators.over_frame import Stretches, moved
+from rowkind.operators.over_frame import LEAST, Stretches, moved
 from rowkind.operators.over_function import computed
 from rowkind.operators.over_given import CallArguments, Given, OverCall, Seeds
+from rowkind.operators.over_spans import Reading, Spans
 from rowkind.operators.rowtime import RowTime
 from rowkind.operators.touched_keys import TouchedKeys
 
@@ -99,6 +101,13 @@ class OverSpec:
         return not self.whole and not (expires and any(call.running and call.looks_back for call in self.calls))
 
     @property
+    def span(self) -> int | None:
+        """How far the values of rows that see each other are apart; None where rows are kept however far that is."""
+        if self.ahead is None or not all(call.frame.by_distance for call in self.calls):
+            return None
+        return self.back("range") + self.ahead
+
+    @property
     def kinds(self) -> str:
         """The columns of what is stored of a row: what it is, its results, and what it carries."""
         return "bb" + "".join(computed(call).kinds for call in self.calls)
@@ -128,9 +137,14 @@ class Over:
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
-        spec = self.spec
+        spec, comes = self.spec, changes.filter(changes.kind == RowKind.INSERT)
+        until, moment = spec.until, now
+        if spec.span is not None and spec.values is not None:
+            until = _Leaving(spec.values, spec.span)
+            # No row comes any more whose value is less.
+            moment = int(spec.values(comes.payload).min()) if len(comes) else LEAST
         kept = {
-            name: Arrangement(stores[name], name, "ordered", spec.ttl_ms, now, until=spec.until)
+            name: Arrangement(stores[name], name, "ordered", spec.ttl_ms, moment, until=until)
             for name in self.arrangements
         }
         if spec.ahead is None:
@@ -142,7 +156,7 @@ class Over:
             kept["rows"].append(come)
         else:
             gone, unmatched = Entries.empty(), np.flatnonzero(changes.weight < 0)
-            come = entries_of(kept["results"], changes.filter(changes.kind == RowKind.INSERT))
+            come = entries_of(kept["results"], comes)
         steps = self._steps(kept["results"], TouchedKeys.of(changes), gone, come)
         for part in (-steps.before, -steps.past, steps.stored):
             kept["results"].append(part)
@@ -163,27 +177,29 @@ class Over:
 
     def _steps(self, results: Arrangement, keys: TouchedKeys, gone: Entries, come: Entries) -> _Steps:
         """What becomes of rows with their results."""
-        found = [_Steps(*[Entries.empty()] * 4)]
-        spans = _Touched.around(np.concatenate([gone.place, come.place]), sum(self.spec.reach("rows")) + _SPARE)
+        spec, found = self.spec, [_Steps(*[Entries.empty()] * 4)]
+        on, back = spec.running or spec.whole or spec.ahead is not None, not spec.carries_on or spec.ahead is not None
+        places = np.concatenate([gone.place, come.place])
+        spans = Spans.around(places, sum(spec.reach("rows")) + _SPARE, apart=not on)
         while len(spans.low):
-            stored, begins, ends = spans.read(results, self.spec)
-            line = OrderedRows.of(
-                keys, stored, self.spec.kinds, *(part.filter(spans.hold(part.place)) for part in (gone, come))
-            )
-            steps, unsure = self._computed(line, spans, begins, ends)
-            again = np.zeros(len(spans.low), np.bool_)
-            again[unsure] = True
-            found.append(_Steps(*(part.filter(~again[spans.of(part.place)]) for part in steps.parts)))
-            spans = spans.longer(again)
+            reading = spans.read(results, back=back, on=on)
+            changes = (part.filter(spans.of(part.place)) for part in (gone, come))
+            steps, unsure = self._computed(OrderedRows.of(keys, reading.rows, spec.kinds, *changes), reading)
+            again = reading.spans.with_others(unsure)
+            found.append(_Steps(*(part.filter(~again[reading.own(part.place)]) for part in steps.parts)))
+            spans = reading.spans.longer(unsure)
         return _Steps(*map(Entries.concat, zip(*(each.parts for each in found), strict=True)))
 
-    def _computed(self, line: OrderedRows, spans: _Touched, begins: Mask, ends: Mask) -> tuple[_Steps, Indices]:
+    def _computed(self, line: OrderedRows, reading: Reading) -> tuple[_Steps, Indices]:
         """What becomes of the rows, and of which spans more must be read to be certain."""
         spec = self.spec
-        own = spans.of(line.entries.place)
+        own = reading.own(line.entries.place)
+        # Of a partition of which the tail is kept, what was before is in what that carries.
+        begins = reading.begins if spec.ahead is None else reading.vacant
+        ends, key = reading.ends, line.key * len(begins) + own
         # What refers to the rows before the batch and after it, in one order.
         values = None if spec.values is None else spec.values(line.payload)
-        every = Stretches.of(line.key, line.order, begins[own], ends[own], values)
+        every = Stretches.of(key, line.order, begins[own], ends[own], values)
         concerned = self._concerned(every, line.changed)
         edges = (every.begin == np.arange(len(own))) & ~every.begins
         edges |= (every.stop - 1 == np.arange(len(own))) & ~every.ends
@@ -191,7 +207,7 @@ class Over:
         # The rows after it.
         now = np.flatnonzero(line.now)
         rows = Stretches.of(
-            line.key[now], line.order[now], every.begins[now], every.ends[now], None if values is None else values[now]
+            key[now], line.order[now], every.begins[now], every.ends[now], None if values is None else values[now]
         )
         asked = concerned[now]
         of_first = rows, np.flatnonzero((rows.begin == np.arange(len(now))) & ~rows.begins & line.was[now])
@@ -249,6 +265,9 @@ class Over:
         group_of = np.cumsum(rows.begin == at) - 1
         first = np.minimum.reduceat(np.where(changed, at, len(at)), starts)[group_of]
         last = np.maximum.reduceat(np.where(changed, at, -1), starts)[group_of]
+        # Where partitions share their places, one may have been read for the changes of the other.
+        touched = last >= 0
+        first, last = np.where(touched, first, 0), np.where(touched, last, 0)
         behind, before = spec.reach("rows")
         found = (at >= first - before) & (at <= last + behind)
         if rows.value is not None:
@@ -259,10 +278,22 @@ class Over:
             found |= at >= first
         if spec.whole:
             found |= at <= last
+        found &= touched
         # Peers see each other.
         starts = np.flatnonzero(rows.peer == at)
         peers: Mask = np.logical_or.reduceat(found, starts)[np.cumsum(rows.peer == at) - 1]
         return peers
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """From which value on rows that come do not see these rows any more."""
+
+    values: Callable[[pa.BinaryArray], Int64s]
+    span: int
+
+    def __call__(self, payload: pa.BinaryArray) -> Int64s:
+        return moved(self.values(payload), self.span + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,60 +312,3 @@ class _Steps:
     def parts(self) -> tuple[Entries, Entries, Entries, Entries]:
         """All of them, in this order."""
         return self.before, self.after, self.stored, self.past
-
-
-@dataclass(frozen=True, slots=True)
-class _Touched:
-    """The places of the changes of each partition, in order; partitions may share one.
-
-    `enough` is how many rows are to be read before and behind.
-    """
-
-    low: Uint64s
-    high: Uint64s
-    enough: Int64s
-
-    @classmethod
-    def around(cls, places: Uint64s, enough: int) -> _Touched:
-        """From the first to the last of these places in each partition."""
-        places = np.sort(places)
-        key = places & UPPER_ORDERED
-        new = key[1:] != key[:-1]
-        low, high = places[np.append(True, new)[: len(key)]], places[np.append(new, True)[: len(key)]]
-        return cls(low, high, np.full(len(low), enough))
-
-    @property
-    def first(self) -> Uint64s:
-        """Where the partitions begin."""
-        return self.low & UPPER_ORDERED
-
-    def of(self, places: Uint64s) -> Indices:
-        """The span of the partition of each of these places."""
-        found: Indices = np.searchsorted(self.first, places & UPPER_ORDERED)
-        return found
-
-    def hold(self, places: Uint64s) -> Mask:
-        """Which of these places are of partitions of spans."""
-        return is_in(places & UPPER_ORDERED, self.first)
-
-    def longer(self, which: Mask) -> _Touched:
-        """Some of them, of which more is to be read."""
-        return _Touched(self.low[which], self.high[which], 4 * self.enough[which])
-
-    def read(self, results: Arrangement, spec: OverSpec) -> tuple[Entries, Mask, Mask]:
-        """The rows that are there in the spans and around them, and whether the partitions begin and end there."""
-        first, last = self.first, self.low | ~UPPER_ORDERED
-        low, high = first, last
-        if spec.ahead is not None:
-            stored = results.between(first, last).units
-            # What was before those that are there is in what they carry.
-            return stored, ~is_in(first, distinct(stored.place & UPPER_ORDERED)), np.ones(len(first), np.bool_)
-        if spec.carries_on:
-            low = self.low.copy()
-            some = np.flatnonzero(low > first)
-            low[some] = results.nearest(first[some], low[some] - np.uint64(1), self.enough[some], backward=True)[1]
-        if not spec.running and not spec.whole:
-            high = self.high.copy()
-            some = np.flatnonzero(high < last)
-            high[some] = results.nearest(high[some] + np.uint64(1), last[some], self.enough[some])[1]
-        return results.between(low, high).units, low == first, high == last

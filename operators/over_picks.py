@@ -2,7 +2,7 @@
 
 FIRST_VALUE, NTH_VALUE      with each row goes how many there are up to it, and the value once there are enough
 LAST_VALUE                  nothing; where rows without a value are passed over, the last value so far
-LAG, LEAD                   nothing
+LAG, LEAD                   nothing; where rows without a value are passed over, the last values so far
 """
 
 from __future__ import annotations
@@ -79,18 +79,37 @@ class LastPick:
 
 @dataclass(frozen=True, slots=True)
 class LagPick:
-    """LAG that passes over rows, from a partition that is there as a whole."""
+    """LAG that passes over rows: with each row go the last values so far, as many as it goes back, the latest first."""
 
     call: OverCall
-    kinds: str = ""
+
+    @property
+    def kinds(self) -> str:
+        """What goes with each row."""
+        return "b" * self.call.nth
 
     def over(self, given: Given) -> tuple[pa.Array, list[Column]]:
         """The value of each row, and what goes with it."""
-        values = _argument(self.call, given)
-        totals = totals_of(_with_value(self.call, values).astype(np.int64))
-        wanted = totals[:-1] - self.call.nth + 1
-        there = wanted > totals[given.rows.begin]
-        return _or_default(_at(values, np.searchsorted(totals[1:], wanted), there), there, self.call, given), []
+        values, seeds = value_bytes.canonical(_argument(self.call, given)), given.seeds
+        counts = _with_value(self.call, values)
+        counts[seeds.rows] = False
+        totals = totals_of(counts.astype(np.int64))
+        seed = np.full(len(given), -1)
+        seed[seeds.rows] = np.arange(len(seeds.rows))
+        begin, now = given.so_far
+        seed = seed[begin]
+        every = pa.concat_arrays([values, *(_of_bytes(column, values.type) for column in seeds.columns)])
+
+        def last(number: int, stop: Indices) -> pa.Array:
+            """The value that is the so manieth last before each place, of those that a first row stands for as well."""
+            missing = number - (totals[stop] - totals[begin])
+            older = len(values) + (missing - 1) * len(seeds.rows) + seed
+            own = np.searchsorted(totals[1:], totals[stop] - number + 1)
+            return _at(every, np.where(missing > 0, older, own), (missing <= 0) | (seed >= 0))
+
+        result = last(self.call.nth, given.stop)
+        result = _or_default(result, to_mask(result.is_valid()), self.call, given)
+        return result, [_to_bytes(last(number, now)) for number in range(1, self.call.nth + 1)]
 
 
 @dataclass(frozen=True, slots=True)

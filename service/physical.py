@@ -222,6 +222,11 @@ class PhysicalOver:
     traits: Traits = Traits()
     fused: bool = False
 
+    @property
+    def passes(self) -> bool:
+        """Whether rows are let go of by the times of those that come after them."""
+        return self.ahead is not None and all(call.frame.by_distance for call in self.calls)
+
 
 @dataclass(frozen=True)
 class PhysicalNormalize:

@@ -19,3 +19,8 @@ class TimeMatch:
     comparison: Comparison
     right: str
     versions: bool = False
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the row before counts, and not the one that comes next."""
+        return self.comparison in (">=", ">")

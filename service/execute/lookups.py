@@ -50,10 +50,12 @@ def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refre
         PlacesOf(row, column, match.comparison, left=number == 0)
         for number, (row, column) in enumerate(zip(rows, (match.left, match.right), strict=True))
     )
-    own, theirs = (
-        AsofSide(of, side.by_seq, side.counts_unmatched) for of, side in zip(places, (left, right), strict=True)
-    )
     closing = node.left_input.closing
+    leaves = (until(rows[0], closing), None) if match.looks_back else (None, until(rows[1], node.right_input.closing))
+    own, theirs = (
+        AsofSide(of, side.by_seq, side.counts_unmatched, leaves_at)
+        for of, side, leaves_at in zip(places, (left, right), leaves, strict=True)
+    )
     return AsofJoin(
         AsofJoinSpec(
             own,
@@ -61,7 +63,6 @@ def as_of(node: PhysicalLookup, match: TimeMatch, left: Side, right: Side, refre
             right_pad=null_row(rows[1]) if node.pads else None,
             versions=match.versions,
             left_ttl_ms=left.ttl_ms,
-            until=until(rows[0], closing),
             later_us=None if closing is None or closing.kept is None else closing.kept.later_us,
             refreshes=refreshes,
         )

@@ -34,7 +34,10 @@ class ColumnsOf:
 
 @dataclass(frozen=True)
 class Measured:
-    """What packed rows of `record` are ordered by, as numbers that ascend: times in microseconds."""
+    """What packed rows of `record` are ordered by, as numbers that ascend.
+
+    Of times these are microseconds, of a DECIMAL units of its last digit.
+    """
 
     record: Record
     by: OrderMeasure
@@ -46,9 +49,17 @@ class Measured:
             values = values.cast(pa.timestamp("us"))
         elif pa.types.is_timestamp(values.type):
             values = values.cast(pa.timestamp("us", values.type.tz))
+        elif pa.types.is_decimal(values.type):
+            values = in_digits(values)
         numbers: Int64s = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         numbers = -numbers if self.by.descending else numbers
         return np.where(to_mask(values.is_valid()), numbers, LEAST if self.by.nulls_first else LARGEST)
+
+
+def in_digits(values: pa.Array) -> pa.Array:
+    """Decimals as whole numbers of their last digit."""
+    whole = pa.decimal128(values.type.precision, 0)
+    return pa.Array.from_buffers(whole, len(values), values.buffers(), offset=values.offset)
 
 
 @dataclass(frozen=True)

@@ -116,8 +116,11 @@ def _own(
         case PhysicalSession():
             return {"time": node.time, "gap": str(node.gap), "state": _input(node.state)}
         case PhysicalOver():
-            calls = "; ".join(f"{call.name}: {call.text}" for call in node.calls)
-            tail = {"keeps": "what later rows see"} if node.ahead is not None else {}
+            calls = "; ".join(
+                f"{call.name}: {call.text}" + " of the last values" * (call.function == "lag" and call.skips)
+                for call in node.calls
+            )
+            tail = {"keeps": "what later rows see" + " by their times" * node.passes} if node.ahead is not None else {}
             return {"calls": calls, "order": _columns(node.order), "state": _input(node.state), **tail}
         case PhysicalLookup():
             match = node.match

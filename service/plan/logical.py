@@ -260,6 +260,11 @@ class LogicalOver:
         measured = any(each.frame.kind == "range" and each.frame.measured for each in self.calls.values())
         return self.order[0].column if measured else None
 
+    @property
+    def passes(self) -> bool:
+        """Whether rows are let go of by the times of those that come after them."""
+        return self.ahead is not None and all(call.frame.by_distance for call in self.calls.values())
+
 
 @dataclass(frozen=True)
 class LogicalLookup:

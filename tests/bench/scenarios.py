@@ -21,9 +21,12 @@ from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.packed_columns import fixed_width
 from rowkind.operators.facts import NOT_EMPTY
+from rowkind.operators.framing import Frame
 from rowkind.operators.join import Join, JoinSpec, Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
+from rowkind.operators.over import Over, OverSpec
+from rowkind.operators.over_given import OverCall
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.ranking import Ranking, Ties
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
@@ -153,7 +156,14 @@ def _rank(
     return Scenario(name, operator, rows_of_key, sub_key="order", updates=strategy == "retract")
 
 
+def _over(name: str, frame: Frame, *, updates: bool) -> Scenario:
+    """Sums over one partition with all rows."""
+    spec = OverSpec((OverCall("sum", frame, SUM),), arguments, result, by_seq=True)
+    return Scenario(name, Over(spec), 1 << 40, sub_key="number", updates=updates)
+
+
 UNIQUE = Side("unique key", by_seq=True)
+SUM = AccumulatorCall("sum", BIGINT, "value", BIGINT)
 
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("inner join", Join(JoinSpec("inner", UNIQUE, UNIQUE, None, b"", b"")), 1, sides=2, sub_key="number"),
@@ -165,14 +175,15 @@ SCENARIOS: tuple[Scenario, ...] = (
     _rank("rank, top 10 of 100, retract", 10, "retract", 100),
     _rank("deduplicate, last, append", 1, "append", 10, "latest first"),
     _rank("deduplicate, last, retract", 1, "retract", 10, "latest first"),
-    _aggregate(
-        "aggregate, count and sum", AccumulatorCall("count", BIGINT), AccumulatorCall("sum", BIGINT, "value", BIGINT)
-    ),
+    _aggregate("aggregate, count and sum", AccumulatorCall("count", BIGINT), SUM),
     _aggregate(
         "aggregate, min and max",
         AccumulatorCall("min", BIGINT, "value", BIGINT),
         AccumulatorCall("max", BIGINT, "value", BIGINT),
     ),
     _aggregate("aggregate, count distinct", AccumulatorCall("count", BIGINT, "value", BIGINT, distinct=True)),
+    _over("over, running sum, append", Frame("rows", None, 0), updates=False),
+    _over("over, sum of 10 rows, append", Frame("rows", -9, 0), updates=False),
+    _over("over, sum of 10 rows, retract", Frame("rows", -9, 0), updates=True),
     Scenario("normalize", Normalize(Side("one row per key", by_seq=True, counts_unmatched=False)), 1),
 )

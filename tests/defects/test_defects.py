@@ -1,8 +1,9 @@
 """Jobs that once gave a wrong answer, or none: each file is one, with its changes and what is left in the end.
 
-`tables` and `sink` are those of a job file, where a topic is called like its table; `ttl` is the job's. `changes` are
-taken in batches of `batch_rows`, at the times of `clock`, in ms, one a batch, or else now. `expected` are the rows of
-the result as `rowkind try --fold` prints them, in any order; `expected_exit` is its exit code where it refuses the job.
+`tables` and `sink` are those of a job file, where a topic is called like its table; `ttl` and `on_expire` are the
+job's. `changes` are taken in batches of `batch_rows`, at the times of `clock`, in ms, one a batch, or else now.
+`expected` are the rows of the result as `rowkind try --fold` prints them, in any order; `expected_exit` is its exit
+code where it refuses the job.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def test_the_job_gives_what_its_file_says(file: Path, tmp_path: Path) -> None:
         sink=case["sink"],
         batch_rows=case.get("batch_rows", 1),
         engine=partial(_clocked, case["clock"]) if "clock" in case else None,
-        **{name: case[name] for name in ("ttl",) if name in case},
+        **{name: case[name] for name in ("ttl", "on_expire") if name in case},
     )
 
     if "expected_exit" in case:

@@ -19,7 +19,7 @@ from rowkind.service.plan.pipeline import logical, plan
 from rowkind.service.plan.traits.unique_keys import in_order, unique_keys
 from rowkind.service.run.trial import TrialBatch, read
 from tests.fuzz.changelogs import Change, random_changes
-from tests.fuzz.expiring import random_expiring
+from tests.fuzz.expiring import random_expiring, random_lives
 from tests.fuzz.queries import random_query
 from tests.fuzz.schemas import random_tables
 from tests.fuzz.windows import Windowed, random_windows, seen_as, with_times, with_watermarks
@@ -27,6 +27,7 @@ from tests.fuzz.windows import Windowed, random_windows, seen_as, with_times, wi
 SINK = "o"
 _SKEWED = 0.2
 _WINDOWED = 0.15
+_ALIVE = 0.12
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Case:
     """A query, the entries of its tables and of its sink in the job file, and changes taken so many at a time.
 
     `ttl` is the job's, and `clock` the time of each batch in ms, where time matters; the last one goes on. `windows`
-    are views of the job.
+    are views of the job. `on_expire` is the job's, too; if rows are taken back then, there is a ttl.
     """
 
     title: str
@@ -46,14 +47,18 @@ class Case:
     ttl: str | None = None
     clock: Sequence[int] = ()
     windows: Sequence[Windowed] = ()
+    on_expire: str | None = None
 
     @property
     def job(self) -> Job:
         """The job. Raises pydantic's ValidationError."""
-        ttl = {"ttl": self.ttl} if self.ttl is not None else {}
+        said = {"ttl": self.ttl, "on_expire": self.on_expire}
+        of_job = {name: value for name, value in said.items() if value is not None}
         entry = {**self.sink, "sql": self.sql}
         views = {each.name: each.sql for each in self.windows}
-        return Job.model_validate({"job": "fuzz", "tables": self.tables, "views": views, "sinks": {SINK: entry}, **ttl})
+        return Job.model_validate(
+            {"job": "fuzz", "tables": self.tables, "views": views, "sinks": {SINK: entry}} | of_job
+        )
 
     @property
     def lines(self) -> list[str]:
@@ -75,7 +80,8 @@ class Case:
 
     def document(self, **more: Any) -> dict[str, Any]:
         """What the JSON file holds."""
-        time = {"ttl": self.ttl, "clock": list(self.clock), "windows": [asdict(each) for each in self.windows]}
+        time = {"ttl": self.ttl, "on_expire": self.on_expire, "clock": list(self.clock)}
+        time["windows"] = [asdict(each) for each in self.windows]
         return {
             "title": self.title,
             "sql": self.sql,
@@ -94,7 +100,8 @@ class Case:
         clock = document.get("clock", ())
         windows = [Windowed(**each) for each in document.get("windows", ())]
         named = ("title", "sql", "tables", "sink", "batch_rows", "changes")
-        return cls(*(document[name] for name in named), document.get("ttl"), clock, windows)
+        of_job = document.get("ttl"), clock, windows, document.get("on_expire")
+        return cls(*(document[name] for name in named), *of_job)
 
 
 def random_case(seed: int) -> Case:
@@ -113,7 +120,11 @@ def random_case(seed: int) -> Case:
     rows = rng.choice((1, 3, 5, 8, 50)) if len(changes) < 12 else rng.choice((5, 8, 12, 20, 50))
     entries = with_watermarks(dice, {each.name: each.entry for each in tables}, windows)
     case = Case(f"seed {seed}", sql, entries, {"mode": "retract"}, rows, changes, windows=windows)
-    return _with_skew(random.Random(f"skew {seed}"), replace(case, sink=_sink(rng, case)))
+    case = replace(case, sink=_sink(rng, case))
+    alive = random.Random(f"alive {seed}")
+    if not windows and alive.random() < _ALIVE:
+        case = replace(case, **random_lives(alive, case.tables, len(case.parts)))
+    return _with_skew(random.Random(f"skew {seed}"), case)
 
 
 def _with_skew(rng: random.Random, case: Case) -> Case:

@@ -1,4 +1,7 @@
-"""Cases with a TTL and a driven clock, and what they give: naive models, because SQL knows no expiry.
+"""Cases with a TTL and a driven clock, and what they give.
+
+With `on_expire: retract` that is what SQL says of the rows that are alive, so that any query may be a case. Else there
+are naive models, because SQL knows no expiry:
 
     join     `tests.oracle.naive_join` over the tables' rows
     groups   a group that was not written for the TTL begins anew; what it gave stays. A row of a primary key that
@@ -62,6 +65,23 @@ def random_expiring(rng: random.Random) -> dict[str, Any]:
         "ttl": f"{job}ms" if job else None,
         "clock": clock,
     }
+
+
+def random_lives(rng: random.Random, tables: Mapping[str, Mapping[str, Any]], batches: int) -> dict[str, Any]:
+    """Of a case with so many batches of these tables what says when rows expire, which are taken back then."""
+    clock = [START]
+    while len(clock) < batches:
+        clock.append(clock[-1] + rng.choice((0, 1, 4, 9, 10, 26)))
+    timed = {name: {**entry, **rng.choice(({}, {"ttl": "15ms"}))} for name, entry in tables.items()}
+    return {"tables": timed, "ttl": f"{rng.choice((10, 25))}ms", "on_expire": "retract", "clock": clock}
+
+
+def expire(tables: Mapping[str, Rows], case: Case, job: Job, now: int) -> None:
+    """Let the rows of tables go that have been written a TTL ago; their numbers are those of changes in batches."""
+    for name, rows in tables.items():
+        ttl = job.tables[name].ttl or job.ttl
+        assert ttl is not None, "the job has one"
+        rows.live = [(at, row) for at, row in rows.live if case.now(at // case.batch_rows) + ttl > now]
 
 
 def _entry(rng: random.Random, ttl: int | None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from rowkind.service.run.memory import Fold, MemoryEngine
 from rowkind.service.run.trial import TrialBatch
 from tests.fuzz.case import SINK, Case
 from tests.fuzz.changelogs import rows_of
-from tests.fuzz.expiring import ExpiryModel
+from tests.fuzz.expiring import ExpiryModel, expire
 from tests.fuzz.oracle import Bag, Oracle, bag
 
 Verdict = Literal["agreed", "refused", "wrong", "failed", "not compared"]
@@ -102,14 +102,16 @@ def _compared(case: Case, engine: Engine) -> Outcome:
 
 def _expectation(case: Case, job: Job, sink: PhysicalSink) -> Iterator[Bag]:
     """The rows of the result after each batch."""
-    if case.clock:
+    if case.clock and case.on_expire is None:
         model = ExpiryModel(case, job)
         for number, part in enumerate(case.parts):
             yield model.batch(part, case.now(number))
         return
     oracle, tables = Oracle(job, case.sql, case.windows), rows_of(case.tables)
     seen = 0
-    for part in case.parts:
+    for number, part in enumerate(case.parts):
+        if case.on_expire is not None:
+            expire(tables, case, job, case.now(number))
         for each in part:
             tables[each["table"]].apply(each["op"], each["row"], seen)
             seen += 1

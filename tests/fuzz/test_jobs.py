@@ -12,7 +12,7 @@ from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.run.memory import MemoryEngine
 from tests.fuzz.case import Case, random_case
 from tests.fuzz.changelogs import breaches
-from tests.fuzz.expiring import random_expiring
+from tests.fuzz.expiring import random_expiring, random_lives
 from tests.fuzz.oracle import translated
 from tests.fuzz.running import run
 from tests.fuzz.shrinking import shrink
@@ -37,6 +37,22 @@ def test_random_jobs_with_a_clock_give_what_the_model_gives(seed: int) -> None:
     case = Case("clock", sink={"mode": "retract"}, **random_expiring(random.Random(seed)))
     outcome = run(case)
     assert outcome.verdict == "agreed", outcome
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_random_jobs_take_back_what_expires(block: int) -> None:
+    """Any query is, at any time, what DuckDB says of the rows that are alive."""
+    agreed = 0
+    for seed in range(10 * block, 10 * block + 10):
+        print(f"seed {seed}")
+        case = replace(random_case(seed), windows=())
+        if case.clock or "w0" in case.sql:
+            continue
+        lives = random_lives(random.Random(seed), case.tables, len(case.parts))
+        outcome = run(replace(case, sink={"mode": "retract"}, **lives))
+        assert not outcome.is_finding, outcome
+        agreed += outcome.verdict == "agreed"
+    assert agreed >= 4
 
 
 def test_a_row_that_comes_and_goes_within_a_batch_writes_no_group() -> None:

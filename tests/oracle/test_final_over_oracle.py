@@ -47,6 +47,7 @@ QUERIES: dict[str, tuple[int, str]] = {
         2,
         f"SELECT id, SUM(v) OVER ({BY} {AROUND}) AS s, COUNT(*) OVER ({BY}) AS n FROM a",
     ),
+    "around": (2, f"SELECT id, SUM(v) OVER ({BY} {AROUND}) AS s, MAX(v) OVER ({BY} {LAST}) AS m FROM a"),
     "numbers": (0, f"SELECT id, ROW_NUMBER() OVER ({BY}, id) AS n, RANK() OVER ({BY}, id) AS r FROM a"),
     "picks": (
         0,
@@ -66,7 +67,8 @@ QUERIES: dict[str, tuple[int, str]] = {
         0,
         (
             f"SELECT id, LAG(v{{skip}}) {{skips}} OVER ({BY}, id) AS l, "
-            f"LAST_VALUE(v{{skip}}) {{skips}} OVER ({BY}, id) AS x FROM a"
+            f"LAST_VALUE(v{{skip}}) {{skips}} OVER ({BY}, id) AS x, "
+            f"LAG(v, 3{{skip}}) {{skips}} OVER ({BY}, id) AS y FROM a"
         ),
     ),
     "rows and ahead": (
@@ -194,6 +196,23 @@ def test_the_tail_of_each_partition_is_kept(tmp_path: Path, name: str) -> None:
         query.batch(0, *lines([(1, row) for row in rows]))
         sizes.append(sum(size.rows for node, size in query.engine.state.items() if node.startswith("over_")))
     assert max(sizes) < 200, sizes
+
+
+@pytest.mark.parametrize("name", ["range", "around"])
+@pytest.mark.parametrize("ttl", ["", ", ttl: 1d"])
+def test_a_partition_that_nothing_comes_to_is_let_go_of(tmp_path: Path, name: str, ttl: str) -> None:
+    """Where frames are lengths of time, however many partitions there were."""
+    query = running(tmp_path, QUERIES[name][1], mark=f"watermark: {{column: ts, delay: 4s}}{ttl}")
+    sizes = []
+    for start in range(0, 800, 40):
+        rows: list[Row] = [(at, at // 5, at % 5, START + timedelta(seconds=at)) for at in range(start, start + 40)]
+        query.batch(0, *lines([(1, row) for row in rows]))
+        restart(query)
+        sizes.append(sum(size.rows for node, size in query.engine.state.items() if node.startswith("over_")))
+    assert max(sizes) < 200, sizes
+    query.end()
+    there = [(at, (at, at // 5, at % 5, START + timedelta(seconds=at))) for at in range(800)]
+    assert as_rows(query) == expected(QUERIES[name][1], there, None)
 
 
 def test_windows_above_are_final(tmp_path: Path) -> None:

@@ -49,10 +49,10 @@ def calls_of(dice: random.Random) -> list[OverCall]:
         skips = dice.random() < 0.4
         match dice.randrange(6):
             case 5:
-                whole = Frame("rows", None, None)
-                function = dice.choice(["ntile", "percent_rank", "cume_dist", "lag"])
                 nth = dice.randint(1, 4)
-                found.append(call(function, whole, nth, default=dice.random() < 0.5, skips=function == "lag"))
+                function = dice.choice(["ntile", "percent_rank", "cume_dist", "lag"])
+                frame_ = Frame("rows", None, -1 if function == "lag" else None)
+                found.append(call(function, frame_, nth, default=dice.random() < 0.5, skips=function == "lag"))
             case 0:
                 found.append(call(dice.choice(["row_number", "rank", "dense_rank"]), ALL))
             case 1:
@@ -88,6 +88,26 @@ def test_the_results_are_those_of_the_definition_after_every_batch(
             if difference(batches) is not None:
                 least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
                 pytest.fail(f"seed '{seed}'\n{difference.args[1]}\n{show(least)}\n{difference(least)}")
+
+
+def test_long_partitions_are_read_in_pieces() -> None:
+    """Where frames are short and changes far apart, rows in between are the same as ever."""
+    for number in seeds(20):
+        seed = f"long, {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        of = OverInput("multiset", by_seq=True, hashed=dice.choice(changelogs.HASHES))
+        calls = [call("sum", Frame("rows", -dice.randint(0, 3), 1)), call("lead", Frame("rows", 2, 2), 2)]
+        calls += [call("max", Frame("range", -dice.randint(0, 9), dice.randint(0, 9)))]
+        rows: list[Row] = [(at, at % 3 // 2, dice.randrange(100)) for at in range(150)]
+        batches = [[Change(0, RowKind.INSERT, row, seq) for seq, row in enumerate(rows)]]
+        for at in range(1, 8):
+            gone = [rows.pop(dice.randrange(len(rows))) for _ in range(dice.randint(0, 6))]
+            come: list[Row] = [(1000 * at + each, each % 3 // 2, dice.randrange(100)) for each in range(4)]
+            rows += come
+            kinds = [(RowKind.DELETE, row) for row in gone] + [(RowKind.INSERT, row) for row in come]
+            batches.append([Change(0, kind, row, 1000 * at + seq) for seq, (kind, row) in enumerate(kinds)])
+        assert _difference(of, calls, batches) is None, seed
 
 
 @finding

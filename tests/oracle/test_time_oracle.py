@@ -327,3 +327,22 @@ def as_rows(query: Clocked) -> Counter[tuple[Any, ...]]:
         return datetime.fromisoformat(each) if name.startswith(("window", "ts")) and each else each
 
     return Counter({tuple(value(*each) for each in row): count for row, count in query.view.items() if count})
+
+
+@pytest.mark.parametrize("of", ["w", "window_time(w)"])
+def test_windows_of_windows_are_final(tmp_path: Path, of: str) -> None:
+    """A window as a struct, as Spark has it, counts by its last time, and closes the larger one that it is in."""
+    sql = (
+        "SELECT window.end AS e, SUM(n) AS n FROM (SELECT window AS w, k, COUNT(*) AS n FROM a "
+        f"GROUP BY window(ts, '5 seconds'), k) GROUP BY window({of}, '10 seconds')"
+    )
+    columns = "{k: BIGINT, ts: TIMESTAMP}"
+    tables = f"  a: {{topic: a, mode: append, columns: {columns}, watermark: {{column: ts, delay: 4s}}}}\n"
+    sinks = f"  result: {{topic: r, mode: append, sql: {json.dumps(sql)}}}"
+    query = Clocked.of(job_of(tmp_path, f"job: j\ntables:\n{tables}sinks:\n{sinks}\n"))
+    times = [START + timedelta(seconds=second) for second in range(26)]
+    query.batch(0, *(("a", "+I", {"k": number % 2, "ts": ts.isoformat()}) for number, ts in enumerate(times)))
+    ends = {datetime.fromisoformat(row["e"]): row["n"] for row in query.result}
+    assert ends == {START + SIZE: 10, START + 2 * SIZE: 10}
+    query.end()
+    assert len(query.result) == 3

@@ -192,7 +192,8 @@ def compared(
         assert as_rows(query) == model.query(oracle, None), seed
 
 
-@pytest.mark.parametrize(("compares", "timed"), [(">=", True), (">", True), *((each, False) for each in COMPARISONS)])
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("compares", COMPARISONS)
 @pytest.mark.parametrize("modes", MODES, ids=lambda modes: "-".join(modes.values()))
 def test_the_nearest_row_is_duckdbs(tmp_path: Path, modes: Mapping[str, str], compares: str, timed: bool) -> None:
     """With times and keys that are NULL, with a watermark and without."""
@@ -316,6 +317,26 @@ def as_rows(query: Clocked) -> Counter[tuple[Any, ...]]:
         return datetime.fromisoformat(each) if name == "ts" and each else each
 
     return Counter({tuple(value(*each) for each in row): count for row, count in query.view.items() if count})
+
+
+@pytest.mark.parametrize("compares", ["<=", "<"])
+def test_left_rows_that_have_met_the_next_row_go(tmp_path: Path, compares: str) -> None:
+    """Right rows go with the watermark, and left ones with the row that they take, however many there have been."""
+    modes = {"a": "append", "b": "retract"}
+    query = running(tmp_path, modes, ASOF.format(left="LEFT", compares=compares), "mode: retract", timed=True)
+    largest = 0
+    for number in range(150):
+        now, late = (START + timedelta(seconds=number - each) for each in (0, 3))
+        lines = [("a", "+I", (10 * number + key, key, key, now)) for key in range(5)]
+        # The next row comes late, and is another one for a time.
+        lines += [("b", "+I", (10 * number + key, key, key, late)) for key in range(5)]
+        query.batch(0, *(as_line(line, modes) for line in lines))
+        if number > 50:
+            largest = max(largest, entries(query))
+    assert largest < 1000, f"{largest} entries of state, and the watermark leaves 4 seconds with 10 rows each"
+    behind = 3 if compares == "<=" else 4
+    met = {id_: other for (_, id_), _, (_, other), _ in query.view}
+    assert all(met[id_] == id_ + 10 * behind for id_ in met if id_ < 1400)
 
 
 @pytest.mark.parametrize("sql", [ASOF, VERSION], ids=["asof", "versions"])

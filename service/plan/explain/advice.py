@@ -80,14 +80,12 @@ def _on_lookup(lookup: PhysicalLookup) -> Iterator[Advice]:
         yield Advice(lookup.node, "no equal key", f"{lookup.node} has no equal key: all rows meet in one shard.")
     if match is None or lookup.left_input.closing is not None:
         return
-    text = f"{lookup.node} keeps every row of {called(lookup.right)} for ever, because a left row of any time may come"
-    if match.comparison.startswith(">"):
-        text += (
-            f". If {show(resolved(match.left))} and {show(resolved(match.right))} are times of tables with a "
-            f"`watermark`, it keeps one row of each key before it."
-        )
-    else:
-        text += f": {match.comparison} asks for the row that comes next, and no watermark says which ones are not it."
+    kept = "one row of each key" if match.looks_back else "what has not met the row that comes next"
+    text = (
+        f"{lookup.node} keeps every row of {called(lookup.right)} for ever, because a left row of any time may come. "
+        f"If {show(resolved(match.left))} and {show(resolved(match.right))} are times of tables with a `watermark`, it "
+        f"keeps {kept} before it."
+    )
     yield Advice(lookup.node, "no watermark", text)
 
 

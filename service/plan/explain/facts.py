@@ -42,17 +42,16 @@ from rowkind.service.plan.explain.description import (
 from rowkind.service.plan.explain.hot_keys import hot_keys, salted, spreadable
 from rowkind.service.plan.explain.matches import match_facts
 from rowkind.service.plan.explain.state import called, concerned, kept
+from rowkind.service.plan.explain.tables import table_facts
 from rowkind.service.plan.explain.titles import title, titled_values
 from rowkind.service.plan.scalar.scalars import resolved, show
 from rowkind.service.python.function import PythonFunction
-from rowkind.service.source_table import SourceTable
 
 _KINDS = {
     "append": "append: +I only",
     "retract": "retract: +I, -U, +U, -D",
     "upsert": "upsert: +I, +U, -D by key, without old rows",
 }
-_FORMATS = {"avro": "", "plain_avro": "Avro without a frame", "json": "JSON"}
 _DELIVERIES = {"exactly_once": "exactly once", "at_least_once": "at least once"}
 TIED = "\u00a0"
 """Stands for a space at which no line is broken: a column stays together with its type."""
@@ -241,7 +240,7 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
             read = node.calc.input
             text = columns(read) or "no column, only how many rows there are"
             yield Fact("reads", text, {"reads": column_values(read)})
-            yield from _table(node.source)
+            yield from table_facts(node.source)
         case PhysicalJoin():
             if node.condition is not None:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
@@ -283,17 +282,6 @@ def _of_rank(node: PhysicalRank) -> Iterator[Fact]:
     spread = isinstance(node.input, PhysicalRank) and salted(node.input.input)
     if node.strategy == "retract" and node.ranking.last is not None and not spread:
         yield from hot_keys([node.input], "a partition is ranked in one shard")
-
-
-def _table(source: SourceTable) -> Iterator[Fact]:
-    form = _FORMATS[source.format] + (" of Debezium" if source.debezium else "")
-    values = {"values": source.format, "debezium": source.debezium} if form else {}
-    if source.mode != "append":
-        key = f", replaced by ({', '.join(source.primary_key)})" if source.primary_key else ", no primary key"
-        exact = ", exact: every retraction takes back a row that was sent" if source.exact else ""
-        yield Fact("table", f"{source.mode}{key}{exact}")
-    if form:
-        yield Fact("values", form.strip(), values)
 
 
 def _needed(node: PhysicalNormalize) -> str:

@@ -13,6 +13,7 @@ from string import Template
 
 from rowkind.service.plan.explain.description import Advice, Description, Fact, QueryDescription, Step, StepState
 from rowkind.service.plan.explain.facts import TIED
+from rowkind.service.plan.explain.spoken import in_words
 
 _WORDS = {
     "sink": "sink",
@@ -180,7 +181,7 @@ def _way(step: Step) -> str:
         return ""
     if step.kind == "union":
         return '<div class="way unmoved">each input by itself</div>'
-    key = ", ".join(way.by)
+    key = in_words(", ".join(way.by))
     words = {
         "shuffled": (f"shuffled by <code>{escape(key)}</code>" if key else "shuffled into one shard")
         + (f" and {way.salted}" if way.salted else ""),

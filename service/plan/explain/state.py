@@ -131,12 +131,17 @@ def _by_time(node: PhysicalLookup, match: TimeMatch) -> Iterator[StepState]:
     left, right, closing = node.left_input, node.right_input, node.left_input.closing
     layout, reason = "every row by key, in the order of time", "what is nearest to it may change"
     ttl, kept, values = left.ttl_ms, _for_long(left.ttl_ms, node.left, closing), _values(node.left, "every row")
+    if closing is not None and not match.looks_back:
+        late = moment(closing.late)
+        kept = f"each until {by(closing.clock)} passes the row that it takes, late once it passes {late}"
     endless = ttl is None and closing is None and not comes_alive(node.left)
     yield StepState("left", called(node.left), layout, reason, ttl, kept, _order(left), endless, values)
     what = "version" if match.versions else "row"
     kept = "for ever: no watermark says that no left row of an earlier time comes"
-    if closing is not None:
+    if closing is not None and match.looks_back:
         kept = f"each until {by(closing.clock)} passes the next {what} of its key"
+    elif right.closing is not None and right.closing.kept is not None:
+        kept = _until(right.closing.clock, right.closing.kept)
     layout, reason = f"every {what} by key, in the order of time", "a left row takes the one that is nearest to it"
     values = _values(node.right, "versions" if match.versions else "every row")
     yield StepState("right", called(node.right), layout, reason, None, kept, _order(right), values=values)
@@ -260,11 +265,21 @@ def _over(node: PhysicalOver) -> tuple[StepState, ...]:
     if node.ahead is not None:
         layout = "the last rows" + (" of each partition" if node.partition else "") + " with their results"
         last = _rows(node, node.state, layout, "rows come in the order of their time", _values(node.input, "last rows"))
-        kept = last.kept if node.state.ttl_ms is not None else "as long as rows that follow may see them"
+        kept = last.kept
+        if node.passes:
+            kept = f"each until rows come that are {show(_reach(node) // 1000)} later, in whatever partition"
+        elif node.state.ttl_ms is None:
+            kept = "for ever, as many of each partition as rows that follow may see"
         return (replace(last, name="results", kept=kept, endless=False),)
     rows = _rows(node, node.state, layout, "a row may be taken back", values)
     reason = "what is around a change is read, and what was sent is taken back"
     return rows, replace(rows, name="results", layout="the same with its results", reason=reason)
+
+
+def _reach(node: PhysicalOver) -> int:
+    """How far apart rows are that see each other by their frames' lengths of time, in microseconds."""
+    frames, ahead = [call.frame for call in node.calls], node.ahead or 0
+    return ahead + max(-edge for each in frames for edge in (0, each.start, each.end) if edge is not None)
 
 
 def _normalize(node: PhysicalNormalize) -> StepState:
@@ -329,7 +344,11 @@ def _match(node: PhysicalMatch) -> Iterator[StepState]:
 
 def by(clock: Clock) -> str:
     """Whose time it is, in a sentence."""
-    return f"the watermark of {' and '.join(table for table, _ in clock.tables)}" if clock.tables else "the clock"
+    tables = [table for table, _ in clock.tables]
+    which = {0: "the clock", 1: "the watermark of ", 2: "the lesser watermark of "}.get(
+        len(tables), "the least watermark of "
+    )
+    return which + " and ".join(tables)
 
 
 def moment(time: ColumnTime) -> str:

@@ -7,6 +7,7 @@
     interval join   its condition bounds the time of one side by that of the other (`traits.time_bounds`)
     session         the time of the row and the gap, for the sake of other rows another gap later
     aggregate       of sessions, the last time of each and the gap
+    over            of final rows whose frames are lengths of time, the times of the rows themselves
 
 Then no change can come any more for a key whose time the watermark has passed, and its state goes. What comes for it
 all the same is late. A TTL, which only approximates this, is not needed there.
@@ -81,11 +82,13 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
             return closed if closed.input.closing is not None else _ended(closed, tables)
         case LogicalSession():
             return replace(node, input=_in_session(node, tables))
+        case LogicalOver() if node.passes:
+            return replace(node, input=replace(node.input, ttl_ms=None))
         case LogicalRank() | LogicalOver():
             return replace(node, input=_closed(node.input, tables, node.partition))
         case LogicalJoin() if not node.counts_right:
             return _closed_join(node, tables) or _closed_interval_join(node, tables) or node
-        case LogicalLookup(match=TimeMatch() as match) if match.comparison.startswith(">"):
+        case LogicalLookup(match=TimeMatch() as match):
             return _closed_lookup(node, match, tables)
     return node
 
@@ -172,10 +175,7 @@ def _both(one: Clock, other: Clock) -> Clock | None:
 
 
 def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> LogicalLookup:
-    """A lookup of the last row before a time: what comes after the watermark asks for no other than these.
-
-    Of rows that come before it, none is there to meet.
-    """
+    """A lookup by time: a row is late on either side once the watermark of both has passed its time."""
     left, right = event_times(node.left.input).get(match.left), event_times(node.right.input).get(match.right)
     of = [
         None if time is None else passed(tables, name, time)

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil, floor
 from typing import Protocol
 
 from sqlglot import exp
@@ -44,6 +46,8 @@ _ADDED: Mapping[str, OverFunction] = {
 }  # fmt: skip
 _WHOLE_SPEC = ("UNBOUNDED", "PRECEDING", "UNBOUNDED", "FOLLOWING")
 _DAY = 86_400_000_000
+_MOST_DIGITS = 18
+"""Of a number that fits into 64 bits."""
 _LARGEST = 1 << 62
 _PLACES: Mapping[type[exp.Expr], Placing] = {
     exp.Ntile: "ntile",
@@ -222,7 +226,8 @@ def _past_nulls(away: int) -> tuple[OverFunction, Frame, int]:
     if away > 0:
         return "nth_value", Frame("rows", 1, None), away
     # What is so many values behind is not kept with rows.
-    return ("last_value", Frame("rows", None, -1), 1) if away == -1 else ("lag", Frame("rows", None, None), -away)
+    frame = Frame("rows", None, -1)
+    return ("last_value", frame, 1) if away == -1 else ("lag", frame, -away)
 
 
 def _check_kept(function: exp.Expr, type_: Type, frame: Frame) -> None:
@@ -258,11 +263,11 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
     if (spec := window.args.get("spec")) is None:
         return Frame("rows" if arrives else "range", None, 0)
     kind = str(spec.args["kind"]).upper()
-    edges: list[int | None] = []
+    edges: list[Decimal | None] = []
     for side, other in (("start", "FOLLOWING"), ("end", "PRECEDING")):
         value, direction = spec.args.get(side), str(spec.args.get(f"{side}_side")).upper()
         if value is None or str(value).upper() == "CURRENT ROW":
-            edges.append(0)
+            edges.append(Decimal(0))
         elif str(value).upper() == "UNBOUNDED":
             if direction == other:
                 raise Refusal(f"a frame cannot {side} with UNBOUNDED {other}", spec)
@@ -270,9 +275,10 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
         else:
             distance = _distance(window, value, kind, rows)
             edges.append(-distance if direction == "PRECEDING" else distance)
-    start, end = edges
-    if start is not None and end is not None and start > end:
+    if None not in edges and edges[0] > edges[1]:  # type: ignore[operator] # there are two
         raise Refusal("this frame ends before it starts", spec)
+    # Values are whole in their unit, so that none lies between a distance and the next whole one.
+    start, end = (None if edge is None else rounded(edge) for edge, rounded in zip(edges, (ceil, floor), strict=True))
     if kind == "ROWS" or (arrives and start in (None, 0) and end in (None, 0)):
         return Frame("rows", start, end)
     if arrives:
@@ -280,26 +286,36 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
     return Frame("range", start, end)
 
 
-def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -> int:
+def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -> Decimal:
+    """How far an edge is, in the unit in which the values are whole: of a DECIMAL its last digit."""
     bare = node.unnest()
-    if kind == "ROWS" or not isinstance(bare, exp.Interval):
-        if not isinstance(bare, exp.Literal) or not bare.is_int:
-            raise Refusal("how far a frame goes is a whole number, written out in the query, or an INTERVAL", node)
-        if kind == "ROWS":
-            return int(bare.name)
+    number = Decimal(bare.name) if isinstance(bare, exp.Literal) and bare.is_number else None
+    if not isinstance(bare, exp.Interval) and (number is None or (kind == "ROWS" and not bare.is_int)):
+        raise Refusal(
+            "how far a frame goes is a number, written out in the query, whole for ROWS, or an INTERVAL", node
+        )
+    if kind == "ROWS" and number is not None:
+        return number
     value = window.args["order"].expressions[0].this
-    of = family(rows.type(value))
+    type_ = rows.type(value)
+    of = family(type_)
     if isinstance(bare, exp.Interval):
         months, days, micros = amount(bare)
         if of not in ("date", "timestamp", "local"):
-            raise Refusal(f"an INTERVAL is a distance between times, but this is {rows.type(value).sql}", value)
+            raise Refusal(f"an INTERVAL is a distance between times, but this is {type_.sql}", value)
         if months or days < 0 or micros < 0:
             raise Refusal("months differ in length: write an INTERVAL of days, hours, minutes or seconds", node)
-        return days * _DAY + micros
-    if of == "date":
-        return int(bare.name) * _DAY
-    if of != "integer":
-        raise Refusal(
-            f"a RANGE by distance goes by a whole number or a time, but {show(value)} is {rows.type(value).sql}", value
-        )
-    return int(bare.name)
+        return Decimal(days * _DAY + micros)
+    assert number is not None, "it is a number or an INTERVAL"
+    match of:
+        case "integer":
+            return number
+        case "date" if bare.is_int:
+            return number * _DAY
+        case "decimal" if type_.precision <= _MOST_DIGITS:
+            return number.scaleb(type_.scale)
+    raise Refusal(
+        f"a RANGE by distance goes by a whole number, a DECIMAL of up to {_MOST_DIGITS} digits, a date and whole days, "
+        f"or a time and an INTERVAL, but {show(value)} is {type_.sql}: order by a CAST of it, to DECIMAL(18,6) maybe",
+        value,
+    )

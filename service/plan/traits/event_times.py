@@ -67,7 +67,10 @@ from rowkind.service.plan.traits.followed import (
     TimeColumn,
     TimeKind,
     both,
+    field_of,
+    fields_of,
     followed,
+    is_field,
     moved,
 )
 from rowkind.service.plan.traits.sessions import session_of
@@ -83,7 +86,7 @@ def event_times(node: LogicalNode) -> dict[str, EventTime]:
 
 def _times(known: Below) -> dict[str, EventTime]:
     times = ((name, each.time if isinstance(each, RowColumn) else each) for name, each in known.items())
-    return {name: time for name, time in times if time is not None}
+    return {name: time for name, time in times if time is not None and not is_field(name)}
 
 
 @memoized
@@ -135,6 +138,7 @@ def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:
         column = below.get(output.name) if isinstance(output.unnest(), exp.Column) else None
         if (known := column or followed(output, below) or _coalesced(output, either)) is not None:
             found[name] = known
+        found |= {field_of(name, field): each for field, each in fields_of(output, below)}
     return found
 
 
@@ -257,7 +261,7 @@ def _looked_up(node: LogicalLookup) -> dict[str, EventTime]:
     if node.match is None:
         return left
     own, theirs = left.get(node.match.left), right.get(node.match.right)
-    if not node.match.comparison.startswith(">") or own is None or theirs is None:
+    if not node.match.looks_back or own is None or theirs is None:
         return {}
     return {node.match.left: both(own, theirs)}
 

@@ -16,7 +16,7 @@ An expression is that of a watermark if it means the same, however it is written
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -80,7 +80,31 @@ def is_processing_time(time: EventTime) -> bool:
 
 
 Below = Mapping[str, EventTime | RowColumn]
-"""What is known of columns."""
+"""What is known of columns, and of the fields of structs as `field_of` calls them."""
+
+_FIELD = "#field:"
+
+
+def field_of(column: str, field: str) -> str:
+    """What a field of a struct is called among columns; no query can say so."""
+    return f"{column}{_FIELD}{field}"
+
+
+def is_field(name: str) -> bool:
+    """Whether a name is that of a field."""
+    return _FIELD in name
+
+
+def fields_of(expression: exp.Expr, below: Below) -> Iterator[tuple[str, EventTime | RowColumn]]:
+    """What is known of the fields of a struct that is made of columns, or taken over as it is: by their names."""
+    node = expression.unnest()
+    if isinstance(node, exp.Column):
+        prefix = field_of(node.name, "")
+        yield from ((name.removeprefix(prefix), each) for name, each in below.items() if name.startswith(prefix))
+    elif isinstance(node, exp.Anonymous) and word(node) == "NAMED_STRUCT":
+        for name, value in zip(node.expressions[::2], node.expressions[1::2], strict=True):
+            if (known := followed(value, below)) is not None:
+                yield name.name.lower(), known
 
 
 def followed(expression: exp.Expr, below: Below) -> EventTime | None:
@@ -91,6 +115,9 @@ def followed(expression: exp.Expr, below: Below) -> EventTime | None:
     match node:
         case exp.Column():
             found = below.get(node.name)
+            return found.time if isinstance(found, RowColumn) else found
+        case exp.Dot() if isinstance(node.this.unnest(), exp.Column):
+            found = below.get(field_of(node.this.unnest().name, node.expression.name.lower()))
             return found.time if isinstance(found, RowColumn) else found
         case PaneStart():
             # Changes of a pane are those of the windows that it is in: the last of them ends so much later.

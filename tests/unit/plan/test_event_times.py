@@ -161,6 +161,13 @@ CASES = [
         "SELECT timestamp_millis( ms ) AS a, (TIMESTAMP_MILLIS(t.MS)) AS b, ms AS c FROM beats t",
         f"a: {MILLIS}, b: {MILLIS}",
     ),
+    (
+        (
+            "SELECT window_time(y) AS a, y.end AS b FROM (SELECT w AS y FROM (SELECT window AS w FROM bids "
+            "GROUP BY window(ts, '10 minutes')))"
+        ),
+        "a: bids.ts window_time 1ms, b: bids.ts window_end 0",
+    ),
     ("SELECT TIMESTAMP_MILLIS(ms + 1) AS a, TIMESTAMP_MICROS(ms) AS b, TIMESTAMP_MILLIS(id) AS c FROM beats", ""),
     ("SELECT ts AS a, TIMESTAMP_MILLIS(ms) AS b FROM beats", f"a: beats.ts time 0, b: {MILLIS}"),
     (

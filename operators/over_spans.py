@@ -1,0 +1,127 @@
+"""Spans: the pieces of partitions that a batch's changes make an OVER read, each as far as frames reach.
+
+    rows       . . . . . 1 . . . . . . . . 2 3 . . .
+    changes              ^                 ^ ^
+    spans          [. . . 1 . . .]   [. . . 2 3 . . .]
+
+Each change is a span of its own at first, and is read some rows before it and behind it. What meets becomes one span.
+How far away the last row is that matters nobody knows, so that each reading goes four times as far as the one before,
+for all spans at once. Where all rows behind a change matter, or all before it, the partition is one span.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rowkind.operators.arrangement.arrangement import UPPER_ORDERED, Arrangement
+from rowkind.operators.arrangement.entries import Entries
+from rowkind.operators.columns.changes import Indices, Int64s, Mask, Uint64s
+from rowkind.operators.columns.grouping import distinct, is_in
+
+_ONE = np.uint64(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The places of the first and the last change of each span, in order; partitions may share one.
+
+    `enough` is how many rows are to be read before and behind.
+    """
+
+    low: Uint64s
+    high: Uint64s
+    enough: Int64s
+
+    @classmethod
+    def around(cls, places: Uint64s, enough: int, *, apart: bool) -> Spans:
+        """These places, each by itself where `apart`, else from the first to the last of each partition."""
+        low = high = distinct(places)
+        if not apart:
+            new = (low[1:] & UPPER_ORDERED) != (low[:-1] & UPPER_ORDERED)
+            low, high = low[np.append(True, new)[: len(low)]], high[np.append(new, True)[: len(high)]]
+        return cls(low, high, np.full(len(low), enough))
+
+    @property
+    def first(self) -> Uint64s:
+        """Where their partitions begin."""
+        return self.low & UPPER_ORDERED
+
+    @property
+    def last(self) -> Uint64s:
+        """Where their partitions end."""
+        return self.low | ~UPPER_ORDERED
+
+    def of(self, places: Uint64s) -> Mask:
+        """Which of these places are of their partitions."""
+        return is_in(places & UPPER_ORDERED, self.first)
+
+    def with_others(self, which: Indices) -> Mask:
+        """Some of them, by number, and all others of the same partitions."""
+        return is_in(self.first, distinct(self.first[which]))
+
+    def longer(self, which: Indices) -> Spans:
+        """Of some of them more is to be read, and once more of the others of their partitions; the rest is done."""
+        enough, again = self.enough.copy(), self.with_others(which)
+        enough[which] *= 4
+        return Spans(self.low[again], self.high[again], enough[again])
+
+    def read(self, rows: Arrangement, *, back: bool, on: bool) -> Reading:
+        """What is there of them, from the beginning of their partitions where `back`, to the end where `on`."""
+        begin, end = self.first, self.last
+        follows = np.append(False, begin[1:] == begin[:-1])[: len(begin)]
+        assert not ((back or on) and follows.any()), "a partition that is read to an end is one span"
+        if not back:
+            begin = np.where(follows, np.roll(self.high, 1) + _ONE, begin)
+            some = np.flatnonzero(begin < self.low)
+            reach = rows.nearest(begin[some], self.low[some] - _ONE, self.enough[some], backward=True)[1]
+            begin = self.low.copy()
+            begin[some] = reach
+        if not on:
+            end = np.where(np.roll(follows, -1), np.roll(self.low, -1) - _ONE, end)
+            some = np.flatnonzero(self.high < end)
+            reach = rows.nearest(self.high[some] + _ONE, end[some], self.enough[some])[1]
+            end = self.high.copy()
+            end[some] = reach
+        starts = np.flatnonzero(~(follows & (begin <= np.roll(end, 1) + _ONE)))
+        stops = np.append(starts[1:], len(begin))[: len(starts)] - 1
+        met = Spans(self.low[starts], self.high[stops], _largest(self.enough, starts))
+        return Reading(met, begin[starts], end[stops], rows.between(begin[starts], end[stops]).units)
+
+
+def _largest(values: Int64s, starts: Indices) -> Int64s:
+    """The largest of each group of values."""
+    return np.maximum.reduceat(values, starts) if len(starts) else values
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The spans that came of it, from and up to which place they have been read, and the rows there."""
+
+    spans: Spans
+    begin: Uint64s
+    end: Uint64s
+    rows: Entries
+
+    @property
+    def begins(self) -> Mask:
+        """Which spans have been read from the beginning of their partitions on."""
+        result: Mask = self.begin == self.spans.first
+        return result
+
+    @property
+    def ends(self) -> Mask:
+        """Which spans have been read to the end of their partitions."""
+        result: Mask = self.end == self.spans.last
+        return result
+
+    @property
+    def vacant(self) -> Mask:
+        """In which partitions there is nothing."""
+        return ~is_in(self.spans.first, distinct(self.rows.place & UPPER_ORDERED))
+
+    def own(self, places: Uint64s) -> Indices:
+        """The span in which each of these places is."""
+        found: Indices = np.searchsorted(self.begin, places, side="right") - 1
+        return found

@@ -1,0 +1,53 @@
+"""Names that a plan makes up, in words: what people read says `last time of window_start` for `window_start#last`.
+
+Such names have a `#`, so that no query can say them. Programs are given them as they are, in values.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from rowkind.service.plan.explain.description import Description, QueryDescription, Step, StepState
+from rowkind.service.plan.explain.facts import TIED
+
+_MADE_UP = re.compile(r"`(\w*)#([\w .]+)`|(\w*)#(\w+)")
+_WORDS = {"last": "last time", "first": "part", "begins": "begin", "ends": "end", "row": "digest of the row"}
+
+
+def spoken(query: QueryDescription) -> QueryDescription:
+    """The description with these words in all that is text."""
+    return replace(query, sinks=tuple(map(_plan, query.sinks)))
+
+
+def in_words(text: str) -> str:
+    """The same text without made-up names."""
+    return _MADE_UP.sub(_word, text)
+
+
+def _word(found: re.Match[str]) -> str:
+    of, what = (quoted or bare or "" for quoted, bare in zip(found.groups()[:2], found.groups()[2:], strict=True))
+    name = _WORDS.get(what, what) + (f" of {of}" if of else "")
+    if " " not in name:
+        return name
+    return f"`{name}`" if found[0].startswith("`") else name.replace(" ", TIED)
+
+
+def _plan(description: Description) -> Description:
+    advice = tuple(replace(each, text=in_words(each.text)) for each in description.advice)
+    return replace(description, root=_step(description.root), advice=advice)
+
+
+def _step(step: Step) -> Step:
+    return replace(
+        step,
+        title=in_words(step.title),
+        facts=tuple(replace(each, text=in_words(each.text)) for each in step.facts),
+        state=tuple(map(_state, step.state)),
+        inputs=tuple(map(_step, step.inputs)),
+    )
+
+
+def _state(state: StepState) -> StepState:
+    reason = None if state.reason is None else in_words(state.reason)
+    return replace(state, layout=in_words(state.layout), reason=reason, kept=in_words(state.kept))

@@ -1,0 +1,24 @@
+"""Names that a plan makes up, as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowkind.service.plan.explain.facts import TIED
+from rowkind.service.plan.explain.spoken import in_words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SUM(b.v) AS `total#first` GROUP BY b.item, b.`#pane`", "SUM(b.v) AS `part of total` GROUP BY b.item, b.pane"),
+        ("the watermark passes window_start#last + 10m", "the watermark passes last time of window_start + 10m"),
+        ("until the clock passes #ends", "until the clock passes end"),
+        ("m.#row BINARY", "m.digest of the row BINARY"),
+        ("m.`#so far 2`", "m.`so far 2`"),
+        ("no such name", "no such name"),
+    ],
+)
+def test_made_up_names_are_said_in_words(text: str, words: str) -> None:
+    """With backticks around several words where they stand in SQL."""
+    assert in_words(text).replace(TIED, " ") == words
