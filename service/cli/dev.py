@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rowkind.service.cli.job_file import JOB, calls
+from rowkind.service.cli.telling import telling
 
 
 @click.group(
@@ -32,7 +33,9 @@ def dev(context: click.Context, port: int, registry_port: int, data: Path) -> No
     if context.invoked_subcommand is None:
         from rowkind.service.dev.serve import serve  # noqa: PLC0415 -- loaded when it is needed
 
-        serve(port, registry_port, data)
+        # Kafka's jars are fetched the first time, which takes a while and is logged.
+        with telling("lines"):
+            serve(port, registry_port, data)
 
 
 @dev.command(epilog=calls("rowkind dev demo job.yaml"))
