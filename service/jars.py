@@ -13,8 +13,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rowkind.cache import cache
@@ -24,6 +26,7 @@ Module = tuple[str, str, str]
 """A module of Maven Central: organisation, name, revision."""
 
 _DOWNLOAD_SECONDS = 900
+_TELL_SECONDS = 3
 
 log = logging.getLogger("rowkind")
 
@@ -48,18 +51,25 @@ def java() -> str:
     return found
 
 
-def fetched(product: str, modules: Sequence[Module], alone: Sequence[Module] = (), without: Sequence[str] = ()) -> Path:
+def fetched(
+    product: str,
+    modules: Sequence[Module],
+    alone: Sequence[Module] = (),
+    without: Sequence[str] = (),
+    megabytes: int | None = None,
+) -> Path:
     """A folder with the jars of these modules and of all that they need, fetched on the first call.
 
     `product` is what people call it, with its version: it names the folder. Of the modules that stand `alone` nothing
-    is fetched that they need, and nothing of the organisations in `without`.
+    is fetched that they need, and nothing of the organisations in `without`. All of
+    it is about so many `megabytes`, by which the log says how long that takes.
     """
     folder = cache() / product.lower().replace(" ", "-")
     if folder.is_dir():
         return folder
     with _lock(folder.with_suffix(".lock")):
         if not folder.is_dir():
-            _fetch(folder, product, _wanted(modules, alone, without), [*modules, *alone])
+            _fetch(folder, product, _wanted(modules, alone, without), [*modules, *alone], megabytes)
     return folder
 
 
@@ -76,7 +86,7 @@ def _lock(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module]) -> None:
+def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module], megabytes: int | None) -> None:
     log.info("fetching %s into %s (once)", product, folder)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as staging:
         jars, wanted = Path(staging, "jars"), Path(staging, "ivy.xml")
@@ -84,21 +94,54 @@ def _fetch(folder: Path, product: str, text: str, modules: Sequence[Module]) -> 
         command = [java(), "-jar", str(_ivy()), "-m2compatible", "-ivy", str(wanted), "-confs", "default"]
         command += ["-cache", str(Path(staging, "ivy"))]
         command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
-        try:
-            done = subprocess.run(  # noqa: S603 - our own command line
-                command,
-                capture_output=True,
-                text=True,
-                timeout=_DOWNLOAD_SECONDS,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        except subprocess.TimeoutExpired:
-            raise DownloadError(_advice(folder, product, f"gave up after {_DOWNLOAD_SECONDS} s")) from None
-        if done.returncode or not all(any(jars.glob(f"{name}-*.jar")) for _, name, _ in modules):
-            reasons = [line.strip() for line in done.stdout.splitlines() if "WARN" in line or "ERROR" in line]
-            raise DownloadError(_advice(folder, product, "\n".join(reasons[:12]) or done.stderr[-1000:]))
+        code, output, error = _ran(command, _Download(product, Path(staging, "ivy"), megabytes).tell)
+        if code is None:
+            raise DownloadError(_advice(folder, product, f"gave up after {_DOWNLOAD_SECONDS} s"))
+        if code or not all(any(jars.glob(f"{name}-*.jar")) for _, name, _ in modules):
+            reasons = [line.strip() for line in output.splitlines() if "WARN" in line or "ERROR" in line]
+            raise DownloadError(_advice(folder, product, "\n".join(reasons[:12]) or error[-1000:]))
         jars.rename(folder)
+
+
+def _ran(command: Sequence[str], tell: Callable[[], None]) -> tuple[int | None, str, str]:
+    """Exit code, output and errors of a command that may tell every few seconds how far it is; no code for no end."""
+    with subprocess.Popen(  # noqa: S603 - our own command line
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        for _ in range(_DOWNLOAD_SECONDS // _TELL_SECONDS):
+            try:
+                output, error = process.communicate(timeout=_TELL_SECONDS)
+            except subprocess.TimeoutExpired:
+                tell()
+            else:
+                return process.returncode, output, error
+        process.kill()
+        return None, "", ""
+
+
+@dataclass
+class _Download:
+    """Says how much is there of a product, and how long the rest takes if it goes on as since the first bytes came."""
+
+    product: str
+    folder: Path
+    megabytes: int | None
+    _since: float = field(default_factory=time.monotonic)
+
+    def tell(self) -> None:
+        there, now = 0.0, time.monotonic()
+        for each in self.folder.rglob("*.jar*"):
+            # One that is whole gets another name.
+            with suppress(FileNotFoundError):
+                there += each.stat().st_size / 1e6
+        if not there:
+            self._since = now
+            log.info("fetching %s: asking what belongs to it", self.product)
+        elif self.megabytes is None:
+            log.info("fetching %s: %.0f MB", self.product, there)
+        else:
+            left = (now - self._since) * max(0.0, self.megabytes - there) / there
+            log.info("fetching %s: %.0f of %d MB, %.0f s left", self.product, there, self.megabytes, left)
 
 
 def _wanted(modules: Sequence[Module], alone: Sequence[Module], without: Sequence[str]) -> str:

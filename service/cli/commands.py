@@ -12,11 +12,12 @@ from typing import Any
 import click
 
 from rowkind.errors import BUG, RowkindError
-from rowkind.service.cli import dev, plan, records, run, topics
-from rowkind.service.cli.job_file import fail
+from rowkind.service.cli import completion, dev, plan, records, run, top, topics
+from rowkind.service.cli.job_file import calls, fail
 from rowkind.version import environment
 
 _EPILOG = """
+
 \b
 Exit codes:
   0  it went well, or was asked to stop
@@ -58,7 +59,14 @@ def _show_version(ctx: click.Context, _option: click.Parameter, wanted: bool) ->
 
 @click.group(
     cls=_Commands,
-    epilog=_EPILOG,
+    epilog=calls(
+        "rowkind examples                                  the jobs that come with it",
+        "rowkind try job.yaml --changes changes.jsonl      a query over a file, without Kafka",
+        "rowkind explain job.yaml                          how it would be kept up to date",
+        "rowkind run job.yaml                              keep it up to date",
+        "rowkind top                                       what a running job does",
+    )
+    + _EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -84,10 +92,12 @@ for _each in (
     run.savepoint,
     run.skip,
     run.diff,
+    top.top,
     topics.topics,
     topics.dead_letters,
     records.produce,
     records.consume,
     dev.dev,
+    completion.completion,
 ):
     main.add_command(_each)

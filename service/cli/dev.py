@@ -6,10 +6,16 @@ from pathlib import Path
 
 import click
 
-from rowkind.service.cli.job_file import JOB
+from rowkind.service.cli.job_file import JOB, calls
+from rowkind.service.cli.telling import telling
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    invoke_without_command=True,
+    epilog=calls(
+        "rowkind dev                          a broker on port 9092, a registry on 8081", "rowkind dev demo job.yaml"
+    ),
+)
 @click.option("--port", default=9092, show_default=True, type=click.IntRange(1, 65535), help="The broker's port.")
 @click.option(
     "--registry-port", default=8081, show_default=True, type=click.IntRange(0, 65535), help="The registry's; 0: any."
@@ -27,10 +33,12 @@ def dev(context: click.Context, port: int, registry_port: int, data: Path) -> No
     if context.invoked_subcommand is None:
         from rowkind.service.dev.serve import serve  # noqa: PLC0415 -- loaded when it is needed
 
-        serve(port, registry_port, data)
+        # Kafka's jars are fetched the first time, which takes a while and is logged.
+        with telling("lines"):
+            serve(port, registry_port, data)
 
 
-@dev.command()
+@dev.command(epilog=calls("rowkind dev demo job.yaml"))
 @JOB
 def demo(job_file: Path) -> None:
     """Run JOB over a changing order book, on a broker of its own, and check its results against DuckDB."""
@@ -39,7 +47,7 @@ def demo(job_file: Path) -> None:
     show(job_file)
 
 
-@dev.command()
+@dev.command(epilog=calls("rowkind dev shop job.yaml"))
 @JOB
 def shop(job_file: Path) -> None:
     """Change the order book that JOB reads, on JOB's own Kafka, until Ctrl-C: something to watch a job with."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -14,6 +13,11 @@ if TYPE_CHECKING:
     from rowkind.service.plan.pipeline import PlannedQuery
 
 JOB = click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False))
+
+
+def calls(*lines: str) -> str:
+    """The end of a command's help: how it is called."""
+    return "\b\nExamples:\n" + "".join(f"  {line}\n" for line in lines)
 
 
 def load_job(file: Path) -> Job:
@@ -48,14 +52,3 @@ def fail(message: str, code: int) -> NoReturn:
 def warn(message: str) -> None:
     """Tell something on standard error."""
     click.echo(f"rowkind: {message}", err=True)
-
-
-def log_to_stderr() -> None:
-    """Tell what happens on standard error."""
-    from rowkind.service.spark.quiet import not_py4js  # noqa: PLC0415 -- loaded when it is needed
-
-    # The libraries' own messages only from warnings on.
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(not_py4js)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
-    logging.getLogger("rowkind").setLevel(logging.INFO)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowkind.errors import FAILED, REFUSED
-from rowkind.service.cli.job_file import JOB, fail, known, load_job, planned_queries, warn
+from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, planned_queries, warn
 
 if TYPE_CHECKING:
     from rowkind.service.plan.explain.render import Format
 
 
-@click.command()
+@click.command(epilog=calls("rowkind check job.yaml", "rowkind check flink-script.sql"))
 @JOB
 def check(job_file: Path) -> None:
     """Read the job and plan its queries, without touching a broker.
@@ -33,7 +33,13 @@ def check(job_file: Path) -> None:
     )
 
 
-@click.command()
+@click.command(
+    epilog=calls(
+        "rowkind explain job.yaml",
+        "rowkind explain job.yaml --sink paid_orders",
+        "rowkind explain job.yaml --format html > plan.html",
+    )
+)
 @JOB
 @click.option("--sink", metavar="NAME", help="Only this sink.")
 @click.option(
@@ -66,7 +72,14 @@ class _WithoutPandas(MetaPathFinder):
             raise ModuleNotFoundError(fullname)
 
 
-@click.command("try")
+@click.command(
+    "try",
+    epilog=calls(
+        "rowkind try job.yaml --changes changes.jsonl",
+        "rowkind try job.yaml --changes changes.jsonl --sink podium --fold",
+        'echo \'{"table": "orders", "op": "+I", "row": {"order_id": 1}}\' | rowkind try job.yaml --changes -',
+    ),
+)
 @JOB
 @click.option(
     "--changes",
@@ -116,7 +129,7 @@ def try_(
         sys.stdout.write(line + "\n")
 
 
-@click.command("import")
+@click.command("import", epilog=calls("rowkind import flink-script.sql", "rowkind import flink-script.sql -o job.yaml"))
 @click.argument("script", metavar="SCRIPT", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("-o", "--output", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False), help="Write it there.")
 def import_(script: Path, output: Path | None) -> None:

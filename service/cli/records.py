@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowkind.errors import REFUSED
-from rowkind.service.cli.job_file import JOB, fail, load_job, warn
+from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
 
 if TYPE_CHECKING:
     from rowkind.avro.schema import Record
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 _COLOURS = {"+I": "green", "+U": "green", "-U": "yellow", "-D": "red"}
 
 
-@click.command()
+@click.command(
+    epilog=calls(
+        'echo \'{"order_id": 1, "amount": "9.50"}\' | rowkind produce job.yaml orders',
+        "rowkind produce job.yaml orders changes.jsonl",
+    )
+)
 @JOB
 @click.argument("table")
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
@@ -59,7 +64,9 @@ def _change(line: str) -> tuple[str, Any]:
     return "+I", found
 
 
-@click.command()
+@click.command(
+    epilog=calls("rowkind consume job.yaml paid_orders --follow", "rowkind consume job.yaml paid_orders --fold")
+)
 @JOB
 @click.argument("name")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more, until Ctrl-C.")

@@ -7,10 +7,18 @@ from pathlib import Path
 import click
 
 from rowkind.errors import REFUSED
-from rowkind.service.cli.job_file import JOB, fail, load_job, log_to_stderr, planned_queries
+from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
+from rowkind.service.cli.telling import Form, telling, usual
 
 
-@click.command()
+@click.command(
+    epilog=calls(
+        "rowkind run job.yaml",
+        "rowkind run job.yaml --port 0 --log json",
+        "rowkind run job.yaml --upgrade                 after the query has changed",
+        "rowkind run job.yaml --from /backup/monday     where the checkpoint is lost",
+    )
+)
 @JOB
 @click.option("--master", metavar="URL", help="A Spark master instead of this process.")
 @click.option(
@@ -27,6 +35,12 @@ from rowkind.service.cli.job_file import JOB, fail, load_job, log_to_stderr, pla
 @click.option("--upgrade", is_flag=True, help="Rebuild what has changed since the checkpoint was written.")
 @click.option("--reset-state", is_flag=True, help="Rebuild everything.")
 @click.option("--from", "savepoint", metavar="FOLDER", help="Begin with a savepoint if there is no checkpoint.")
+@click.option(
+    "--log",
+    "form",
+    type=click.Choice(["view", "lines", "json"]),
+    help="What is told: a view of the job, lines, or objects of JSON, one a batch.  [default: view on a terminal]",
+)
 def run(
     job_file: Path,
     master: str | None,
@@ -36,6 +50,7 @@ def run(
     upgrade: bool,
     reset_state: bool,
     savepoint: str | None,
+    form: Form | None,
 ) -> None:
     """Run the job until SIGTERM or SIGINT; the batch in progress is finished.
 
@@ -59,9 +74,9 @@ def run(
     from rowkind.service.run.lifecycle import Rebuild  # noqa: PLC0415 -- loaded when it is needed
     from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- as above
 
-    log_to_stderr()
     rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
-    live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint)
+    with telling(form or usual()) as watch:
+        live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint, watch=watch)
 
 
 @click.command(hidden=True)
@@ -72,7 +87,7 @@ def executor() -> None:
     become()
 
 
-@click.command()
+@click.command(epilog=calls("rowkind rescale job.yaml --parallelism 8"))
 @JOB
 @click.option("--parallelism", type=click.IntRange(1, 1024), help="Instead of what the job says.")
 @click.option("--master", metavar="URL", help="A Spark master instead of this process.")
@@ -84,12 +99,12 @@ def rescale(job_file: Path, parallelism: int | None, master: str | None) -> None
     fresh = planned_queries(job)
     from rowkind.service.run.lifecycle import run as live  # noqa: PLC0415 -- loaded when it is needed
 
-    log_to_stderr()
-    live(job, fresh, master=master, host="127.0.0.1", port=0, rebuild="nothing", moves=True)
+    with telling(usual()) as watch:
+        live(job, fresh, master=master, host="127.0.0.1", port=0, rebuild="nothing", moves=True, watch=watch)
     click.echo(f"rescaled: the job runs with `parallelism: {job.parallelism}`")
 
 
-@click.command()
+@click.command(epilog=calls("rowkind savepoint job.yaml /backup/monday"))
 @JOB
 @click.argument("folder")
 def savepoint(job_file: Path, folder: str) -> None:
@@ -102,7 +117,7 @@ def savepoint(job_file: Path, folder: str) -> None:
         click.echo(f"query {name}: saved as of batch {batch}")
 
 
-@click.command()
+@click.command(epilog=calls("rowkind skip job.yaml scan_o:0:1234"))
 @JOB
 @click.argument("rows", nargs=-1, required=True, metavar="STEP:PARTITION:OFFSET…")
 def skip(job_file: Path, rows: tuple[str, ...]) -> None:
@@ -115,7 +130,7 @@ def skip(job_file: Path, rows: tuple[str, ...]) -> None:
     click.echo(f"skipped: from the next start on, in {', '.join(names)}")
 
 
-@click.command()
+@click.command(epilog=calls("rowkind diff job.yaml"))
 @JOB
 def diff(job_file: Path) -> None:
     """Say what `run --upgrade` would do: which sinks go on from the checkpoint, and which are rebuilt, and why."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from rowkind.errors import REFUSED
-from rowkind.service.cli.job_file import JOB, fail, load_job, planned_queries
+from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
 
 
 @click.group()
@@ -17,7 +17,7 @@ def topics() -> None:
     """The job's topics."""
 
 
-@topics.command("create")
+@topics.command("create", epilog=calls("rowkind topics create job.yaml"))
 @JOB
 def topics_create(job_file: Path) -> None:
     """Make the job's topics that are not there, and register the schemas of its sinks."""
@@ -40,7 +40,7 @@ def dead_letters() -> None:
     """What the job could not take: records that are no rows, and rows on which something failed."""
 
 
-@dead_letters.command("list")
+@dead_letters.command("list", epilog=calls("rowkind dead-letters list job.yaml"))
 @JOB
 def list_letters(job_file: Path) -> None:
     """List the dead letters: on a terminal a line each, elsewhere as JSON lines."""
@@ -61,7 +61,7 @@ def list_letters(job_file: Path) -> None:
         )
 
 
-@dead_letters.command("show")
+@dead_letters.command("show", epilog=calls("rowkind dead-letters show job.yaml 0:17"))
 @JOB
 @click.argument("place", metavar="LETTER")
 def show_letter(job_file: Path, place: str) -> None:
@@ -86,7 +86,10 @@ def show_letter(job_file: Path, place: str) -> None:
     click.echo(json.dumps(told, indent=2, ensure_ascii=False))
 
 
-@dead_letters.command("replay")
+@dead_letters.command(
+    "replay",
+    epilog=calls("rowkind dead-letters replay job.yaml 0:17 0:18", "rowkind dead-letters replay job.yaml --all"),
+)
 @JOB
 @click.argument("places", nargs=-1, metavar="[LETTER]…")
 @click.option(

@@ -19,7 +19,7 @@ class BrokerStartError(RowkindError):
 
 def kafka_jars() -> Path:
     """A folder with the jars of a Kafka broker, fetched on the first call."""
-    return fetched(f"Kafka {KAFKA}", [_MODULE])
+    return fetched(f"Kafka {KAFKA}", [_MODULE], megabytes=44)
 
 
 def class_path() -> str:

@@ -22,7 +22,9 @@ from rowkind.service.kafka.progress import Progress
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.errors import CheckpointFolderError, CheckpointTornError, SavepointError
 from rowkind.service.run.notes import Notes
+from rowkind.service.run.work import Told
 from rowkind.service.spark.errors import first_line
+from rowkind.service.spark.stage_tasks import tasks_told
 
 _ASIDE = "rowkind.aside"
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -73,17 +75,20 @@ class Checkpoint(Notes):
                 self._write(files, replace(contents, parallelism=tasks))
         return removed
 
-    def repartition(self, tasks: int) -> None:
+    def repartition(self, tasks: int, told: Told) -> None:
         """Move the state, of which no batch may be under way, to as many partitions. Killed in between, it is undone.
 
-        Spark notes it as a batch of its own. Raises CheckpointFolderError.
+        Tells how many tasks of Spark's are done of how many. Spark notes it as a batch of its own.
+
+        Raises CheckpointFolderError.
         """
         with self._files() as files:
             contents = self.contents()
             assert contents is not None, "the checkpoint was claimed"
             # A query without operators has no state, of which Spark would move none but fail.
             if self._numbers(files, "commits") and files.exists(self._child("state")):
-                self._spark._streamingCheckpointManager.repartition(self.folder, tasks)
+                with tasks_told(self._spark, told):
+                    self._spark._streamingCheckpointManager.repartition(self.folder, tasks)
             self._write(files, replace(contents, parallelism=tasks))
 
     def settle(self) -> None:
@@ -202,10 +207,10 @@ class Checkpoint(Notes):
                 return None
             return self._end(files, f"offsets/{ended[-1]}")
 
-    def copy(self, to: str) -> int:
+    def copy(self, to: str, told: Told = lambda *_: None) -> int:
         """Copy what is needed to go on from the last batch that has ended, the number of which this gives.
 
-        Spark may be at work here meanwhile, and delete what is too old.
+        Spark may be at work here meanwhile, and delete what is too old. Tells how many files there are of how many.
 
         Raises:
             SavepointError: There is no state that is whole.
@@ -222,7 +227,9 @@ class Checkpoint(Notes):
             blobs = {name for name in self._names(files) if "/SSTs/" in name}
             target = self._jvm.org.apache.hadoop.fs.Path(to)
             there = target.getFileSystem(self._hadoop)
-            for name in sorted(blobs | {name for name in found if _version(name) <= ended[-1]}):
+            wanted = sorted(blobs | {name for name in found if _version(name) <= ended[-1]})
+            for number, name in enumerate(wanted):
+                told(number, len(wanted))
                 path = self._jvm.org.apache.hadoop.fs.Path(target, name)
                 self._jvm.org.apache.hadoop.fs.FileUtil.copy(
                     files, self._child(name), there, path, False, True, self._hadoop

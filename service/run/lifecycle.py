@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
-from typing import Literal
+from typing import Any, Literal
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -51,6 +51,7 @@ from rowkind.service.run.queries import planned
 from rowkind.service.run.rescale import rescale
 from rowkind.service.run.savepoint import restore, whole
 from rowkind.service.run.signals import Signals
+from rowkind.service.run.status import JobStatus
 from rowkind.service.run.streaming import Deployment, register, source, start
 from rowkind.service.run.supervisor import Running, Supervisor
 from rowkind.service.run.topics import Connection, PlannedQueries, check, connect, create
@@ -67,6 +68,9 @@ log = logging.getLogger("rowkind")
 Rebuild = Literal["nothing", "what changed", "everything"]
 """Which sinks may begin anew, their topics brought to what they are then."""
 
+Watch = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
+"""Shows somebody what the job does, by its status, for as long as it is entered."""
+
 
 def run(
     job: Job,
@@ -78,11 +82,12 @@ def run(
     rebuild: Rebuild,
     savepoint: str | None = None,
     moves: bool = False,
+    watch: Watch = lambda _: nullcontext(),
 ) -> None:
     """Run `job`, whose queries without a checkpoint are `fresh`, until a signal ends it.
 
     Where it has no checkpoint it begins with the `savepoint`, a folder, if there is one. Where it but `moves`, it ends
-    as soon as its state lies in as many partitions as the job says.
+    as soon as its state lies in as many partitions as the job says. Meanwhile somebody may `watch` it.
 
     Raises:
         RowkindError: With a message for the person on call.
@@ -94,6 +99,7 @@ def run(
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
         _serving(job, monitor, host, port) as server,
         LagWatch(monitor) as lags,
+        watch(monitor.status),
     ):
         connection = connect(job)
         cluster = master is not None and not is_local(master)
@@ -117,7 +123,7 @@ def run(
                     if cluster:
                         executors.check(spark, lambda: signals.count > 0)
                     if savepoint is not None:
-                        restore(spark, job, savepoint)
+                        restore(spark, job, savepoint, monitor.works)
                     elif not whole(spark, f"{job.checkpoint}/{job.name}"):
                         raise SavepointError(
                             "the job was to begin with a savepoint, and got not all of it: give --from again"
@@ -264,7 +270,7 @@ class _Queries:
         begin = partial(start, self.spark, whole, checkpoint.folder)
         if written is not None and checkpoint.is_behind(written):
             # A batch is done again by as many tasks as did it first.
-            at = rescale(checkpoint, at, written.tasks or at.tasks, begin)
+            at = rescale(checkpoint, at, written.tasks or at.tasks, begin, self.monitor.works)
             batches, ahead = checkpoint.catch_up(written, self.job.batch.max_rows)
             log.warning(
                 "query %s: the checkpoint is older than the results; what was read since is read again, in %d batches, "
@@ -273,7 +279,7 @@ class _Queries:
                 batches,
             )
             at = replace(at, ahead=ahead)
-        return rescale(checkpoint, at, self.job.parallelism, begin)
+        return rescale(checkpoint, at, self.job.parallelism, begin, self.monitor.works)
 
     def _progress(self, name: str) -> list[Progress]:
         """What each task of a query has written last."""

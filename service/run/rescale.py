@@ -21,12 +21,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.failure import failed
 from rowkind.service.run.streaming import Deployment
+from rowkind.service.run.work import Works
 
 log = logging.getLogger("rowkind")
 
 
 def rescale(
-    checkpoint: Checkpoint, at: Deployment, tasks: int, start: Callable[[Deployment], StreamingQuery]
+    checkpoint: Checkpoint, at: Deployment, tasks: int, start: Callable[[Deployment], StreamingQuery], works: Works
 ) -> Deployment:
     """How a query runs once its state, which is now where `at` says, lies in as many partitions as there are `tasks`.
 
@@ -36,7 +37,8 @@ def rescale(
         return at
     log.info("query %s: its state moves from %d partitions to %d", at.name, at.tasks, tasks)
     _end(checkpoint, at, start)
-    checkpoint.repartition(tasks)
+    with works.work(f"query {at.name} moves its state to {tasks} partitions", "tasks") as told:
+        checkpoint.repartition(tasks, told)
     return replace(at, tasks=tasks)
 
 

@@ -18,6 +18,7 @@ from rowkind.service.job.model import Job
 from rowkind.service.run.checkpoint import Checkpoint, queries
 from rowkind.service.run.errors import CheckpointFolderError, SavepointError
 from rowkind.service.run.folder import looking_into
+from rowkind.service.run.work import Works
 from rowkind.service.spark.errors import first_line
 
 _TRIALS = 3
@@ -47,7 +48,7 @@ def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
         return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{target}/{name}") for name in there}
 
 
-def restore(spark: SparkSession, job: Job, folder: str) -> None:
+def restore(spark: SparkSession, job: Job, folder: str, works: Works) -> None:
     """Let a job that has no checkpoint begin with the one that was saved to `<folder>/<job>`.
 
     Raises SavepointError or CheckpointFolderError.
@@ -62,7 +63,10 @@ def restore(spark: SparkSession, job: Job, folder: str) -> None:
         if not empty:
             log.info("the job has a checkpoint of its own, %s; the savepoint is not used", target)
             return
-        batches = {name: Checkpoint(spark, f"{source}/{name}").copy(f"{target}/{name}") for name in there}
+        batches = {}
+        for name in there:
+            with works.work(f"query {name} takes in its savepoint", "files") as told:
+                batches[name] = Checkpoint(spark, f"{source}/{name}").copy(f"{target}/{name}", told)
     for name, batch in batches.items():
         log.info("query %s begins with the savepoint %s, which is of batch %d", name, source, batch)
 

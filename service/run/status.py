@@ -11,6 +11,12 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal, Self
 
+HOT = 2.0
+"""How many times the mean the fullest shard keeps where it is worth a look."""
+
+LONG_SECONDS = 5.0
+"""A lag that is read away in less than this needs no forecast."""
+
 QueryState = Literal["starting", "filling", "running", "idle", "waiting", "failed", "stopped"]
 
 

@@ -18,7 +18,16 @@ from rowkind.service.plan.explain.description import Description, QueryDescripti
 from rowkind.service.plan.explain.html import anchor, coloured, style, tree
 from rowkind.service.run.batch_chart import chart
 from rowkind.service.run.quantities import amount, duration, rate, size
-from rowkind.service.run.status import Incident, JobStatus, OperatorStatus, QueryStatus, TableStatus, Work
+from rowkind.service.run.status import (
+    HOT,
+    LONG_SECONDS,
+    Incident,
+    JobStatus,
+    OperatorStatus,
+    QueryStatus,
+    TableStatus,
+    Work,
+)
 
 _FILES = resources.files("rowkind.service.run")
 _TEMPLATE = Template((_FILES / "status.html").read_text("utf-8"))
@@ -32,12 +41,6 @@ HEADERS: Mapping[str, str] = {
     + "'",
 }
 """What a browser is told with the page: to run its own script, and to fetch nothing from elsewhere."""
-
-_HOT = 2.0
-"""How many times the mean the fullest shard keeps before it is marked."""
-
-_LONG_SECONDS = 5.0
-"""A lag that is read away in less than this needs no forecast."""
 
 
 def page(status: JobStatus, plans: Sequence[QueryDescription]) -> str:
@@ -114,7 +117,7 @@ def _query(query: QueryStatus, plan: QueryDescription, *, named: bool) -> str:
 
 def _tiles(query: QueryStatus) -> str:
     behind = f"first of them {duration(query.lag_seconds)} old" if query.lag_seconds >= 1 else "up to date"
-    if query.left is not None and query.left > _LONG_SECONDS:
+    if query.left is not None and query.left > LONG_SECONDS:
         behind = f"{duration(query.left)} to go"
     kept = sum(each.state_rows for each in query.operators)
     stored = sum(each.state_bytes for each in query.operators)
@@ -176,7 +179,7 @@ def _of_table(table: TableStatus) -> Iterator[_Number]:
     if table.watermark is not None:
         moment = datetime.fromtimestamp(table.watermark, UTC)
         behind = "" if table.watermark_lag is None else f", {duration(table.watermark_lag)} behind"
-        yield "watermark", f"{moment:%Y-%m-%d %H:%M:%S}{behind}", ""
+        yield "watermark", f"{moment:%Y-%m-%d %H:%M:%S} UTC{behind}", ""
     letters = {reason: count for reason, count in table.dead_letters.items() if count}
     reasons = ", ".join(letters) if len(letters) < 2 else ", ".join(f"{letters[each]:,} {each}" for each in letters)
     yield "dead letters", f"{sum(letters.values()):,} ({reasons})" if letters else "0", "bad" if letters else ""
@@ -189,7 +192,7 @@ def _of_operator(operator: OperatorStatus) -> Iterator[_Number]:
         yield "keeps", f"{amount(operator.state_rows)} rows, {size(operator.state_bytes)}", ""
     if (hot := operator.hottest) is not None:
         share = f"{hot.number}: {amount(hot.rows)} rows, {hot.times:.1f} times the mean"
-        yield "hottest shard", share, "odd" if hot.times >= _HOT else ""
+        yield "hottest shard", share, "odd" if hot.times >= HOT else ""
     for what, rows in (
         ("came too late", operator.late),
         ("unmatched", operator.unmatched),

@@ -42,7 +42,7 @@ def jars(checkpoint: str) -> Path | None:
     """
     if not _is_there(checkpoint):
         return None
-    return fetched(f"S3A {HADOOP}", _MODULES, _ALONE, _SPARKS)
+    return fetched(f"S3A {HADOOP}", _MODULES, _ALONE, _SPARKS, megabytes=20)
 
 
 def settings(checkpoint: str) -> Mapping[str, str]:

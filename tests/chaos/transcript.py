@@ -166,7 +166,7 @@ def _run(shop: Shop, said: Transcript, *arguments: str) -> None:
 def _tell(said: Transcript, command: Rowkind) -> None:
     """What a command said, once it has ended."""
     ended = command.ended(_PATIENCE)
-    for line in (ended.output + ended.error).splitlines():
+    for line in (*ended.output.splitlines(), *ended.said):
         found = re.match(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d,\d+) (.*)", line)
         said.say(f"    {found[2] if found else line}", found[1] if found else "")
     said.say(f"    exit code {ended.code}")

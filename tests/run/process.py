@@ -61,6 +61,11 @@ class Ended:
     output: str
     error: str
 
+    @property
+    def said(self) -> list[str]:
+        """The lines of its standard error but those that tell of a batch that has ended."""
+        return [line for line in self.error.splitlines() if " INFO batch " not in line]
+
 
 class Rowkind:
     """A `rowkind` command, started by `with`; whatever is left of it at the end is killed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 import socket
 import tempfile
 from collections import Counter, defaultdict
@@ -21,6 +22,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.run.status import JobStatus
 from tests.kafka.sinks import committed
 from tests.run.process import Rowkind, get, until
 from tests.run.results import Results
@@ -231,15 +233,20 @@ def test_a_job_is_healthy_at_once_and_ready_once_it_works(story: Story) -> None:
 
 
 def test_the_status_page_has_the_plan_of_every_sink(story: Story) -> None:
-    """With the state of their query, what it has done, and what its operators are."""
+    """With the state of their query, and of every step what it does and keeps; for programs, too."""
     code, page = get(story.port, "/")
     assert code == 200
+    (query,) = JobStatus.from_json(get(story.port, "/status.json")[1]).queries
+    assert {sink.name for sink in query.sinks} == set(SINKS)
+    assert all(table.read.rows for table in query.tables)
+    assert all(step.taken.rows and step.state_rows for step in query.operators)
+    assert any(table.dead_letters for table in query.tables)
     text = html.unescape(page)
     for name in SINKS:
         assert name in text
     assert story.shop.name in text
     assert "payment_id" in text
-    assert text.count("still to read") == 1
+    assert "hottest shard" in text
 
 
 def test_the_port_is_for_this_machine_only(story: Story) -> None:
@@ -272,9 +279,12 @@ def test_a_clean_run_says_nothing_but_its_own(story: Story) -> None:
     ended = story.job.ended()
     assert ended.code == 0
     assert not ended.output
-    lines = ended.error.splitlines()
-    assert all(" INFO " in line for line in lines), ended.error
-    assert [line.partition(" INFO ")[2] for line in lines[-2:]] == ["finishing the batch", "stopped"]
+    assert all(" INFO " in line for line in ended.error.splitlines()), ended.error
+    assert [line.partition(" INFO ")[2] for line in ended.said[-2:]] == ["finishing the batch", "stopped"]
+    batches = re.findall(r" INFO batch query=main number=(\d+) seconds=[\d.]+ rows_in=\d+ rows_out=\d+ ", ended.error)
+    numbers = [int(number) for number in batches]
+    assert numbers
+    assert numbers == sorted(set(numbers))
     until(lambda: not list(story.temporary.iterdir()), "the end of its temporary files")
 
 

@@ -44,7 +44,7 @@ def test_a_record_that_may_not_be_tolerated_stops_the_job_with_its_place(shop: S
     assert f"Topic {bad.topic}, partition {bad.partition}, offset {bad.offset}: " in ended.error
     assert "dead letter topic" in ended.error
     assert "Traceback" not in ended.error
-    assert len(ended.error.splitlines()) < 25
+    assert len(ended.said) < 25
     assert not committed({"bootstrap.servers": shop.servers}, shop.topic("dead-letters"))
 
 

@@ -130,7 +130,7 @@ def _ended(running: Rowkind) -> str:
     ended = running.ended(SLOW)
     assert ended.code == 1, ended.error
     assert "Traceback" not in ended.error
-    assert len(ended.error.splitlines()) < 25
+    assert len(ended.said) < 25
     return ended.error
 
 

@@ -14,6 +14,7 @@ from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.contents import Contents
 from rowkind.service.run.errors import SavepointError
 from rowkind.service.run.savepoint import restore, saved
+from rowkind.service.run.work import Works
 
 pytestmark = pytest.mark.spark
 
@@ -58,7 +59,7 @@ def test_a_savepoint_is_not_written_over(spark: SparkSession, job: Job, tmp_path
 def test_a_savepoint_that_is_not_there_is_refused(spark: SparkSession, job: Job, tmp_path: Path) -> None:
     """The job is left without a checkpoint, so that it can begin with another one."""
     with pytest.raises(SavepointError, match="there is no savepoint of job shop"):
-        restore(spark, job, str(tmp_path / "nowhere"))
+        restore(spark, job, str(tmp_path / "nowhere"), Works())
     assert not (tmp_path / "checkpoint").exists()
 
 
@@ -67,5 +68,5 @@ def test_a_savepoint_that_was_not_saved_to_its_end_is_refused(spark: SparkSessio
     claimed(spark, tmp_path / "saved")
     (tmp_path / "saved" / "shop" / "rowkind.half-full").touch()
     with pytest.raises(SavepointError, match="was not saved to its end"):
-        restore(spark, job, str(tmp_path / "saved"))
+        restore(spark, job, str(tmp_path / "saved"), Works())
     assert not (tmp_path / "checkpoint").exists()

@@ -74,9 +74,11 @@ def keep_shop(path: Path) -> None:
 
 @contextmanager
 def _running(path: Path, settings: dict[str, str]) -> Iterator[int]:
-    """`rowkind run`, its log in ours; the port of its status page. Ended by SIGTERM, as a cluster would."""
+    """`rowkind run`, its log in ours but for batches; the port of its status page. Ended by SIGTERM as by a cluster."""
     command = [sys.executable, "-m", "rowkind", "run", str(path), "--port", "0"]
-    process = subprocess.Popen(command, env=os.environ | settings, stderr=subprocess.PIPE, text=True)  # noqa: S603 -- our own command
+    process = subprocess.Popen(  # noqa: S603 -- our own command
+        command, env=os.environ | settings, stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr is not None, "it is piped"
     try:
         for line in process.stderr:
@@ -97,7 +99,8 @@ def _running(path: Path, settings: dict[str, str]) -> Iterator[int]:
 
 def _copy(lines: Any) -> None:
     for line in lines:
-        sys.stderr.write(line)
+        if " INFO batch " not in line:
+            sys.stderr.write(line)
 
 
 @contextmanager

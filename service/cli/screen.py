@@ -1,0 +1,136 @@
+"""A running job on a terminal, in few lines: what it reads, does, keeps and writes, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rowkind.service.run.quantities import amount, duration, rate, size
+from rowkind.service.run.status import (
+    HOT,
+    LONG_SECONDS,
+    JobStatus,
+    OperatorStatus,
+    QueryState,
+    QueryStatus,
+    TableStatus,
+)
+
+_COLOURS: dict[QueryState, str] = {
+    "starting": "blue",
+    "filling": "yellow",
+    "running": "green",
+    "idle": "green",
+    "waiting": "yellow",
+    "failed": "red",
+    "stopped": "dim",
+}
+_BARS = "▁▂▃▄▅▆▇█"
+_OLD_SECONDS = 60.0
+_BAR_WIDTH = 30
+_STEP_WIDTH = 23
+_NUMBER_WIDTH = 8
+
+
+def screen(status: JobStatus) -> RenderableType:
+    """The job, its queries one below the other."""
+    head = Text.assemble((status.job, "bold"), (f"  for {duration(status.at - status.since)}", "dim"))
+    if not status.queries:
+        head.append("  Spark is starting", "blue")
+    parts: list[RenderableType] = [head]
+    for query in status.queries:
+        parts += [*_lines(query), _steps(query)]
+    parts += _progress(status)
+    parts += [Text(f"! {warning}", "yellow") for warning in status.warnings]
+    if status.incidents and any(query.state in ("waiting", "failed") for query in status.queries):
+        last = status.incidents[0]
+        parts.append(Text.assemble((f"! {last.what}", "red"), f"\n  → {last.remedy}"))
+    return Group(*parts)
+
+
+def _lines(query: QueryStatus) -> Iterator[Text]:
+    kept = sum(step.state_rows for step in query.operators)
+    stored = sum(step.state_bytes for step in query.operators)
+    yield Text.assemble(
+        f"query {query.name} ",
+        (query.state, _COLOURS[query.state]),
+        f"  in {rate(query.read.rate)}  out {rate(query.written.rate)}",
+        f"  keeps {amount(kept)} rows, {size(stored)}" if kept else "",
+    )
+    behind = "nothing to read"
+    if query.lag_rows:
+        old = f", the first {duration(query.lag_seconds)} old" if query.lag_seconds >= 1 else ""
+        behind = f"{amount(query.lag_rows)} rows to read{old}"
+    yield Text(f"  {behind}", "yellow" if query.lag_seconds >= _OLD_SECONDS else "")
+    if query.batches:
+        most = max(batch.seconds for batch in query.batches) or 1.0
+        bars = "".join(_BARS[int((len(_BARS) - 1) * batch.seconds / most)] for batch in query.batches[-20:])
+        numbers = f" batch {query.batches[-1].number:,}, usually {duration(query.usual_seconds)}"
+        yield Text.assemble("  ", (bars, "blue"), numbers)
+
+
+def _steps(query: QueryStatus) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    # Where there is no room for all, the remarks go first.
+    table.add_column("  step", no_wrap=True, min_width=_STEP_WIDTH)
+    for name in ("in", "out", "kept"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=_NUMBER_WIDTH)
+    table.add_column("", no_wrap=True)
+    for each in query.tables:
+        table.add_row(f"  {each.name}", "", rate(each.read.rate), "", Text(", ".join(_of_table(each)), "yellow"))
+    for step in query.operators:
+        name = step.name if len(query.sinks) == 1 else f"{step.sink}.{step.name}"
+        numbers = (rate(step.taken.rate), rate(step.emitted.rate), amount(step.state_rows) if step.state_rows else "")
+        table.add_row(f"  {name}", *numbers, Text(", ".join(_of_operator(step)), "yellow"))
+    for sink in query.sinks:
+        table.add_row(f"  {sink.name}", rate(sink.written.rate), "", "", Text(f"to {sink.topic}", "dim"))
+    return table
+
+
+def _of_table(table: TableStatus) -> Iterator[str]:
+    """What is to be known of it, the worst first: there may not be room for all."""
+    if letters := sum(table.dead_letters.values()):
+        yield f"{letters:,} dead letters"
+    if table.lag_rows:
+        yield f"{amount(table.lag_rows)} to read"
+    if table.watermark_lag is not None:
+        yield f"watermark {duration(table.watermark_lag)} behind"
+
+
+def _of_operator(operator: OperatorStatus) -> Iterator[str]:
+    """As above."""
+    for what, rows in (("failed", operator.failed), ("unmatched", operator.unmatched), ("late", operator.late)):
+        if rows:
+            yield f"{rows:,} {what}"
+    if (hot := operator.hottest) is not None and hot.times >= HOT:
+        yield f"shard {hot.number} is {hot.times:.1f} times the mean"
+
+
+def _progress(status: JobStatus) -> list[RenderableType]:
+    """What takes long, each with a bar where it is known how much of it there is."""
+    rows = Table.grid(padding=(0, 1))
+    for query in status.queries:
+        if query.left is not None and (query.state == "filling" or query.left > LONG_SECONDS):
+            what = "fills its state" if query.state == "filling" else "catches up"
+            total = query.read.rows + query.lag_rows
+            rows.add_row(
+                f"query {query.name} {what}",
+                ProgressBar(total, query.read.rows, width=_BAR_WIDTH),
+                f"{100 * query.read.rows / total:.0f} %, {duration(query.left)} left",
+            )
+    for work in status.work:
+        left, took = work.left(status.at), duration(status.at - work.since)
+        if work.total is None:
+            rows.add_row(work.what, "", f"{work.done:,} {work.unit}, for {took}" if work.done else f"for {took}")
+        else:
+            rows.add_row(
+                work.what,
+                ProgressBar(max(1, work.total), work.done, width=_BAR_WIDTH),
+                f"{work.done:,} of {work.total:,} {work.unit}"
+                + (f", {duration(left)} left" if left is not None else ""),
+            )
+    return [rows] if rows.row_count else []

@@ -1,0 +1,158 @@
+"""How a command tells what a job does while it runs: a view on a terminal, or lines, one a batch.
+
+- `view`: what the job does now stays in the last lines of the terminal, and what is logged goes by above it.
+- `lines`: what is logged with its time and level; a batch as `batch query=main number=12 seconds=0.41 …`.
+- `json`: the same, an object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rowkind.service.run.status import JobStatus
+
+Form = Literal["view", "lines", "json"]
+
+_EVERY_SECONDS = 0.5
+_FIELDS = "fields"
+
+log = logging.getLogger("rowkind")
+
+
+def usual() -> Form:
+    """The view for people, on a terminal that can show it; lines where somebody else reads."""
+    return "view" if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb" else "lines"
+
+
+@contextmanager
+def telling(form: Form) -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
+    """What is logged inside is told so; gives what is to be entered while there is a job whose status can be asked."""
+    if form == "view":
+        with _on_terminal() as view:
+            yield view
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_Json() if form == "json" else _Line("%(asctime)s %(levelname)s %(message)s"))
+        with _listening(handler):
+            yield _batches
+
+
+@contextmanager
+def _listening(handler: logging.Handler) -> Iterator[None]:
+    """What is logged inside goes to the handler; the libraries' own messages only from warnings on."""
+    from rowkind.service.spark.quiet import not_py4js  # noqa: PLC0415 -- loaded when it is needed
+
+    handler.addFilter(not_py4js)
+    logging.getLogger("rowkind").setLevel(logging.INFO)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+@contextmanager
+def _on_terminal() -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
+    from rich.console import Console  # noqa: PLC0415 -- loaded when it is needed
+    from rich.live import Live  # noqa: PLC0415 -- as above
+
+    from rowkind.service.cli.screen import screen  # noqa: PLC0415 -- as above
+
+    # Standard error is for a while not what it is now, when Spark starts.
+    with os.fdopen(os.dup(2), "w", encoding="utf-8") as terminal:
+        console = Console(file=terminal)
+
+        class OnConsole(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+
+        handler = OnConsole()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+        def view(status: Callable[[], JobStatus]) -> Live:
+            return Live(
+                get_renderable=lambda: screen(status()),
+                console=console,
+                refresh_per_second=1 / _EVERY_SECONDS,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                vertical_overflow="ellipsis",
+            )
+
+        with _listening(handler):
+            yield view
+
+
+@contextmanager
+def _batches(status: Callable[[], JobStatus]) -> Iterator[None]:
+    """Log every batch that ends meanwhile."""
+    ended = threading.Event()
+    told: dict[str, int] = {}
+
+    def watch() -> None:
+        while not ended.wait(_EVERY_SECONDS):
+            _tell(status(), told)
+
+    thread = threading.Thread(target=watch, name="batches", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        _tell(status(), told)
+
+
+def _tell(status: JobStatus, told: dict[str, int]) -> None:
+    for query in status.queries:
+        for batch in query.batches:
+            if batch.number > told.get(query.name, -1):
+                told[query.name] = batch.number
+                fields = {
+                    "query": query.name,
+                    "number": batch.number,
+                    "seconds": round(batch.seconds, 3),
+                    "rows_in": batch.rows_in,
+                    "rows_out": batch.rows_out,
+                    "lag_rows": query.lag_rows,
+                    "lag_seconds": round(query.lag_seconds, 1),
+                }
+                log.info("batch", extra={_FIELDS: fields})
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(record, _FIELDS, {})
+    return found
+
+
+class _Line(logging.Formatter):
+    """A line, its fields behind the message as `name=value`, by which they can be found."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return " ".join([super().format(record), *(f"{name}={value}" for name, value in _fields(record).items())])
+
+
+class _Json(logging.Formatter):
+    """An object a line: time, level, message, and its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        said = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            said["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(said, ensure_ascii=False)

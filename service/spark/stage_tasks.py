@@ -1,0 +1,43 @@
+"""How many tasks Spark has done, of those of all stages that it has begun: told while somebody waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it ships no type information
+from pyspark.sql import SparkSession
+
+_EVERY_SECONDS = 0.5
+
+
+@contextmanager
+def tasks_told(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
+    """Tell every half second how many tasks are done and how many there are, of the stages that run meanwhile."""
+    tracker = spark.sparkContext.statusTracker()
+    ended = threading.Event()
+    before = set(tracker.getActiveStageIds())
+    stages: dict[int, tuple[int, int]] = {}
+
+    def look() -> None:
+        stages.update({stage: (tasks, tasks) for stage, (_, tasks) in stages.items()})
+        for stage in set(tracker.getActiveStageIds()) - before:
+            if (info := tracker.getStageInfo(stage)) is not None:
+                stages[stage] = (info.numCompletedTasks, info.numTasks)
+        if stages:
+            told(sum(done for done, _ in stages.values()), sum(tasks for _, tasks in stages.values()))
+
+    def watch() -> None:
+        # A session that is lost meanwhile is told of by whoever waits for it.
+        with suppress(Py4JError, OSError):
+            while not ended.wait(_EVERY_SECONDS):
+                look()
+
+    thread = threading.Thread(target=watch, name="tasks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,127 @@
+"""A running job on a terminal, in lines and from afar."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pty
+from io import StringIO
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from rowkind.service.cli import main
+from rowkind.service.cli.screen import screen
+from rowkind.service.cli.telling import Form, telling, usual
+from rowkind.service.run.http import Guard, StatusServer
+from rowkind.service.run.monitor import Monitor
+from tests.page import scene
+
+
+@pytest.fixture
+def monitor() -> Monitor:
+    """A job in the middle of its work."""
+    return scene.lively(scene.job())
+
+
+@pytest.mark.parametrize("width", [60, 110])
+def test_the_view_has_every_step_and_is_no_wider_than_the_terminal(monitor: Monitor, width: int) -> None:
+    """Tables, operators and sinks with their rates, and how long it takes to catch up."""
+    text = drawn(monitor, width)
+    for said in ("orders-payments", "query main running", "orders", "payments", "order_payments.join", "paid_orders"):
+        assert said in text
+    if width > 100:
+        assert "shard 3 is 3.3 times the mean" in text
+        assert "17 dead letters" in text
+    assert "catches up" in text
+    assert " left" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_view_shows_long_work_and_why_a_query_failed(monitor: Monitor) -> None:
+    """With the time that is left, and with what to do."""
+    with monitor.works.work("query main takes in its savepoint", "files") as told:
+        told(30, 40)
+        assert "30 of 40 files" in drawn(monitor, 110)
+    text = drawn(scene.troubled(scene.job()), 110)
+    assert "a row was to be taken back from topic order-payments" in text
+    assert "→ Give the sink the mode retract or upsert" in text
+
+
+@pytest.mark.parametrize("form", ["lines", "json"])
+def test_every_batch_is_a_line(monitor: Monitor, form: Form, capfd: pytest.CaptureFixture[str]) -> None:
+    """Once each, with what it read and wrote, between what else is logged."""
+    with telling(form) as watch, watch(monitor.status):
+        logging.getLogger("rowkind").info("finishing the batch")
+    with telling(form) as watch, watch(scene.lively(scene.job(), batches=2).status):
+        pass
+    lines = capfd.readouterr().err.splitlines()
+    if form == "json":
+        said = [json.loads(line) for line in lines]
+        assert said[0]["message"] == "finishing the batch"
+        batches = [each for each in said if each["message"] == "batch"]
+        assert [each["number"] for each in batches] == [*range(40), 0, 1]
+        assert batches[0].keys() >= {"time", "level", "query", "seconds", "rows_in", "rows_out", "lag_rows"}
+        assert all(each["rows_in"] > 0 for each in batches)
+    else:
+        assert lines[0].endswith(" INFO finishing the batch")
+        assert len([line for line in lines if " INFO batch query=main number=" in line]) == 42
+        assert all(f"number={number} seconds=0." in lines[number + 1] for number in range(40))
+
+
+def test_on_a_terminal_the_view_stays_below_what_is_logged(monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is logged is there whole, and the view is drawn anew below it."""
+    reader, terminal = pty.openpty()
+    own = os.dup(2)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("LINES", "40")
+    os.dup2(terminal, 2)
+    try:
+        with telling("view") as watch, watch(monitor.status):
+            logging.getLogger("rowkind").info("topic [orders] made")
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+    said = os.read(reader, 1 << 16).decode()
+    os.close(reader)
+    os.close(terminal)
+    assert said.index("INFO topic [orders] made") < said.rindex("query main ")
+
+
+def test_lines_are_told_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where standard error is no terminal, or one that can only print."""
+    monkeypatch.setenv("TERM", "xterm")
+    assert usual() == "lines"
+
+
+def test_top_shows_a_job_from_afar(monitor: Monitor) -> None:
+    """Into a pipe once; with the login that the URL has, which no message repeats."""
+    with StatusServer(monitor, {}, "127.0.0.1", 0, Guard(login="ops:geheim")) as server:
+        done = CliRunner().invoke(main, ["top", f"http://ops:geheim@127.0.0.1:{server.port}"])
+        assert done.exit_code == 0, done.output
+        assert "query main running" in done.output
+        refused = CliRunner().invoke(main, ["top", f"http://ops:falsch@127.0.0.1:{server.port}/"])
+    assert refused.exit_code == 3
+    assert "wants a login" in refused.output
+    assert "falsch" not in refused.output
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "says"), [("ftp://a", 2, "no address"), ("http://127.0.0.1:1", 3, "nothing answers")]
+)
+def test_top_says_why_it_has_nothing_to_show(url: str, code: int, says: str) -> None:
+    """In a line, with what to do."""
+    done = CliRunner().invoke(main, ["top", url])
+    assert done.exit_code == code
+    assert says in done.output
+
+
+def drawn(monitor: Monitor, width: int) -> str:
+    """The view as text."""
+    console = Console(file=StringIO(), width=width, height=50)
+    with console.capture() as captured:
+        console.print(screen(monitor.status()))
+    return captured.get()
