@@ -37,6 +37,7 @@ PLAIN = {"plain": {"mode": "append", "sql": "SELECT id FROM events"}}
 TIMED = {
     "final": {"mode": "append", "emit": "final", "sql": WINDOWS},
     "changes": {"mode": "upsert", "key": ["k", "window_start"], "sql": WINDOWS},
+    "ordered": {"mode": "append", "sql": "SELECT id, ts FROM events WHERE ts IS NOT NULL ORDER BY ts"},
     "recent": {"mode": "retract", "sql": "SELECT id FROM events WHERE seen > NOW() - INTERVAL '4' SECOND"},
 }
 
@@ -53,6 +54,7 @@ class Topics:
         self.producer = Producer({"bootstrap.servers": servers, "log_level": 0})
         self.sent = 0
         self.accepted: list[tuple[int, int, int]] = []
+        self.on_time: dict[int, float] = {}
         self._found: dict[str, list[Message]] = defaultdict(list)
         self._next: Counter[tuple[str, int]] = Counter()
         self._consumer = Consumer(
@@ -104,6 +106,7 @@ class Topics:
             self.producer.produce(self.topic("events"), json.dumps(row).encode(), partition=partition)
             if not late:
                 self.accepted.append((k, v, int(second) // 10 * 10 + 10))
+                self.on_time[self.sent] = second
         assert self.producer.flush(30) == 0
 
     def windows(self, until_second: float = float("inf")) -> Counter[Row]:
@@ -137,6 +140,17 @@ class Topics:
     def final(self) -> Counter[Row]:
         """The final rows there are."""
         return Counter(window(json.loads(each.value())) for each in self.messages("final"))
+
+    def in_order(self) -> list[int]:
+        """The rows that came in the order of their time. Fails where they did not."""
+        found, last = [], dict[int, datetime]()
+        for each in self.messages("ordered"):
+            row, partition = json.loads(each.value()), each.partition()
+            ts = datetime.fromisoformat(row["ts"])
+            assert last.get(partition, ts) <= ts, f"{row} comes behind {last[partition]}"
+            last[partition] = ts
+            found.append(row["id"])
+        return sorted(found)
 
     def changed(self) -> Counter[Row]:
         """The rows that the upsert topic stands for."""
@@ -219,13 +233,14 @@ def test_time_passes(topics: Topics) -> None:
         assert metric(job, "rowkind_watermark_timestamp_seconds") is None
         stop(job)
     lap("plain")
-    # It gets sinks that do. No row is sent that would be late if the one before it were in a batch of its own.
+    # It gets sinks that do. No row is sent that would be late for ORDER BY, which lets it go first of all, if the one
+    # before it were in a batch of its own.
     timed = topics.job(PLAIN | TIMED)
     with run(topics, timed, "--upgrade") as job:
         has(job, topics.changed, topics.windows(), "the first window")
         lap("changes are there")
         now = time.time()
-        topics.send(0, 22, 27)
+        topics.send(0, 22, 23)
         topics.send(1, 24)
         topics.send(2, 21)
         has(job, topics.changed, topics.windows(), "the next window")
@@ -243,9 +258,10 @@ def test_time_passes(topics: Topics) -> None:
         lap("final by marks")
         # Late is what the watermark has passed.
         topics.send(1, 19, late=True)
-        has(job, lambda: metric(job, "rowkind_late_rows_total"), 1, "a late row")
-        has(job, lambda: len(topics.messages("letters")), 1, "a dead letter")
-        letter = json.loads(topics.messages("letters")[0].value())
+        # For the windows and for ORDER BY.
+        has(job, lambda: metric(job, "rowkind_late_rows_total"), 2, "a late row")
+        has(job, lambda: len(topics.messages("letters")), 2, "dead letters")
+        letters = [json.loads(each.value()) for each in topics.messages("letters")]
         lap("late")
         # Rows leave by the clock.
         topics.send(2, 53, 54, seen=datetime.now(UTC))
@@ -271,7 +287,7 @@ def test_time_passes(topics: Topics) -> None:
         time.sleep(0.3)
         job.kill()
     lap("killed")
-    assert letter["window_start"] == "2026-01-01T00:00:10Z"
+    assert [each["window_start"] for each in letters if "window_start" in each] == ["2026-01-01T00:00:10Z"]
     # Meanwhile its state is to move to other partitions, and what it knows of time with it.
     topics.send(0, 64, 82)
     with run(topics, topics.job(PLAIN | TIMED, parallelism=4), "--upgrade") as job:
@@ -279,7 +295,7 @@ def test_time_passes(topics: Topics) -> None:
         has(job, topics.final, topics.windows(80), "what all have passed")
         lap("after the kill, and wider")
         topics.send(1, 75, late=True)
-        has(job, lambda: metric(job, "rowkind_late_rows_total"), 1, "a late row")
+        has(job, lambda: metric(job, "rowkind_late_rows_total"), 2, "a late row")
         # A new partition holds back what it has not come to, until it is idle.
         topics.admin.create_partitions([NewPartitions(topics.topic("events"), 4)])[topics.topic("events")].result()
         until(
@@ -290,11 +306,13 @@ def test_time_passes(topics: Topics) -> None:
         topics.send(3, 85)
         has(job, topics.changed, topics.windows(), "the new partition's row")
         topics.send(0, 99)
-        topics.send(3, 96)
+        topics.send(3, 98)
         has(job, topics.final, topics.windows(97), "what all have come to")
+        come = sorted(id_ for id_, second in topics.on_time.items() if second < 96)
+        has(job, topics.in_order, come, "all that has been passed, in its order")
         lap("new partition")
         stop(job)
     lap("end")
     assert set(map(tuple, topics.recent().values())) <= {("+I",), ("+I", "-D")}
-    assert len(topics.messages("letters")) == 2
+    assert len(topics.messages("letters")) == 4
     assert len(topics.messages("plain")) == topics.sent

@@ -133,7 +133,8 @@ def _by_time(node: PhysicalLookup, match: TimeMatch) -> Iterator[StepState]:
     ttl, kept, values = left.ttl_ms, _for_long(left.ttl_ms, node.left, closing), _values(node.left, "every row")
     if closing is not None and not match.looks_back:
         late = moment(closing.late)
-        kept = f"each until {by(closing.clock)} passes the row that it takes, late once it passes {late}"
+        kept = f"each until {by(closing.clock)} passes the row that it takes, for ever where none comes"
+        kept += f"; late once it passes {late}"
     endless = ttl is None and closing is None and not comes_alive(node.left)
     yield StepState("left", called(node.left), layout, reason, ttl, kept, _order(left), endless, values)
     what = "version" if match.versions else "row"

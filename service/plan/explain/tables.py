@@ -26,13 +26,13 @@ def table_facts(source: SourceTable) -> Iterator[Fact]:
 
 
 def _watermark(mark: Watermark) -> Fact:
-    delay = f" less {show(mark.delay_us // 1000)}" if mark.delay_us else ""
+    delay = f", less {show(mark.delay_us // 1000)}" if mark.delay_us else ""
     if mark.time != mark.of:
-        delay = f" less a delay by row{delay.replace(' less', ' and')}"
+        delay = f", less a delay by row{delay.replace(', less', ' and')}"
     late = "a dead letter" if mark.late == "dead_letter" else "left out"
     longer = f" {show(mark.allowed_ms)} behind that, as long as state is kept," if mark.allowed_ms else ""
     text = (
-        f"the latest {mark.subject}{delay}, of the slowest partition but for those without rows for "
+        f"the latest of {mark.subject}{delay}, of the slowest partition but for those without rows for "
         f"{show(mark.idle_ms)}; what comes too late{longer} is {late}"
     )
     values = {
