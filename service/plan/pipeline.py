@@ -48,6 +48,7 @@ from rowkind.service.plan.passes.stamp_rows import stamp_rows
 from rowkind.service.plan.passes.take_back_expired import take_back_expired
 from rowkind.service.plan.passes.tell_arrivals_apart import tell_arrivals_apart
 from rowkind.service.plan.passes.tell_rows_apart import tell_rows_apart
+from rowkind.service.plan.passes.unite_columns import unite_columns
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.build import Builder, Catalog
 from rowkind.service.plan.sql.job_functions import job_functions, with_functions
@@ -91,6 +92,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     close_inputs,
     allow_late,
     prune_columns,
+    unite_columns,
     tell_rows_apart,
     check_numbers,
     check_functions,

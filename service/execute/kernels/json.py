@@ -28,17 +28,56 @@ _ANY_TEXT = {quote: re.compile(rf"[^\\{quote}]*") for quote in "\"'"}
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "/": "/", "\\": "\\", '"': '"', "'": "'"}
 _ODD = {"NaN": "NaN", "Infinity": "Infinity", "+Infinity": "Infinity", "INF": "Infinity", "+INF": "Infinity",
         "-Infinity": "-Infinity", "-INF": "-Infinity"}  # fmt: skip
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WIDE = Context(prec=400)
 
-Parsed = tuple[str, Any, int, int]
-"""What a value is (object, array, text, whole, number, word), what is in it, and from where to where it stands."""
+
+class _Number(str):
+    """A number with a point or an exponent, as it is written."""
+
+    __slots__ = ()
+
+
+class _Word(str):
+    """NaN or infinity, as it is written."""
+
+    __slots__ = ()
+
+
+Parsed = tuple[tuple[str, Any], ...] | list[Any] | str | int | bool | None
+"""An object as its members, an array, a text, a whole number, true or false, null; a `_Number` or a `_Word`."""
 
 
 class _MalformedError(Exception):
     """The text is no JSON."""
 
 
-def _parse(text: str, at: int, schema: bool) -> Parsed:
+def _parsed(text: str, schema: bool) -> Parsed:
+    """The first value in a text. Raises _MalformedError, or RecursionError where it is too deep."""
+    start = _skip(text, 0)
+    # Objects and arrays end where everybody says. Halves of surrogate pairs are for `_joined`.
+    if text[start : start + 1] in ("{", "[") and "\\ud" not in text and "\\uD" not in text:
+        try:
+            found: Parsed = (_DECODER if schema else _PLAIN_DECODER).raw_decode(text, start)[0]
+        except ValueError:
+            # What only Jackson reads, or nobody.
+            pass
+        else:
+            return found
+    return _parse(text, start, schema)[0]
+
+
+def _no_word(word: str) -> Parsed:
+    raise ValueError(word)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_float=_Number, parse_constant=_Word)
+_PLAIN_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_float=_Number, parse_constant=_no_word, strict=False)
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+def _parse(text: str, at: int, schema: bool) -> tuple[Parsed, int]:
+    """The value that stands at a place, behind spaces, and where it ends."""
     at = _skip(text, at)
     letter = text[at : at + 1]
     if letter == "{":
@@ -46,13 +85,20 @@ def _parse(text: str, at: int, schema: bool) -> Parsed:
     if letter == "[":
         return _items(text, at, schema)
     if letter in ('"', "'"):
-        value, end = _quoted(text, at, schema)
-        return "text", value, at, end
+        return _quoted(text, at, schema)
     if number := _NUMBER.match(text, at):
-        return "number" if number[1] or number[2] else "whole", number[0], at, number.end()
+        return _Number(number[0]) if number[1] or number[2] else _whole(number[0]), number.end()
     if word := (_WORD if schema else _PLAIN_WORD).match(text, at):
-        return "word", word[0], at, word.end()
+        return _WORDS[word[0]] if word[0] in _WORDS else _Word(word[0]), word.end()
     raise _MalformedError
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        # There are thousands of digits: Jackson reads a thousand.
+        raise _MalformedError from None
 
 
 def _skip(text: str, at: int) -> int:
@@ -61,7 +107,7 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def _members(text: str, start: int, schema: bool) -> Parsed:
+def _members(text: str, start: int, schema: bool) -> tuple[Parsed, int]:
     found: list[tuple[str, Parsed]] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}" or found:
@@ -71,25 +117,26 @@ def _members(text: str, start: int, schema: bool) -> Parsed:
         at = _skip(text, at)
         if text[at : at + 1] != ":":
             raise _MalformedError
-        value = _parse(text, at + 1, schema)
+        value, end = _parse(text, at + 1, schema)
         found.append((name, value))
-        at = _skip(text, value[3])
+        at = _skip(text, end)
         if text[at : at + 1] != ",":
             break
         at = _skip(text, at + 1)
-    return "object", found, start, _closed(text, at, "}")
+    return tuple(found), _closed(text, at, "}")
 
 
-def _items(text: str, start: int, schema: bool) -> Parsed:
+def _items(text: str, start: int, schema: bool) -> tuple[Parsed, int]:
     found: list[Parsed] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]" or found:
-        found.append(_parse(text, at, schema))
-        at = _skip(text, found[-1][3])
+        value, end = _parse(text, at, schema)
+        found.append(value)
+        at = _skip(text, end)
         if text[at : at + 1] != ",":
             break
         at = _skip(text, at + 1)
-    return "array", found, start, _closed(text, at, "]")
+    return found, _closed(text, at, "]")
 
 
 def _closed(text: str, at: int, bracket: str) -> int:
@@ -134,27 +181,24 @@ class _UnfitError(Exception):
 
 def _fit(part: Parsed, schema: Any) -> Any:
     """A value for DuckDB's JSON; raises _UnfitError where it is none of the schema's type."""
-    kind, value = part[:2]
-    if part[:2] == ("word", "null"):
+    if part is None:
         return None
     if isinstance(schema, dict):
-        if kind != "object":
+        if not isinstance(part, tuple):
             raise _UnfitError
-        return _struct(value, schema)
+        return _struct(part, schema)
     if isinstance(schema, list):
-        if schema[0] == "map":
-            if kind != "object":
-                raise _UnfitError
-            return {name: _fit(inner, schema[1]) for name, inner in value}
-        if kind != "array":
+        if not isinstance(part, tuple if schema[0] == "map" else list):
             raise _UnfitError
-        return [_fit(inner, schema[1]) for inner in value]
+        if isinstance(part, tuple):
+            return {name: _fit(inner, schema[1]) for name, inner in part}
+        return [_fit(inner, schema[1]) for inner in part]
     if schema == "STRING":
-        return value if kind == "text" else _compact(part)
-    return _scalar(kind, value, schema)
+        return part if type(part) is str else _compact(part)
+    return _scalar(part, schema)
 
 
-def _struct(members: list[tuple[str, Parsed]], schema: dict[str, Any]) -> dict[str, Any]:
+def _struct(members: tuple[tuple[str, Parsed], ...], schema: dict[str, Any]) -> dict[str, Any]:
     """All fields of a struct, NULL where one is missing or does not fit; of several of a name the last counts."""
     found: dict[str, Any] = dict.fromkeys(schema)
     for name, part in members:
@@ -166,29 +210,31 @@ def _struct(members: list[tuple[str, Parsed]], schema: dict[str, Any]) -> dict[s
     return found
 
 
-def _scalar(kind: str, value: str, schema: str) -> Any:
-    if schema == "BOOLEAN" and kind == "word" and value in ("true", "false"):
-        return value == "true"
-    if schema in ("INT", "BIGINT") and kind == "whole":
+def _scalar(value: Parsed, schema: str) -> Any:
+    if schema == "BOOLEAN" and isinstance(value, bool):
+        return value
+    if schema in ("INT", "BIGINT") and type(value) is int:
         bits = 31 if schema == "INT" else 63
-        if -(2**bits) <= int(value) < 2**bits:
-            return int(value)
+        if -(2**bits) <= value < 2**bits:
+            return value
     if schema in ("FLOAT", "DOUBLE"):
-        if kind in ("whole", "number"):
-            return str(int(value)) if kind == "whole" else value
-        if kind in ("text", "word") and value in _ODD:
+        if type(value) is int or isinstance(value, _Number):
+            return str(value)
+        if isinstance(value, str) and value in _ODD:
             return _ODD[value]
     if schema.startswith("DECIMAL"):
-        return _decimal(kind, value, schema)
+        return _decimal(value, schema)
     raise _UnfitError
 
 
-def _decimal(kind: str, value: str, schema: str) -> str | None:
+def _decimal(value: Parsed, schema: str) -> str | None:
     precision, scale = (int(digits) for digits in schema[8:-1].split(","))
     try:
-        if kind not in ("whole", "number", "text"):
+        if isinstance(value, bool | _Word) or not isinstance(value, int | str):
             raise _UnfitError
-        number = Decimal(value.replace(",", "") if kind == "text" else value)
+        if type(value) is str and not _DECIMAL.fullmatch(value := value.replace(",", "")):
+            raise _UnfitError
+        number = Decimal(value)
         rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
     except InvalidOperation:
         raise _UnfitError from None
@@ -208,9 +254,14 @@ def _read(text: str, schema_text: str) -> str | None:
     try:
         if _skip(text, 0) == len(text):
             return None
-        root = _parse(text, 0, schema=True)
-        if isinstance(schema, list) and schema[0] == "array" and root[0] == "object" and isinstance(schema[1], dict):
-            root = ("array", [root], root[2], root[3])
+        root = _parsed(text, schema=True)
+        if (
+            isinstance(schema, list)
+            and schema[0] == "array"
+            and isinstance(root, tuple)
+            and isinstance(schema[1], dict)
+        ):
+            root = [root]
         found = _fit(root, schema)
         found = nothing if found is None else found
     except (_MalformedError, _UnfitError, RecursionError):
@@ -218,61 +269,65 @@ def _read(text: str, schema_text: str) -> str | None:
     return None if found is None else json.dumps(found)
 
 
-def _root(text: str) -> Parsed | None:
+def _root(text: str) -> Parsed:
+    """The first value in a text; NULL where the text is no JSON."""
     try:
-        return _parse(text, 0, schema=False)
+        return _parsed(text, schema=False)
     except (_MalformedError, RecursionError):
         return None
 
 
 def _keys(text: str) -> list[str] | None:
     root = _root(text)
-    return [name for name, _ in root[1]] if root and root[0] == "object" else None
+    return [name for name, _ in root] if isinstance(root, tuple) else None
 
 
 def _length(text: str) -> int | None:
     root = _root(text)
-    return len(root[1]) if root and root[0] == "array" else None
+    return len(root) if isinstance(root, list) else None
 
 
 def _found(text: str, path: str) -> str | None:
     """What stands at the end of a path of names and numbers, as text; of equal names the first that leads there."""
-    root = _root(text)
-    part = root and _at(root, _schema(path))
-    if part is None:
+    steps = _schema(path)
+    try:
+        part = _at(_parsed(text, schema=False), steps)
+    except (_MalformedError, RecursionError):
         return None
-    return str(part[1]) if part[0] == "text" else _compact(part)
+    if part is None and steps:
+        return None
+    return part if type(part) is str else _compact(part)
 
 
-def _at(part: Parsed, steps: list[str | int]) -> Parsed | None:
+def _at(part: Parsed, steps: list[str | int]) -> Parsed:
     """A null leads nowhere."""
     for step in steps[:1]:
         if isinstance(step, int):
-            inner = part[1][step : step + 1] if part[0] == "array" else []
+            inner = part[step : step + 1] if isinstance(part, list) else []
         else:
-            inner = [value for name, value in part[1] if name == step] if part[0] == "object" else []
-        known = (_at(value, steps[1:]) for value in inner if value[:2] != ("word", "null"))
+            inner = [value for name, value in part if name == step] if isinstance(part, tuple) else []
+        known = (_at(value, steps[1:]) for value in inner)
         return next((found for found in known if found is not None), None)
     return part
 
 
 def _compact(part: Parsed) -> str:
-    match part[0]:
-        case "object":
-            return f"{{{','.join(f'{_escaped(name)}:{_compact(inner)}' for name, inner in part[1])}}}"
-        case "array":
-            return f"[{','.join(map(_compact, part[1]))}]"
-        case "text":
-            return _escaped(part[1])
-        case "whole":
-            return str(int(part[1]))
-        case "word" if part[1] in _ODD:
-            return f'"{_ODD[part[1]]}"'
-        case "number":
-            value = float(part[1])
+    match part:
+        case tuple():
+            return f"{{{','.join(f'{_escaped(name)}:{_compact(inner)}' for name, inner in part)}}}"
+        case list():
+            return f"[{','.join(map(_compact, part))}]"
+        case None | True | False:
+            return {None: "null", True: "true", False: "false"}[part]
+        case _Word():
+            return f'"{_ODD[part]}"'
+        case _Number():
+            value = float(part)
             odd = '"Infinity"' if value > 0 else '"-Infinity"'
             return double_text(value) if math.isfinite(value) else odd
-    return str(part[1])
+        case str():
+            return _escaped(part)
+    return str(part)
 
 
 def _escaped(text: str) -> str:

@@ -1,0 +1,223 @@
+"""Operators that differ in nothing but the columns that are read of them keep the columns of all, and so are one.
+
+    SELECT … FROM (SELECT id, name FROM customers) a … JOIN (SELECT id, city FROM customers) b ON …
+
+Two Normalizes of the table, of its names and its cities, are one with both; then the joins above them may be one, and
+so on; two aggregates by the same columns are one with the calls of both. A graph has one operator for all that compute
+the same (`service.graph`), with a calc at its exit for each consumer: here they are made to compute the same.
+
+It saves the state of all but one, where that one keeps no more rows than each of them did: a key or a digest tells the
+rows of each apart, or the columns of one are all there are. Elsewhere rows that look alike to each of them, and are
+counted, would not look alike any more. A view that several use stays as it is: other queries have it, too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.calls import LogicalCall
+from rowkind.service.plan.logical import (
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalInput,
+    LogicalJoin,
+    LogicalNode,
+    LogicalNormalize,
+    LogicalProject,
+    LogicalRank,
+    LogicalScan,
+)
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.traits.aliases import sides
+from rowkind.service.plan.traits.changelog_modes import bare_scan
+from rowkind.service.plan.traits.likeness import call_meant, likeness, meant
+from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.tree import inputs, with_inputs
+
+_Operator = LogicalNormalize | LogicalJoin | LogicalRank | LogicalAggregate
+_Column = tuple[str, exp.Expr]
+"""What a column is called where it was found, and what it means."""
+_Call = tuple[str, LogicalCall]
+"""What a call is called where it was found, and the call over columns by what they mean."""
+
+
+@dataclass(frozen=True)
+class _United:
+    """What operators of one likeness have among them, by what it means: the columns of each side, and the calls."""
+
+    sides: tuple[Mapping[str, _Column], ...]
+    calls: Mapping[str, _Call]
+
+
+def unite_columns(query: Query) -> Query:
+    """The query with what is alike made the same where that saves state."""
+    united: dict[str, _United] = {}
+    numbers: dict[int, int] = {}
+    for text, nodes in _alike(query.root).items():
+        both = _union(nodes)
+        if len(nodes) > 1 and _pays(nodes, both) and all(_has(node, both, united) for node in nodes):
+            united[text] = both
+            numbers |= {id(node): number for number, node in enumerate(nodes, 1)}
+
+    def change(node: LogicalNode) -> LogicalNode:
+        if isinstance(node, LogicalProject) and node.stands:
+            return node
+        own = united.get(likeness(node).text) if isinstance(node, _Operator) else None
+        below = with_inputs(node, change)
+        return below if own is None else _widened(below, own, f"#{numbers[id(node)]}")
+
+    return replace(query, root=change(query.root)) if united else query
+
+
+def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
+    """The operators of the plan by what they compute, inputs first; none that has one thing under two names."""
+    found: dict[str, dict[int, _Operator]] = defaultdict(dict)
+    for node in _open(root):
+        if isinstance(node, _Operator) and _is_plain(node):
+            found[likeness(node).text][id(node)] = node
+    return {text: list(nodes.values()) for text, nodes in found.items()}
+
+
+def _is_plain(node: _Operator) -> bool:
+    plain = all(len(_carried(side)) == len(side.carried) for side in sides(node))
+    return plain and (not isinstance(node, LogicalAggregate) or len(_calls(node)) == len(node.calls))
+
+
+def _open(node: LogicalNode) -> Iterator[LogicalNode]:
+    """The nodes of the plan but for those of views that stand."""
+    if not (isinstance(node, LogicalProject) and node.stands):
+        for each in inputs(node):
+            yield from _open(each)
+    yield node
+
+
+def _union(nodes: Sequence[_Operator]) -> _United:
+    columns = [[_carried(side) for side in sides(node)] for node in nodes]
+    calls: dict[str, _Call] = {}
+    for node in nodes:
+        if isinstance(node, LogicalAggregate):
+            calls |= {text: call for text, call in _calls(node).items() if text not in calls}
+    return _United(tuple(_first(each) for each in zip(*columns, strict=True)), calls)
+
+
+def _first(columns: Sequence[Mapping[str, _Column]]) -> Mapping[str, _Column]:
+    found: dict[str, _Column] = {}
+    for each in columns:
+        found |= {text: column for text, column in each.items() if text not in found}
+    return found
+
+
+def _carried(side: LogicalInput) -> Mapping[str, _Column]:
+    columns = likeness(side.input).columns
+    return {meant(columns[name]): (name, columns[name]) for name in side.carried}
+
+
+def _calls(node: LogicalAggregate) -> Mapping[str, _Call]:
+    columns = likeness(node.input.input).columns
+    texts = {name: meant(columns[name]) for name in node.input.carried}
+    return {call_meant(call, columns): (name, _over(call, texts)) for name, call in node.calls.items()}
+
+
+def _over(call: LogicalCall, names: Mapping[str, str]) -> LogicalCall:
+    """The call over columns of other names."""
+    order = tuple(each if each.column is None else replace(each, column=names[each.column]) for each in call.order)
+    filter_ = None if call.filter is None else names[call.filter]
+    return replace(call, arguments=tuple(names[each] for each in call.arguments), order=order, filter=filter_)
+
+
+def _pays(nodes: Sequence[_Operator], both: _United) -> bool:
+    """Whether some of them are different, and one with all columns keeps no more rows than each does."""
+    aggregates = [node for node in nodes if isinstance(node, LogicalAggregate)]
+    if aggregates:
+        return any(_calls(node).keys() != both.calls.keys() for node in aggregates)
+    different = False
+    for place, wanted in enumerate(both.sides):
+        each = [sides(node)[place] for node in nodes]
+        own = [tuple(_carried(side)) for side in each]
+        different |= any(texts != tuple(wanted) for texts in own)
+        if not all(map(_tells_rows_apart, each)) and all(len(texts) < len(wanted) for texts in own):
+            return False
+    return different
+
+
+def _tells_rows_apart(side: LogicalInput) -> bool:
+    """Whether all rows of an input are different: by their place in its state, a key that it carries, or digests."""
+    scan = bare_scan(side.input)
+    digested = scan is not None and not scan.source.primary_key and scan.source.strays
+    keyed = side.layout != "multiset" or any(key.issubset(side.carried) for key in unique_keys(side.input))
+    return digested or keyed
+
+
+def _has(node: _Operator, both: _United, united: Mapping[str, _United]) -> bool:
+    """Whether an operator can have all of it from what is below, of which these operators have it."""
+    return all(
+        _reaches(side.input, meaning, united)
+        for side, wanted in zip(sides(node), both.sides, strict=True)
+        for _, meaning in wanted.values()
+    )
+
+
+def _reaches(node: LogicalNode, meaning: exp.Expr, united: Mapping[str, _United]) -> bool:
+    match node:
+        case LogicalScan():
+            return True
+        case LogicalFilter():
+            return _reaches(node.input, meaning, united)
+        case LogicalProject(stands=False):
+            return all(_reaches(node.input, resolved(name), united) for name in reads(meaning))
+        case _:
+            own = likeness(node)
+            return own.text in united or meant(meaning) in map(meant, own.columns.values())
+
+
+def _widened(node: LogicalNode, both: _United, suffix: str) -> LogicalNode:
+    """The operator with all of it; what has no name here yet has the one it was found under, with this behind it."""
+    match node:
+        case LogicalJoin():
+            left, right = (_side(side, wanted, suffix) for side, wanted in zip(node.sides, both.sides, strict=True))
+            return replace(node, left=left, right=right)
+        case LogicalAggregate():
+            side = _side(node.input, both.sides[0], suffix)
+            own = {text: name for text, (name, _) in _calls(node).items()}
+            names = {text: name for text, (name, _) in _carried(side).items()}
+            calls = {own.get(text, name + suffix): _over(call, names) for text, (name, call) in both.calls.items()}
+            return replace(node, input=side, calls=calls)
+        case LogicalNormalize() | LogicalRank():
+            return replace(node, input=_side(node.input, both.sides[0], suffix))
+        case _:
+            raise AssertionError("nothing else is alike")
+
+
+def _side(side: LogicalInput, wanted: Mapping[str, _Column], suffix: str) -> LogicalInput:
+    node, carried = side.input, {text: name for text, (name, _) in _carried(side).items()}
+    for text, (name, meaning) in wanted.items():
+        if text not in carried:
+            node, carried[text] = _with(node, name + suffix, meaning)
+    return replace(side, input=node, carried=tuple(carried[text] for text in wanted))
+
+
+def _with(node: LogicalNode, name: str, meaning: exp.Expr) -> tuple[LogicalNode, str]:
+    """The node with a column of this meaning, under this name where it has none yet, and what it is called."""
+    known = {meant(each): own for own, each in likeness(node).columns.items()}
+    match node:
+        case LogicalScan():
+            own = known[meant(meaning)]
+            used = [each for each in node.source.declared.names if each in node.used or node.name(each) == own]
+            return replace(node, used=tuple(used)), own
+        case LogicalFilter():
+            below, own = _with(node.input, name, meaning)
+            return replace(node, input=below), own
+        case LogicalProject(stands=False) if meant(meaning) not in known:
+            below, names = node.input, dict[str, exp.Expr]()
+            for text in sorted(reads(meaning)):
+                below, own = _with(below, text + name, resolved(text))
+                names[text] = resolved(own)
+            return replace(node, input=below, outputs={**node.outputs, name: substitute(meaning, names)}), name
+        case _:
+            return node, known[meant(meaning)]
