@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from rowkind.errors import REFUSED
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
 from rowkind.service.cli.telling import Form, telling, usual
+
+OnChange = Literal["tell", "upgrade"]
 
 
 @click.command(
@@ -17,9 +21,10 @@ from rowkind.service.cli.telling import Form, telling, usual
         "rowkind run job.yaml --port 0 --log json",
         "rowkind run job.yaml --upgrade                 after the query has changed",
         "rowkind run job.yaml --from /backup/monday     where the checkpoint is lost",
+        "rowkind run jobs/ --on-change upgrade          every job file of a folder, in one service",
     )
 )
-@JOB
+@click.argument("path", metavar="JOB", type=click.Path(path_type=Path))
 @click.option("--master", metavar="URL", help="A Spark master instead of this process.")
 @click.option(
     "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Status and metrics; 0: any."
@@ -36,13 +41,18 @@ from rowkind.service.cli.telling import Form, telling, usual
 @click.option("--reset-state", is_flag=True, help="Rebuild everything.")
 @click.option("--from", "savepoint", metavar="FOLDER", help="Begin with a savepoint if there is no checkpoint.")
 @click.option(
+    "--on-change",
+    type=click.Choice(["tell", "upgrade"]),
+    help="When a job file changes: tell what would, or upgrade the job.  [default: tell, for a folder]",
+)
+@click.option(
     "--log",
     "form",
     type=click.Choice(["view", "lines", "json"]),
     help="What is told: a view of the job, lines, or objects of JSON, one a batch.  [default: view on a terminal]",
 )
 def run(
-    job_file: Path,
+    path: Path,
     master: str | None,
     port: int,
     host: str,
@@ -50,6 +60,7 @@ def run(
     upgrade: bool,
     reset_state: bool,
     savepoint: str | None,
+    on_change: OnChange | None,
     form: Form | None,
 ) -> None:
     """Run the job until SIGTERM or SIGINT; the batch in progress is finished.
@@ -57,8 +68,17 @@ def run(
     What is rebuilt reads its topics from where the job says, and writes nothing until it has read what there is. Then
     its result topics are brought up to date in one transaction: what should not be there is taken back, what is missing
     is added, everything else stays as it is. `rowkind diff` says what would be rebuilt.
+
+    JOB is a job file, or a folder of them. The jobs of a folder have a process each and one port for all; they come and
+    go with their files.
     """
-    job = load_job(job_file)
+    if path.is_dir() or on_change is not None:
+        if reset_state or savepoint is not None:
+            raise click.UsageError("--reset-state and --from are for one job: give its file, without --on-change")
+        options = [] if master is None else ["--master", master]
+        _together(path, upgrades=upgrade or on_change == "upgrade", options=options, host=host, port=port, form=form)
+        return
+    job = load_job(path)
     job.check_runnable()
     if master is None:
         from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above
@@ -77,6 +97,15 @@ def run(
     rebuild: Rebuild = "everything" if reset_state else "what changed" if upgrade else "nothing"
     with telling(form or usual()) as watch:
         live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint, watch=watch)
+
+
+def _together(path: Path, *, upgrades: bool, options: Sequence[str], host: str, port: int, form: Form | None) -> None:
+    from rowkind.service.run.together import run_together  # noqa: PLC0415 -- loaded when it is needed
+
+    # What several jobs tell goes by in lines.
+    form = "json" if form == "json" else "lines"
+    with telling(form):
+        run_together(path, upgrades=upgrades, options=[*options, "--log", form], host=host, port=port)
 
 
 @click.command(hidden=True)

@@ -138,7 +138,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
             "tooltip": {"mode": "multi", "sort": "desc"},
         }
     else:
-        steps = [{"color": "green", "value": None}]
+        steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
         steps += [] if panel.bad is None else [{"color": "orange", "value": panel.bad}]
         defaults["thresholds"] = {"mode": "absolute", "steps": steps}
         options = {"colorMode": "value", "graphMode": "area", "reduceOptions": {"calcs": ["lastNotNull"]}}

@@ -2,6 +2,7 @@
 
     RunError
     ├── StartError                 something that the process needs from its machine is not there
+    ├── JobsError                  there is no job to run, or two that cannot be in one service
     ├── CheckpointMismatchError    the checkpoint belongs to another plan
     ├── ParallelismError           state lies in another number of partitions
     ├── CheckpointFolderError      the checkpoint cannot be read or written
@@ -35,6 +36,12 @@ class RunError(RowkindError):
 
 class StartError(RunError):
     """Something is missing on this machine, such as Java or a free port. The message says what to do about it."""
+
+
+class JobsError(RunError):
+    """There is no job to run in a folder, or one that cannot be in one service with another."""
+
+    exit_code = REFUSED
 
 
 class CheckpointMismatchError(RunError):

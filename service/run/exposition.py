@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -13,6 +13,8 @@ from prometheus_client.registry import Collector
 
 from rowkind.operators.columns.changes import Counters
 from rowkind.service.metrics import METRICS, Metric, MetricName, parse
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """The bounds of histograms, in seconds."""
@@ -27,17 +29,17 @@ class Exposition:
         self._metrics = {metric.name: (metric, _instrument(metric, self._registry)) for metric in METRICS}
         self._shards: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
 
-    def set(self, name: MetricName, value: float, /, times: float = 1, **labels: object) -> None:
-        """Set a gauge, add to a counter; observe a value so many times for a histogram."""
-        metric, instrument = self._metrics[name]
-        child = instrument.labels(*(str(labels[label]) for label in metric.labels)) if metric.labels else instrument
-        match metric.kind:
-            case "counter":
-                child.inc(value)
-            case "gauge":
-                child.set(value)
-            case "histogram":
-                child.observe(value, times)
+    def set(self, name: MetricName, value: float, /, **labels: object) -> None:
+        """Set a gauge, add to a counter."""
+        metric, child = self._metrics[name][0], self._child(name, labels)
+        if metric.kind == "counter":
+            child.inc(value)
+        else:
+            child.set(value)
+
+    def observe(self, name: MetricName, value: float, times: float, /, **labels: object) -> None:
+        """A histogram observes a value so many times."""
+        self._child(name, labels).observe(value, times)
 
     def add(self, counters: Counters, query: str, ended: float | None = None) -> None:
         """Take in the samples of one batch of a query, which need not name it, and which `ended` then; now if None."""
@@ -52,9 +54,13 @@ class Exposition:
                 self.set(metric.name, metric.shards(by_shard.values()), **labels)
             elif metric.kind == "histogram":
                 made = int(labels.pop("made")) / 1000
-                self.set(metric.name, max(0.0, (ended or time.time()) - made), times=value, **labels)
+                self.observe(metric.name, max(0.0, (ended or time.time()) - made), value, **labels)
             else:
                 self.set(metric.name, value, **labels)
+
+    def _child(self, name: MetricName, labels: Mapping[str, object]) -> Any:
+        metric, instrument = self._metrics[name]
+        return instrument.labels(*(str(labels[label]) for label in metric.labels)) if metric.labels else instrument
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""

@@ -1,15 +1,6 @@
-"""The job's one port: `/metrics`, `/healthz`, `/readyz` and a status page for people.
+"""The one port of a service: who may see it, and how what is there gets to them. What is there, others say.
 
-- `/healthz` is 200 while the process serves the job, and 503 once a query has failed. Its text says what is wrong all
-  the same.
-- `/readyz` is 200 when every query has finished a batch, or found nothing to do, since it was started; else it is 503
-  and says why.
-- `/metrics` is the Prometheus exposition.
-- `/` shows the plan of every query with its progress, and `/explain` more of the plan.
-- `/status.json` says for programs what `/` shows.
-
-Nothing can be changed through it. It may speak TLS, and ask for a login, all but for the two probes, which say no more
-then than their code.
+It may speak TLS, and ask for a login, all but for the two probes, which say no more then than their code.
 """
 
 from __future__ import annotations
@@ -18,43 +9,44 @@ import base64
 import hmac
 import ssl
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol, Self
 
-from rowkind.service.plan.explain import html
-from rowkind.service.plan.explain.description import QueryDescription
-from rowkind.service.run import status_page
-from rowkind.service.run.status import JobStatus
+from rowkind.service.job.model import Job
+from rowkind.service.run.errors import StartError
 
+PROBES = ("/healthz", "/readyz")
 _PATIENCE_SECONDS = 30.0
 
 
-class Status(Protocol):
-    """What the server asks of the running job. All calls come from other threads."""
+@dataclass(frozen=True)
+class Answer:
+    """What a request gets: a status code, and a body of a type."""
 
-    def healthy(self) -> bool:
-        """Whether no query has failed."""
+    code: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
-    def ready(self) -> bool:
-        """Whether every query has caught its first batch."""
+    @classmethod
+    def text(cls, code: int, text: str) -> Answer:
+        """A line for people."""
+        return cls(code, "text/plain; charset=utf-8", f"{text}\n".encode())
 
-    def reason(self) -> str:
-        """Why it is not ready, or not healthy."""
+    @classmethod
+    def page(cls, html: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """A page of HTML."""
+        return cls(200, "text/html; charset=utf-8", html.encode(), headers or {})
 
-    def warning(self) -> str:
-        """What is wrong though it is healthy."""
 
-    def exposition(self) -> bytes:
-        """The metrics in Prometheus text format."""
+class Pages(Protocol):
+    """What is served. Calls come from other threads."""
 
-    def status(self) -> JobStatus:
-        """All that is known now."""
-
-    def plans(self) -> Sequence[QueryDescription]:
-        """The plan of every query."""
+    def answer(self, path: str, *, known: bool) -> Answer:
+        """What is at a path, for somebody who has shown the login, or has not: then only a probe is asked for."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +75,10 @@ class Guard:
 
 
 class StatusServer:
-    """Serves the `status` of a job on a port of its own until it is closed.
+    """Serves `pages` on a port of its own until it is closed. Port 0 takes any free one; `port` is the real one."""
 
-    Port 0 takes any free one; `port` is the real one. `views` are the job's views and their SQL.
-    """
-
-    def __init__(self, status: Status, views: Mapping[str, str], host: str, port: int, guard: Guard) -> None:
-        handler = type("Handler", (_Handler,), {"status": status, "views": views, "guard": guard})
+    def __init__(self, pages: Pages, host: str, port: int, guard: Guard) -> None:
+        handler = type("Handler", (_Handler,), {"pages": pages, "guard": guard})
         self._server = _Server((host, port), handler)
         self._server.context = guard.context
         self.scheme = "http" if guard.certificate is None else "https"
@@ -124,52 +113,59 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    status: Status
-    views: Mapping[str, str]
+    pages: Pages
     guard: Guard
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         known = self.guard.admits(self.headers.get("Authorization"))
-        if not known and path not in ("/healthz", "/readyz"):
-            self._answer(401, "text/plain", b"the login is missing or wrong\n", {"WWW-Authenticate": "Basic"})
-            return
-        match path:
-            case "/metrics":
-                self._answer(200, "text/plain; version=0.0.4; charset=utf-8", self.status.exposition())
-            case "/healthz":
-                self._verdict(self.status.healthy(), self.status.warning())
-            case "/readyz":
-                self._verdict(self.status.healthy() and self.status.ready())
-            case "/":
-                page = status_page.page(self.status.status(), self.status.plans())
-                self._answer(200, "text/html; charset=utf-8", page.encode(), status_page.HEADERS)
-            case "/explain":
-                page = html.page(self.status.status().job, self.views, self.status.plans())
-                self._answer(200, "text/html; charset=utf-8", page.encode())
-            case "/status.json":
-                self._answer(200, "application/json", self.status.status().to_json().encode())
-            case _:
-                self._answer(404, "text/plain", b"try /, /explain, /status.json, /metrics, /healthz or /readyz\n")
+        if known or path in PROBES:
+            self._send(self.pages.answer(path, known=known))
+        else:
+            self._send(
+                replace(Answer.text(401, "the login is missing or wrong"), headers={"WWW-Authenticate": "Basic"})
+            )
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def _verdict(self, good: bool, warning: str = "") -> None:
-        text = (warning or "ok") if good else self.status.reason()
-        if not self.guard.admits(self.headers.get("Authorization")):
-            text = "ok" if good else "not ready, or failed"
-        self._answer(200 if good else 503, "text/plain", f"{text}\n".encode())
-
-    def _answer(self, code: int, content_type: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response(code)
-        for name, value in (headers or {}).items():
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.code)
+        for name, value in answer.headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(answer.body)
 
     def log_message(self, *_: object) -> None:
         """Requests are not logged: probes come every few seconds."""
+
+
+@contextmanager
+def serving(pages: Pages, job: Job, host: str, port: int) -> Iterator[StatusServer]:
+    """Serve the pages to those whom the job lets see them. Raises StartError."""
+    guard = _guard(job)
+    try:
+        guard.context  # noqa: B018 - it is looked at before the port is
+    except OSError as error:
+        raise StartError(
+            f"`status`: {guard.certificate} and {guard.key} are no certificate and its key: {error.strerror or error}"
+        ) from None
+    try:
+        server = StatusServer(pages, host, port, guard)
+    except OSError as error:
+        raise StartError(
+            f"port {port} of {host} cannot be had for status and metrics: {error.strerror}. Choose another with --port "
+            f"(0 takes any free one), or end what listens there; is it another run of this job?"
+        ) from None
+    with server:
+        yield server
+
+
+def _guard(job: Job) -> Guard:
+    """Who may see the status port; files are looked up beside the job file."""
+    said = job.status or {}
+    certificate, key = (str(job.file.parent / said[name]) if name in said else None for name in ("certificate", "key"))
+    return Guard(certificate, key, f"{said['user']}:{said['password']}" if "user" in said else None)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -39,11 +39,11 @@ from rowkind.service.run.errors import (
     ParallelismError,
     RebuildError,
     SavepointError,
-    StartError,
     StrangeCheckpointError,
     TopicsHeldError,
 )
-from rowkind.service.run.http import Guard, StatusServer
+from rowkind.service.run.http import serving
+from rowkind.service.run.job_pages import JobPages
 from rowkind.service.run.lag import LagWatch
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
@@ -97,7 +97,7 @@ def run(
     with (
         Signals() as signals,
         tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
-        _serving(job, monitor, host, port) as server,
+        serving(JobPages(monitor, job.views), job, host, port) as server,
         LagWatch(monitor) as lags,
         watch(monitor.status),
     ):
@@ -302,30 +302,3 @@ def _topics(job: Job, of: PlannedQueries, connection: Connection) -> None:
         log.info("made topic %s", name)
     for advice in check(job, of, connection):
         log.warning("%s", advice)
-
-
-@contextmanager
-def _serving(job: Job, monitor: Monitor, host: str, port: int) -> Iterator[StatusServer]:
-    guard = _guard(job)
-    try:
-        guard.context  # noqa: B018 - it is looked at before the port is
-    except OSError as error:
-        raise StartError(
-            f"`status`: {guard.certificate} and {guard.key} are no certificate and its key: {error.strerror or error}"
-        ) from None
-    try:
-        server = StatusServer(monitor, job.views, host, port, guard)
-    except OSError as error:
-        raise StartError(
-            f"port {port} of {host} cannot be had for status and metrics: {error.strerror}. Choose another with --port "
-            f"(0 takes any free one), or end what listens there; is it another run of this job?"
-        ) from None
-    with server:
-        yield server
-
-
-def _guard(job: Job) -> Guard:
-    """Who may see the status port; files are looked up beside the job file."""
-    said = job.status or {}
-    certificate, key = (str(job.file.parent / said[name]) if name in said else None for name in ("certificate", "key"))
-    return Guard(certificate, key, f"{said['user']}:{said['password']}" if "user" in said else None)

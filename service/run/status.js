@@ -29,7 +29,7 @@ function put(fresh) {
 async function look() {
   if (!paused && !document.hidden && !String(getSelection())) {
     try {
-      const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(10000) });
+      const answer = await fetch("./", { cache: "no-store", signal: AbortSignal.timeout(10000) });
       if (!answer.ok) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       put(page.getElementById("live"));

@@ -30,8 +30,9 @@ from rowkind.service.run.status import (
 )
 
 _FILES = resources.files("rowkind.service.run")
+STYLE = style() + (_FILES / "status.css").read_text("utf-8")
+"""How the page and its like look."""
 _TEMPLATE = Template((_FILES / "status.html").read_text("utf-8"))
-_STYLE = (_FILES / "status.css").read_text("utf-8")
 _SCRIPT = (_FILES / "status.js").read_text("utf-8")
 
 HEADERS: Mapping[str, str] = {
@@ -56,7 +57,7 @@ def page(status: JobStatus, plans: Sequence[QueryDescription]) -> str:
         works="".join(_work(each, status.at) for each in status.work),
         queries="\n".join(_query(query, by_name[query.name], named=several) for query in status.queries),
         incidents=_incidents(status.incidents, several=several),
-        style=style() + _STYLE,
+        style=STYLE,
         script=_SCRIPT,
     )
 
@@ -140,7 +141,7 @@ def _sink(description: Description, query: QueryStatus) -> str:
     if description.sql:
         sql = (
             f'<details class="sql" id="sql.{anchor(root.name)}"><summary>SQL</summary>{coloured(description.sql)}'
-            f'<p><a href="/explain#{anchor(root.name)}">explain: how this is kept up to date, and advice</a></p>'
+            f'<p><a href="explain#{anchor(root.name)}">explain: how this is kept up to date, and advice</a></p>'
             "</details>"
         )
     return f"""<section class="sink" id="{anchor(root.name)}">

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from rowkind.service.run.http import Guard, StatusServer
+from rowkind.service.run.job_pages import JobPages
 from rowkind.service.run.monitor import Monitor
 from tests.page import scene
 
@@ -51,7 +52,7 @@ def monitor() -> Monitor:
 @pytest.fixture
 def port(monitor: Monitor) -> Iterator[int]:
     """Where its page is."""
-    with StatusServer(monitor, {}, "127.0.0.1", 0, Guard()) as server:
+    with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
         yield server.port
 
 
@@ -102,7 +103,7 @@ def test_it_can_be_told_to_stand_still(browser: Browser, port: int, monitor: Mon
 
 def test_it_says_when_the_job_is_gone(browser: Browser, monitor: Monitor) -> None:
     """And goes on showing what it said last."""
-    with StatusServer(monitor, {}, "127.0.0.1", 0, Guard()) as server:
+    with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
         page = opened(browser, server.port)
     expect(page.get_by_role("alert")).to_contain_text("does not answer any more", timeout=30_000)
     expect(page.locator("article.join").first).to_be_visible()

@@ -16,6 +16,7 @@ from rowkind.service.cli import main
 from rowkind.service.cli.screen import screen
 from rowkind.service.cli.telling import Form, telling, usual
 from rowkind.service.run.http import Guard, StatusServer
+from rowkind.service.run.job_pages import JobPages
 from rowkind.service.run.monitor import Monitor
 from tests.page import scene
 
@@ -99,7 +100,7 @@ def test_lines_are_told_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_top_shows_a_job_from_afar(monitor: Monitor) -> None:
     """Into a pipe once; with the login that the URL has, which no message repeats."""
-    with StatusServer(monitor, {}, "127.0.0.1", 0, Guard(login="ops:geheim")) as server:
+    with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard(login="ops:geheim")) as server:
         done = CliRunner().invoke(main, ["top", f"http://ops:geheim@127.0.0.1:{server.port}"])
         assert done.exit_code == 0, done.output
         assert "query main running" in done.output

@@ -14,6 +14,7 @@ import pytest
 import trustme
 
 from rowkind.service.run.http import Guard, StatusServer
+from rowkind.service.run.job_pages import JobPages
 from rowkind.service.run.monitor import Monitor
 
 LOGIN = "ops:geheim"
@@ -40,7 +41,7 @@ def server(guard: Guard) -> Iterator[StatusServer]:
     """A port that speaks TLS and asks for a login."""
     monitor = Monitor("job", "1", "4")
     monitor.warns({"orders": "a secret of the shop's"})
-    with StatusServer(monitor, {}, "127.0.0.1", 0, guard) as serving:
+    with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, guard) as serving:
         yield serving
 
 

@@ -1,0 +1,81 @@
+"""What the port of a job shows.
+
+- `/healthz` is 200 while the process serves the job, and 503 once a query has failed. Its text says what is wrong all
+  the same.
+- `/readyz` is 200 when every query has finished a batch, or found nothing to do, since it was started; else it is 503
+  and says why.
+- `/metrics` is the Prometheus exposition.
+- `/` shows the plan of every query with its progress, and `/explain` more of the plan.
+- `/status.json` says for programs what `/` shows.
+
+Nothing can be changed through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rowkind.service.plan.explain import html
+from rowkind.service.plan.explain.description import QueryDescription
+from rowkind.service.run import status_page
+from rowkind.service.run.exposition import CONTENT_TYPE
+from rowkind.service.run.http import Answer
+from rowkind.service.run.status import JobStatus
+
+
+class Status(Protocol):
+    """What is asked of the running job. All calls come from other threads."""
+
+    def healthy(self) -> bool:
+        """Whether no query has failed."""
+
+    def ready(self) -> bool:
+        """Whether every query has caught its first batch."""
+
+    def reason(self) -> str:
+        """Why it is not ready, or not healthy."""
+
+    def warning(self) -> str:
+        """What is wrong though it is healthy."""
+
+    def exposition(self) -> bytes:
+        """The metrics in Prometheus text format."""
+
+    def status(self) -> JobStatus:
+        """All that is known now."""
+
+    def plans(self) -> Sequence[QueryDescription]:
+        """The plan of every query."""
+
+
+@dataclass(frozen=True)
+class JobPages:
+    """The pages of a job, of which its views are shown with their SQL."""
+
+    status: Status
+    views: Mapping[str, str]
+
+    def answer(self, path: str, *, known: bool) -> Answer:
+        """What is at a path."""
+        match path:
+            case "/metrics":
+                return Answer(200, CONTENT_TYPE, self.status.exposition())
+            case "/healthz":
+                return self._verdict(self.status.healthy(), self.status.warning(), known=known)
+            case "/readyz":
+                return self._verdict(self.status.healthy() and self.status.ready(), known=known)
+            case "/":
+                return Answer.page(status_page.page(self.status.status(), self.status.plans()), status_page.HEADERS)
+            case "/explain":
+                return Answer.page(html.page(self.status.status().job, self.views, self.status.plans()))
+            case "/status.json":
+                return Answer(200, "application/json", self.status.status().to_json().encode())
+            case _:
+                return Answer.text(404, "try /, /explain, /status.json, /metrics, /healthz or /readyz")
+
+    def _verdict(self, good: bool, warning: str = "", *, known: bool) -> Answer:
+        if not known:
+            return Answer.text(200 if good else 503, "ok" if good else "not ready, or failed")
+        return Answer.text(200 if good else 503, (warning or "ok") if good else self.status.reason())

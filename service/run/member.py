@@ -1,0 +1,214 @@
+"""A job of a service with several: its process, and what its file wants of it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rowkind.errors import REFUSED
+from rowkind.service.job.errors import JobError
+from rowkind.service.job.load import loaded
+from rowkind.service.job.model import Job
+
+_LONGEST_WAIT_SECONDS = 60.0
+_WELL_SECONDS = 300.0
+"""A job that has run so long has recovered: the next time it is started again after a second."""
+
+_LINES = 200
+"""How many of the last lines of a process are kept."""
+_SAYS = "rowkind: "
+"""With what the command line begins its last words."""
+
+log = logging.getLogger("rowkind")
+
+
+@dataclass
+class Member:
+    """A job of the service.
+
+    - `job`: as it was when its process was started; `text`: its file's, as it was last seen.
+    - `upgrades`: it changes when its file does.
+    - `port`: where the process serves its status, on this machine only.
+    - `again`: when it is to be started again, by `time.monotonic`; None while it runs, or waits for its file.
+    - `reason`: why it does not run; empty while it does.
+    - `news`: what its file wants and does not get; empty if nothing.
+    - `leaves`: its file is gone, and it ends.
+    """
+
+    file: Path
+    job: Job
+    text: str
+    upgrades: bool
+    options: Sequence[str] = ()
+    port: int = 0
+    again: float | None = None
+    reason: str = ""
+    news: str = ""
+    leaves: bool = False
+    _process: _Process | None = None
+    _asks: _Process | None = None
+    _next: Job | None = None
+    _began: float = 0.0
+    _restarts: int = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start its process, of the file as it is now."""
+        self.port, self.again, self.reason, self._began = _free_port(), None, "", time.monotonic()
+        upgrade = ["--upgrade"] if self.upgrades else []
+        serve = ["--host", "127.0.0.1", "--port", str(self.port)]
+        self._process = _Process("run", str(self.file), *serve, *upgrade, *self.options)
+
+    def terminate(self) -> None:
+        """Ask the process to finish its batch and end; asked once more, it ends at once."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def leave(self) -> None:
+        """End: the file is gone."""
+        log.info("job %s: its file is gone, so it ends; its checkpoint and its topics stay", self.job.name)
+        self.leaves, self.again = True, None
+        self.terminate()
+
+    def changed(self, text: str) -> None:
+        """Its file has another text."""
+        self.text, self.news = text, ""
+        if self._asks is not None:
+            self._asks.terminate()
+            self._asks = None
+        try:
+            job = loaded(text, self.file)
+            job.check_runnable()
+        except JobError as error:
+            self._refused(str(error))
+            return
+        if job.name != self.job.name:
+            self._refused(f"it is of job {job.name} now: give that a file of its own")
+        elif not self.runs:
+            self.job, self._restarts = job, 0
+            self.start()
+        elif job.model_dump() != self.job.model_dump():
+            self._next = job
+            self._asks = _Process("diff", str(self.file), quiet=True)
+
+    def look(self) -> None:
+        """See what has become of its processes, and do what is due."""
+        if self._process is not None and (code := self._process.code) is not None:
+            last, self._process = self._process.last, None
+            self._ended(code, last)
+        if self._asks is not None and (code := self._asks.code) is not None:
+            said, self._asks = self._asks.said, None
+            self._answered(code, said)
+        if self.again is not None and time.monotonic() >= self.again:
+            self.start()
+
+    def _ended(self, code: int, last: str) -> None:
+        if self.leaves:
+            return
+        if self._next is not None and self._asks is None:
+            self.job, self._next = self._next, None
+            self.start()
+            return
+        self.reason = last or f"it ended with exit code {code}"
+        if code == REFUSED:
+            log.error("job %s is refused, and waits until its file is changed", self.job.name)
+            return
+        if time.monotonic() - self._began > _WELL_SECONDS:
+            self._restarts = 0
+        wait = min(2.0**self._restarts, _LONGEST_WAIT_SECONDS)
+        self._restarts += 1
+        self.again = time.monotonic() + wait
+        log.warning("job %s ended with exit code %d; it is started again in %.0f s", self.job.name, code, wait)
+
+    def _answered(self, code: int, said: Sequence[str]) -> None:
+        """What `rowkind diff` said of the changed file."""
+        if code:
+            self._next = None
+            self._refused("\n".join(said))
+            return
+        for line in said:
+            log.info("job %s: %s", self.job.name, line)
+        if self.upgrades:
+            log.info("job %s: its file was changed, and so it is", self.job.name)
+            self.terminate()
+        else:
+            self._next = None
+            self.news = (
+                "its file was changed; the job does so once the service is started again with --on-change upgrade"
+            )
+            log.warning("job %s: %s", self.job.name, self.news)
+
+    def _refused(self, why: str) -> None:
+        self.news = f"its file was changed, and is refused: {why}"
+        log.error("job %s goes on as it was: %s", self.job.name, self.news)
+
+
+class _Process:
+    """A `rowkind` command in a session of its own, so that a signal to the group of this process is not its second one.
+
+    What it tells on standard error is passed on, unless it is `quiet`: then all that it tells is `said`.
+    """
+
+    def __init__(self, *arguments: str, quiet: bool = False) -> None:
+        self.said: deque[str] = deque(maxlen=_LINES)
+        self._quiet = quiet
+        self._process = subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, "-m", "rowkind", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if quiet else None,
+            stderr=subprocess.STDOUT if quiet else subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        output = self._process.stdout if quiet else self._process.stderr
+        assert output is not None, "it is a pipe"
+        self._listener = threading.Thread(target=self._listen, args=(output,), name="log of a job", daemon=True)
+        self._listener.start()
+
+    @property
+    def code(self) -> int | None:
+        """The exit code once it has ended."""
+        if (code := self._process.poll()) is not None:
+            # What it has told is in the pipe; who keeps that open is a process it has left, which says no more.
+            self._listener.join(timeout=1.0)
+        return code
+
+    @property
+    def last(self) -> str:
+        """Why it ended, as it has said in the end."""
+        said = list(self.said)
+        began = max((at for at, line in enumerate(said) if line.startswith(_SAYS)), default=None)
+        return "" if began is None else "\n".join(said[began:]).removeprefix(_SAYS)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self._process.terminate()
+
+    def _listen(self, output: IO[str]) -> None:
+        with output:
+            for line in output:
+                self.said.append(line.rstrip())
+                if not self._quiet:
+                    sys.stderr.write(line)
+
+
+def _free_port() -> int:
+    """A port of this machine that nobody has just now; who takes it meanwhile makes the job start once more."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port: int = free.getsockname()[1]
+    return port

@@ -1,0 +1,129 @@
+"""Several jobs in one service: they come and go with their files, change with them, and fail alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.service.dev.broker import Broker
+from tests.run.process import Rowkind, get, until
+from tests.run.results import Results
+from tests.run.shop import Shop
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+GOOD = "SELECT rating_id, stars FROM ratings WHERE stars > 2"
+BETTER = "SELECT rating_id, stars FROM ratings WHERE stars > 4"
+PIECES = "SELECT item, pieces FROM stock"
+
+
+@pytest.fixture
+def shop(broker: Broker, tmp_path: Path) -> Shop:
+    """A shop with ratings of 1 to 5 stars, and ten pieces of one item."""
+    made = Shop(broker.bootstrap_servers, tmp_path, f"several-{os.getpid()}-{tmp_path.name}")
+    for stars in range(1, 6):
+        made.row("ratings", "+I", rating_id=stars, stars=stars)
+    made.row("stock", "+I", item="pen", pieces=10)
+    made.flush()
+    return made
+
+
+class Folder:
+    """The folder of job files, into which files come as a whole."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self.path = shop.folder / "jobs"
+        self.path.mkdir()
+
+    def write(self, name: str, sql: str, comment: str = "", **sink: Any) -> None:
+        """The file of a job of that name, with one sink, whose topic has the name too."""
+        job = json.loads(self.shop.job({name: {"mode": "retract", "sql": sql, **sink}}).read_text())
+        job |= {"job": f"{self.shop.name}-{name}", "registry": {"folder": str(self.shop.folder / "schemas")}}
+        self.put(name, f"# {comment}\n{json.dumps(job)}")
+
+    def put(self, name: str, text: str) -> None:
+        """A file with any text."""
+        draft = self.path / f"{name}.draft"
+        draft.write_text(text)
+        draft.replace(self.path / f"{name}.yaml")
+
+
+def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
+    """One service: what happens to one job is told, and never happens to another."""
+    jobs = Folder(shop)
+    jobs.write("good", GOOD)
+    jobs.put("broken", "job: broken")
+    good, pieces = Results(shop, "good"), Results(shop, "pieces")
+    arguments = ("run", str(jobs.path), "--port", "0", "--on-change", "upgrade")
+    with Rowkind(shop.folder / "output", *arguments) as service:
+
+        def holds(results: Results, rows: set[tuple[Any, ...]]) -> None:
+            until(lambda: set(results.rows()) == rows, f"{rows} in {results.topic}", lambda: service.error)
+
+        holds(good, {(3, 3), (4, 4), (5, 5)})
+        # One file is refused, and says why; the job beside it runs.
+        until(lambda: get(service.port, "/readyz")[0] == 503, "a job that is missing", lambda: service.error)
+        assert "broken.yaml" in get(service.port, "/readyz")[1]
+        assert get(service.port, "/healthz")[0] == 200
+        # The refused one is mended, under another job's topics; both have pages and metrics of their own.
+        (jobs.path / "broken.yaml").unlink()
+        jobs.write("pieces", PIECES, key="item")
+        holds(pieces, {("pen", 10)})
+        until(lambda: get(service.port, "/readyz")[0] == 200, "two jobs that are ready", lambda: service.error)
+        for name in ("good", "pieces"):
+            assert get(service.port, f"/jobs/{shop.name}-{name}/")[0] == 200
+            assert f'rowkind_up{{name="{shop.name}-{name}",query="main"}} 1.0' in get(service.port, "/metrics")[1]
+            assert f"{shop.name}-{name}" in get(service.port, "/")[1]
+        # A killed one is started again. The other has not noticed.
+        processes = mains(service)
+        os.kill(processes[f"{shop.name}-pieces"], signal.SIGKILL)
+        shop.row("stock", "+U", item="pen", pieces=9)
+        shop.flush()
+        holds(pieces, {("pen", 9)})
+        assert mains(service)[f"{shop.name}-good"] == processes[f"{shop.name}-good"]
+        # A changed text that says the same changes nothing; one that is refused neither, and is told.
+        jobs.write("good", GOOD, comment="as before")
+        jobs.write("good", "SELECT no_such_column FROM ratings")
+        until(lambda: "no_such_column" in get(service.port, "/")[1], "what is wrong", lambda: service.error)
+        assert mains(service)[f"{shop.name}-good"] == processes[f"{shop.name}-good"]
+        # A changed query is cut over.
+        jobs.write("good", BETTER)
+        holds(good, {(5, 5)})
+        assert mains(service)[f"{shop.name}-good"] != processes[f"{shop.name}-good"]
+        # A file that goes takes its job with it.
+        (jobs.path / "pieces.yaml").unlink()
+        until(lambda: f"{shop.name}-pieces" not in get(service.port, "/")[1], "one job", lambda: service.error)
+        service.terminate()
+        ended = service.ended()
+        assert ended.code == 0, ended.error
+        assert "Traceback" not in ended.error
+        assert not [pid for pid in service.members() if pid != service.pid]
+    assert not good.flaws
+    assert not pieces.flaws
+
+
+def mains(service: Rowkind) -> dict[str, int]:
+    """The process of each job, by the job's name."""
+    found = {}
+    for pid in service.members():
+        words = Path("/proc", str(pid), "cmdline").read_text().split("\0")
+        if words[1:4] == ["-m", "rowkind", "run"] and words[4].endswith(".yaml"):
+            found[words[4]] = pid
+    return {json.loads(Path(file).read_text().partition("\n")[2])["job"]: pid for file, pid in found.items()}
+
+
+def test_a_folder_without_any_job_is_refused(tmp_path: Path) -> None:
+    """With exit code 2, and what was looked for."""
+    shutil.rmtree(tmp_path / "jobs", ignore_errors=True)
+    (tmp_path / "jobs").mkdir()
+    with Rowkind(tmp_path / "output", "run", str(tmp_path / "jobs"), "--port", "0") as service:
+        ended = service.ended()
+    assert ended.code == 2
+    assert "no job file" in ended.error
