@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rowkind.service.job.load import load
@@ -71,7 +72,9 @@ def troubled(of: Job) -> Monitor:
 def progress(batch: int, milliseconds: int) -> dict[str, object]:
     """What Spark tells of a batch."""
     durations = {"addBatch": milliseconds - 40, "triggerExecution": milliseconds}
-    return {"batchId": batch, "durationMs": durations, "stateOperators": [], "sources": [{"endOffset": "null"}]}
+    began = datetime.now(UTC).isoformat()
+    sources = [{"endOffset": "null"}]
+    return {"batchId": batch, "timestamp": began, "durationMs": durations, "stateOperators": [], "sources": sources}
 
 
 def _carried(plan: QueryDescription, batch: int, chance: random.Random) -> Mapping[str, float]:
