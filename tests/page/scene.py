@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from rowkind.service.metrics import sample
 from rowkind.service.plan.explain.description import QueryDescription
 from rowkind.service.plan.explain.facts import describe
 from rowkind.service.run.errors import QueryFailedError
+from rowkind.service.run.incidents import incident
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.queries import planned
 from rowkind.service.run.writer import Report
@@ -65,7 +67,8 @@ def troubled(of: Job) -> Monitor:
         {"orders": "table orders: 104 of the last 900 records, 11.6 %, were no row: see the dead letter topic."}
     )
     reason = "Sink order_payments: a row was to be taken back from topic order-payments, which is an append topic"
-    monitor.ended(name, "failed", QueryFailedError(name, reason, AppendOnlyError))
+    failure = QueryFailedError(name, reason, AppendOnlyError)
+    monitor.failed(name, str(failure), incident(time.time(), name, failure))
     return monitor
 
 
