@@ -164,7 +164,7 @@ def _import(file: Path, output: Path | None) -> None:
         sys.exit(FAILED)
 
 
-@click.command()
+@click.command(epilog=calls("rowkind schema > job.schema.json"))
 def schema() -> None:
     """Print the JSON Schema of a job file, by which an editor completes and checks one.
 

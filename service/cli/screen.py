@@ -119,7 +119,7 @@ def _progress(status: JobStatus) -> list[RenderableType]:
             total = query.read.rows + query.lag_rows
             rows.add_row(
                 f"query {query.name} {what}",
-                ProgressBar(total, query.read.rows, width=_BAR_WIDTH),
+                ProgressBar(total, query.read.rows, width=_BAR_WIDTH, complete_style="blue"),
                 f"{100 * query.read.rows / total:.0f} %, {duration(query.left)} left",
             )
     for work in status.work:
@@ -129,7 +129,7 @@ def _progress(status: JobStatus) -> list[RenderableType]:
         else:
             rows.add_row(
                 work.what,
-                ProgressBar(max(1, work.total), work.done, width=_BAR_WIDTH),
+                ProgressBar(max(1, work.total), work.done, width=_BAR_WIDTH, complete_style="blue"),
                 f"{work.done:,} of {work.total:,} {work.unit}"
                 + (f", {duration(left)} left" if left is not None else ""),
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rowkind.errors import RowkindError
 from rowkind.service.run.errors import QueryFailedError
@@ -21,18 +21,22 @@ class Incidents:
 
     _found: list[Incident] = field(default_factory=list)
 
-    def add(self, now: float, query: str, what: str, remedy: str) -> None:
-        """Something has gone wrong, now in Unix time."""
-        same = next((each for each in self._found if (each.query, each.what) == (query, what)), None)
-        times = 1
+    def add(self, found: Incident) -> None:
+        """Something has gone wrong."""
+        same = next((each for each in self._found if (each.query, each.what) == (found.query, found.what)), None)
         if same is not None:
             self._found.remove(same)
-            times = same.times + 1
-        self._found = [*self._found, Incident(now, query, what, remedy, times)][-_MOST:]
+            found = replace(found, times=same.times + found.times)
+        self._found = [*self._found, found][-_MOST:]
 
     def latest(self) -> tuple[Incident, ...]:
         """The newest first."""
         return tuple(reversed(self._found))
+
+
+def incident(now: float, query: str, error: RowkindError) -> Incident:
+    """What has ended a query, now in Unix time."""
+    return Incident(now, query, wrong(error), remedy(error))
 
 
 def wrong(error: RowkindError) -> str:
@@ -45,11 +49,10 @@ def remedy(error: RowkindError) -> str:
 
     The docstring of an error says in its first sentence what is wrong, and then what the person on call should do.
     """
-    kind, rest = type(error), str(error).partition("\n")[2]
     if isinstance(error, QueryFailedError):
-        said = "" if error.error is None else _advice(error.error)
-        return " ".join(filter(None, (said, rest.rpartition("\n")[2])))
-    return rest or _advice(kind)
+        said = error.reason.partition("\n")[2] or ("" if error.error is None else _advice(error.error))
+        return " ".join(filter(None, (said, str(error).rpartition("\n")[2])))
+    return str(error).partition("\n")[2] or _advice(type(error))
 
 
 def _advice(kind: type[RowkindError]) -> str:

@@ -242,6 +242,8 @@ class _Queries:
         sqls = {sink: settings.sql for sink, settings in self.job.sinks.items()}
         at_start = None if position is None else position.at
         self.monitor.add(name, describe(name, query.sinks, sqls), at_start, births(whole))
+        if (failure := checkpoint.last_failure()) is not None:
+            self.monitor.recall(failure)
         self.lags.add(name, source(whole, at), group_name(self.job.name, name))
         cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None
         begin = partial(start, self.spark, whole, checkpoint.folder)

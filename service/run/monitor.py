@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-from rowkind.errors import RowkindError
 from rowkind.service.kafka.lag import Lag
 from rowkind.service.kafka.offsets import At, Offset
 from rowkind.service.kafka.progress import BatchPartition
@@ -23,8 +22,8 @@ from rowkind.service.metrics import parse
 from rowkind.service.plan.explain.description import QueryDescription
 from rowkind.service.run.activity import Activity
 from rowkind.service.run.exposition import Exposition
-from rowkind.service.run.incidents import Incidents, remedy, wrong
-from rowkind.service.run.status import JobStatus, QueryState, QueryStatus
+from rowkind.service.run.incidents import Incidents
+from rowkind.service.run.status import Incident, JobStatus, QueryState, QueryStatus
 from rowkind.service.run.work import Works
 from rowkind.service.run.writer import Report
 
@@ -145,7 +144,7 @@ class Monitor:
         """A query has failed for this reason and will be started again."""
         with self._lock:
             what = reason.partition("\n")[0]
-            self._incidents.add(time.time(), name, what, remedy or "It is started again by itself.")
+            self._incidents.add(Incident(time.time(), name, what, remedy or "It is started again by itself."))
             self._queries[name].state, self._queries[name].reason = "waiting", reason
             self._metrics.set("rowkind_up", 0, query=name)
             self._metrics.set("rowkind_restarts_total", 1, query=name)
@@ -156,7 +155,7 @@ class Monitor:
             new = [warning for about, warning in warnings.items() if about not in self._warnings]
             self._warnings = {about: str(warning) for about, warning in warnings.items()}
             for warning in new:
-                self._incidents.add(time.time(), "", str(warning), "The job goes on.")
+                self._incidents.add(Incident(time.time(), "", str(warning), "The job goes on."))
             return new
 
     def warning(self) -> str:
@@ -178,16 +177,26 @@ class Monitor:
         """Kafka has stopped answering."""
         with self._lock:
             self._metrics.set("rowkind_outages_total", 1)
-            self._incidents.add(time.time(), "", "Kafka stopped answering", "The job waits, and goes on when it does.")
+            self._incidents.add(Incident(time.time(), "", "Kafka stopped answering", "The job waits until it does."))
 
-    def ended(self, name: str, state: Literal["failed", "stopped"], error: RowkindError | None = None) -> None:
-        """A query runs no more, because of this error if it has failed."""
+    def stopped(self, name: str) -> None:
+        """A query was asked to end, and did."""
         with self._lock:
-            self._queries[name].state = state
-            if error is not None:
-                self._queries[name].reason = str(error)
-                self._incidents.add(time.time(), name, wrong(error), remedy(error))
+            self._queries[name].state = "stopped"
             self._metrics.set("rowkind_up", 0, query=name)
+
+    def failed(self, name: str, reason: str, incident: Incident) -> None:
+        """A query runs no more, for this reason."""
+        with self._lock:
+            self._queries[name].state, self._queries[name].reason = "failed", reason
+            self._incidents.add(incident)
+            self._metrics.set("rowkind_up", 0, query=name)
+
+    def recall(self, incident: Incident) -> None:
+        """Something had gone wrong before this process was started; may be told again when Spark is."""
+        with self._lock:
+            if all(each.at != incident.at for each in self._incidents.latest()):
+                self._incidents.add(incident)
 
     def healthy(self) -> bool:
         """Whether no query has failed."""

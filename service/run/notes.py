@@ -4,6 +4,7 @@
   stages there are, and which task writes what.
 - `rowkind.run.<name>`: empty; the name of the run of the job that has taken the folder. A later run adds its own and
   removes the others, by which an earlier one that is still alive sees that it has been replaced.
+- `rowkind.failure.json`: what has ended the query last, for the status page of the next run.
 
 Spark's file systems are used, so that the folder may lie wherever Spark can keep a checkpoint. Each note appears whole
 or not at all, whatever moment the process is killed at.
@@ -22,10 +23,12 @@ from rowkind.service.kafka.progress import next_run
 from rowkind.service.run.contents import VERSION, Contents
 from rowkind.service.run.errors import CheckpointFolderError, CheckpointMismatchError, CheckpointTornError
 from rowkind.service.run.folder import Folder
+from rowkind.service.run.status import Incident
 
 _FILE = "rowkind.json"
 _DRAFT = f"{_FILE}.tmp"
 _RUN = "rowkind.run."
+_FAILURE = "rowkind.failure.json"
 
 
 class Notes(Folder):
@@ -105,6 +108,17 @@ class Notes(Folder):
         with self._files() as files:
             if (before := self.contents()) is not None:
                 self._write(files, replace(before, excused=sorted({*before.excused, *rows})))
+
+    def leave_word(self, incident: Incident) -> None:
+        """Note what ends the query now. Raises CheckpointFolderError."""
+        with self._files() as files:
+            self._put(files, _FAILURE, json.dumps(asdict(incident)))
+
+    def last_failure(self) -> Incident | None:
+        """What has ended the query last, as far as it could be noted. Raises CheckpointFolderError."""
+        with self._files() as files:
+            said = self._json(files, self._child(_FAILURE))
+            return None if said is None else Incident(**said)
 
     def delete(self) -> None:
         """Delete whatever is there. A run that has it stops. Raises CheckpointFolderError."""

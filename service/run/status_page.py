@@ -96,13 +96,14 @@ def _trouble(kind: str, head: str, what: str, remedy: str) -> str:
 
 
 def _work(work: Work, now: float) -> str:
-    """How far something is that takes long; of an unknown total only how much there is."""
+    """How far something is that takes long; of an unknown total for how long it has been."""
     left = work.left(now)
-    done = f"{work.done:,}" if work.total is None else f"{work.done:,} of {work.total:,}"
-    ends = f", {duration(left)} left" if left is not None else f", for {duration(now - work.since)}"
+    said = [f"for {duration(now - work.since)}" if left is None else f"{duration(left)} left"]
+    if work.total is not None:
+        said.insert(0, f"{work.done:,} of {work.total:,} {work.unit}")
     value = "" if work.total is None else f' value="{work.done}" max="{max(1, work.total)}"'
     return (
-        f'<div class="work"><label>{escape(work.what)}: {done} {escape(work.unit)}{ends}'
+        f'<div class="work"><label>{escape(work.what)}: {escape(", ".join(said))}'
         f"<progress{value}></progress></label></div>"
     )
 

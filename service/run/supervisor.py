@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isinf
 from pathlib import Path
+from typing import NoReturn
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -19,6 +21,7 @@ from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.cut_over import CutOver
 from rowkind.service.run.errors import (
+    CheckpointFolderError,
     CheckpointTornError,
     DeadLettersError,
     QueryFailedError,
@@ -27,7 +30,7 @@ from rowkind.service.run.errors import (
     SupersededError,
 )
 from rowkind.service.run.failure import damage, failed, passing
-from rowkind.service.run.incidents import remedy
+from rowkind.service.run.incidents import incident, remedy
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.shares import Share, Shares
@@ -124,7 +127,7 @@ class Supervisor:
         for each in running:
             each.query.stop()
             self._note(each)
-            self.monitor.ended(each.name, "stopped")
+            self.monitor.stopped(each.name)
 
     def lost(self, error: SparkLostError) -> None:
         """Wait until Spark may be started again, which was lost; raise `error` if it is lost each time."""
@@ -168,7 +171,8 @@ class Supervisor:
 
     def _cut_over(self, each: Running, cut_over: CutOver) -> None:
         try:
-            cut_over.end()
+            with self.monitor.works.work(f"query {each.name} brings its result topics up to date", ""):
+                cut_over.end()
         except RowkindError as error:
             self._later(each, error, str(error) if error.retryable else None)
         else:
@@ -180,9 +184,8 @@ class Supervisor:
         """Have state that cannot be loaded made again from what was there a batch before."""
         batch = each.checkpoint.back()
         if batch is None:
-            torn = CheckpointTornError(each.checkpoint.folder, f"state cannot be loaded ({damage}), nor any before it")
-            self.monitor.ended(each.name, "failed", torn)
-            raise torn
+            why = f"state cannot be loaded ({damage}), nor any before it"
+            self._fail(each, CheckpointTornError(each.checkpoint.folder, why))
         log.warning("query %s: the state after batch %d is torn (%s); it is done again", each.name, batch, damage)
         self._begin(each)
 
@@ -197,21 +200,27 @@ class Supervisor:
         self._ask(now=True)
         away = self.outage.seconds > 0
         if reason is None or (each.restarts == _MOST_RESTARTS and not away):
-            self.monitor.ended(each.name, "failed", failure)
-            raise failure
+            self._fail(each, failure)
         each.failure = failure
         each.again = time.monotonic() + (0 if away else 2**each.restarts)
         each.restarts += not away
         log.warning("query %s: %s; it is started again", each.name, reason.partition("\n")[0])
         self.monitor.waits(each.name, reason, remedy(failure))
 
+    def _fail(self, each: Running, failure: RowkindError) -> NoReturn:
+        """End the job because of a query, and leave word of it for the next run, if there is a way to."""
+        told = incident(time.time(), each.name, failure)
+        self.monitor.failed(each.name, str(failure), told)
+        with suppress(CheckpointFolderError):
+            each.checkpoint.leave_word(told)
+        raise failure
+
     def _retry(self, each: Running) -> None:
         """Start a query again once it is time to and Kafka answers."""
         assert each.again is not None, "it has failed"
         assert each.failure is not None, "as above"
         if self.outage.seconds > self._limit:
-            self.monitor.ended(each.name, "failed", each.failure)
-            raise each.failure
+            self._fail(each, each.failure)
         if not self.outage.seconds and time.monotonic() >= each.again:
             self._begin(each)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rowkind.service.job.load import load
@@ -17,6 +19,7 @@ from rowkind.service.metrics import sample
 from rowkind.service.plan.explain.description import QueryDescription
 from rowkind.service.plan.explain.facts import describe
 from rowkind.service.run.errors import QueryFailedError
+from rowkind.service.run.incidents import incident
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.queries import planned
 from rowkind.service.run.writer import Report
@@ -64,14 +67,17 @@ def troubled(of: Job) -> Monitor:
         {"orders": "table orders: 104 of the last 900 records, 11.6 %, were no row: see the dead letter topic."}
     )
     reason = "Sink order_payments: a row was to be taken back from topic order-payments, which is an append topic"
-    monitor.ended(name, "failed", QueryFailedError(name, reason, AppendOnlyError))
+    failure = QueryFailedError(name, reason, AppendOnlyError)
+    monitor.failed(name, str(failure), incident(time.time(), name, failure))
     return monitor
 
 
 def progress(batch: int, milliseconds: int) -> dict[str, object]:
     """What Spark tells of a batch."""
     durations = {"addBatch": milliseconds - 40, "triggerExecution": milliseconds}
-    return {"batchId": batch, "durationMs": durations, "stateOperators": [], "sources": [{"endOffset": "null"}]}
+    began = datetime.now(UTC).isoformat()
+    sources = [{"endOffset": "null"}]
+    return {"batchId": batch, "timestamp": began, "durationMs": durations, "stateOperators": [], "sources": sources}
 
 
 def _carried(plan: QueryDescription, batch: int, chance: random.Random) -> Mapping[str, float]:

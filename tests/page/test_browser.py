@@ -18,6 +18,12 @@ SHOTS = Path(__file__).parents[2] / ".rowkind" / "screenshots"
 WIDTHS = (360, 1400)
 LEAST_CONTRAST = 4.5
 
+SPILLS = """() => [...document.querySelectorAll("article *, .batches *, .trouble *, .incidents *")]
+  .filter((each) => each.getBoundingClientRect().right >
+                    each.closest("article, .batches, .trouble, .incidents").getBoundingClientRect().right)
+  .map((each) => `${each.tagName}.${each.className}: ${each.textContent.trim().slice(0, 40)}`)"""
+"""What reaches beyond the card that it lies in."""
+
 CONTRASTS = """() => {
   const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
@@ -69,6 +75,7 @@ def test_it_fits_and_can_be_read(browser: Browser, port: int, width: int, scheme
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     page.screenshot(path=SHOTS / f"status-{width}-{scheme}-unfolded.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert not page.evaluate(SPILLS)
     contrasts: dict[str, float] = page.evaluate(CONTRASTS)
     assert len(contrasts) > 100
     assert not {text: ratio for text, ratio in contrasts.items() if ratio < LEAST_CONTRAST}

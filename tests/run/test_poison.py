@@ -14,6 +14,7 @@ import pytest
 
 from rowkind.avro.schema import Record
 from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.run.status import JobStatus
 from tests.kafka.sinks import committed
 from tests.kafka.tables import packed
 from tests.run.process import Rowkind, get, until
@@ -87,6 +88,12 @@ def test_a_job_goes_on_behind_a_row_that_it_failed_on(broker: Broker, tmp_path: 
         _payment(shop, "+U", 2, 1)
         _until(running, results, worth=worth, share={(1, 3): 1, (2, 6): 1})
         assert len(_letters(shop)) == 2
+        # What had ended the run before is still told.
+        failures = [
+            each for each in JobStatus.from_json(get(port, "/status.json")[1]).incidents if each.query == "main"
+        ]
+        assert "share.join_1: " in failures[0].what
+        assert "rowkind skip" in failures[0].what + failures[0].remedy
         letter = next(each for each in _letters(shop) if each.value() != bad.value)
         assert _headers(letter)["__connect.errors.stage"] == "expression"
         assert json.loads(letter.value())["p.payment_id"] == 2

@@ -14,6 +14,7 @@ from rowkind.service.kafka.progress import BatchPartition
 from rowkind.service.kafka.writing import Counted
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
 from rowkind.service.run.errors import QueryFailedError
+from rowkind.service.run.incidents import incident
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.status import JobStatus, Shard, TableStatus
 from rowkind.service.run.writer import Report
@@ -168,7 +169,8 @@ def test_a_failed_query_says_why_and_what_to_do() -> None:
     monitor = watched()
     monitor.waits("main", "Kafka does not answer")
     monitor.waits("main", "Kafka does not answer")
-    monitor.ended("main", "failed", QueryFailedError("main", "no broker answers", UnreachableError))
+    failure = QueryFailedError("main", "no broker answers", UnreachableError)
+    monitor.failed("main", str(failure), incident(0, "main", failure))
     status = monitor.status()
     (query,) = status.queries
     assert query.state == "failed"

@@ -1,0 +1,22 @@
+"""How far Spark is with its tasks, told while somebody waits for them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rowkind.service.spark.stage_tasks import tasks_told
+
+pytestmark = pytest.mark.spark
+
+
+def test_tasks_are_told_as_they_are_done(spark: SparkSession) -> None:
+    """Of how many there are so many, and never fewer than before."""
+    told: list[tuple[int, int]] = []
+    with tasks_told(spark, lambda done, total: told.append((done, total))):
+        spark.sparkContext.parallelize(range(6), 6).foreach(lambda _: time.sleep(0.8))
+    assert {total for _, total in told} == {6}
+    assert told == sorted(told)
+    assert any(0 < done < 6 for done, _ in told)
