@@ -34,6 +34,12 @@ def read(record: Record, payloads: pa.BinaryArray) -> Decoded:
     return Decoded(record, PaddedBytes(payloads))
 
 
+def table(record: Record, payloads: pa.BinaryArray) -> pa.Table:
+    """The rows as a table with a column for each field."""
+    decoded = read(record, payloads)
+    return pa.table([decoded.column(each) for each in record.names], schema=record.arrow)
+
+
 def encode(
     record: Record, columns: Mapping[str, pa.Array] | pa.RecordBatch | pa.Table, rows: int | None = None
 ) -> pa.BinaryArray:

@@ -53,7 +53,7 @@ def changes(job: JobFile, name: str, *, follow: bool = False) -> Iterator[Change
     job = opened(job)
     of = readable_topic(job, name)
     for chunk in read(job, of, follow=follow, tolerate=False):
-        rows = _columns(of.declared, chunk.rows.payload).to_pylist()
+        rows = codec.table(of.declared, chunk.rows.payload).to_pylist()
         for kind, seq, row in zip(chunk.rows.kind.tolist(), chunk.rows.seq.tolist(), rows, strict=True):
             place = ArrivalNumber.of(seq)
             yield Change(SYMBOLS[kind], row, place.partition, place.offset)
@@ -66,7 +66,7 @@ def table(job: JobFile, name: str) -> pa.Table:
     fold = TopicFold(of)
     for chunk in read(job, of, tolerate=False):
         fold.add(chunk.rows)
-    return _columns(of.declared, fold.payload)
+    return codec.table(of.declared, fold.payload)
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,3 @@ class TopicFold:
 def _as_it_is(record: Record) -> Calc:
     """A calc that reads all columns; nobody runs it."""
     return Calc(record, record, (), Key((), ()))
-
-
-def _columns(record: Record, payload: pa.BinaryArray) -> pa.Table:
-    decoded = codec.read(record, payload)
-    return pa.table([decoded.column(each) for each in record.names], schema=record.arrow)

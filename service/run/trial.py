@@ -72,20 +72,21 @@ class _Line:
     row: Mapping[str, Any]
 
 
-def read(job: Job, lines: Iterable[str], name: str, batch_rows: int) -> list[TrialBatch]:
+def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_rows: int) -> list[TrialBatch]:
     """The changes in the lines of a file, in at least one batch. Raises InputError for the first line that is none.
 
-    A line with a clock begins a batch, at whose time those after it are too, and those before the first such line.
+    A line is JSON, or what that stands for already. One with a clock begins a batch, at whose time those after it are
+    too, and those before the first such line.
     """
     records: dict[str, Record] = {}
     tables: list[tuple[int, str, _Line]] = []
     # Some results have a row before there is any change, such as COUNT(*).
     batches, room, clock = [TrialBatch()], batch_rows, None
-    for number, text in enumerate(lines, 1):
-        if not text.strip():
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, str) and not line.strip():
             continue
         try:
-            found = _line(job, records, number, text)
+            found = _line(job, records, number, line)
         except ValueProblem as problem:
             raise InputError(f"{name}:{number}: {problem}") from None
         if isinstance(found, int):
@@ -133,14 +134,9 @@ def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArra
     return pa.concat_arrays([whole, encode_keys(record, of.primary_key, keys)]).take(pa.array(order))
 
 
-def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple[str, _Line] | int:
+def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping[str, Any]) -> tuple[str, _Line] | int:
     """The table and the change of a line, or the time of one with a clock, in ms."""
-    try:
-        change = parse_line(text.strip())
-    except json.JSONDecodeError as error:
-        raise ValueProblem(f"this is not JSON, column {error.colno}: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueProblem(f"this is not JSON: {error}") from None
+    change = _parsed(line) if isinstance(line, str) else dict(line)
     expected = 'expected {"table": "…", "op": "+I", "row": {…}}'
     if isinstance(change, dict) and list(change) == ["clock"]:
         (row,) = decode(_CLOCK, encode(_CLOCK, [check_row(_CLOCK, change)]))
@@ -163,6 +159,16 @@ def _line(job: Job, records: dict[str, Record], number: int, text: str) -> tuple
         record = record.select(job.tables[table].primary_key)
         row = {column: value for column, value in row.items() if column in record.names}
     return table, _Line(number, RowKind(SYMBOLS.index(symbol)), check_row(record, row))
+
+
+def _parsed(text: str) -> Any:
+    """What a line says. Raises ValueProblem."""
+    try:
+        return parse_line(text.strip())
+    except json.JSONDecodeError as error:
+        raise ValueProblem(f"this is not JSON, column {error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueProblem(f"this is not JSON: {error}") from None
 
 
 def in_memory(warn: Callable[[str], None]) -> Engine:
@@ -200,17 +206,23 @@ def results(
 ) -> Iterator[str]:
     """The lines to print: each change of the result, or with `fold` each row that is left, in order."""
     if fold:
-        forgets = any(node.calc.refreshes for node in walk(sink) if not isinstance(node, PhysicalSink))
-        folded = Fold(keyed=sink.mode == "upsert", forgets=forgets)
-        for changes in engine(job, sink, batches):
-            folded.apply(changes)
-        rows = decode(sink.value, pa.array(folded.payloads, pa.binary()))
-        for row in sorted(rows, key=_order):
+        for row in decode(sink.value, folded(job, sink, batches, engine)):
             yield json.dumps({"row": row}, ensure_ascii=False)
         return
     for number, changes in enumerate(engine(job, sink, batches)):
         for kind, row in zip(changes.kind.tolist(), decode(sink.value, changes.payload), strict=True):
             yield json.dumps({"batch": number, "op": SYMBOLS[kind], "row": row}, ensure_ascii=False)
+
+
+def folded(job: Job, sink: PhysicalSink, batches: Sequence[TrialBatch], engine: Engine) -> pa.BinaryArray:
+    """The rows that are left in the end, in order."""
+    forgets = any(node.calc.refreshes for node in walk(sink) if not isinstance(node, PhysicalSink))
+    fold = Fold(keyed=sink.mode == "upsert", forgets=forgets)
+    for changes in engine(job, sink, batches):
+        fold.apply(changes)
+    payloads = pa.array(fold.payloads, pa.binary())
+    rows = decode(sink.value, payloads)
+    return payloads.take(pa.array(sorted(range(len(rows)), key=lambda place: _order(rows[place])), pa.int64()))
 
 
 def unread(sink: PhysicalSink, batches: Sequence[TrialBatch]) -> list[str]:

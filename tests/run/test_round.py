@@ -1,4 +1,4 @@
-"""The README's round with one's own rows: its job, its commands, its rows, and what it says that comes of them."""
+"""The round of the first hour, with one's own rows: its job, commands, rows, and what it says that comes of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.run.process import Rowkind, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "first-hour.md").read_text()
 SLOW = 200
 
 
-def test_the_round_of_the_readme(tmp_path: Path) -> None:
+def test_the_round_of_the_first_hour(tmp_path: Path) -> None:
     """A broker, topics, the job, rows in and changes out, with nothing else."""
-    section = README[README.index("**With your own rows.**") : README.index("## How the data flows")]
+    section = PAGE[PAGE.index("## Run one of your own") : PAGE.index("## Try a query without Kafka")]
     job, commands, rows, shown = re.findall(r"```\w*\n(.*?)```", section, re.DOTALL)
     kafka, registry = free_port(), free_port()
     file = tmp_path / "first.yaml"

@@ -58,6 +58,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "service.dev": ("service.job", "service.jars"),
     "service.client": ("service.plan", "service.kafka"),
     "service.flink": ("service.plan",),
+    "service.library": ("service.run",),
     "service.cli": ("service.run", "service.dev", "service.client", "service.flink"),
 }
 """Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""

@@ -1,23 +1,45 @@
-"""What the README shows is what there is."""
+"""What the README and the docs show is what there is."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+from rowkind.service.cli import main
 from rowkind.service.job.load import load
 from rowkind.service.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+GROUPS = ("topics", "dead-letters", "dev")
+"""Commands that have commands of their own."""
+QUIET = {"NO_MKDOCS_2_WARNING": "1"}
 EXAMPLE = ROOT / "examples" / "orders-payments" / "job.yaml"
 
 
-def test_the_job_in_the_readme_is_the_example() -> None:
-    """The YAML of the README is the example's file without the comment at its head."""
-    (_, shown) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+def yaml(document: str) -> str:
+    """The first YAML that a document shows."""
+    return re.findall(r"```yaml\n(.*?)```", document, re.DOTALL)[0]
+
+
+def test_the_readme_is_one_page() -> None:
+    """What it is, two commands, one job, links; the rest is in the docs."""
+    assert len(README.splitlines()) <= 80
+
+
+def test_the_job_in_the_readme_is_the_one_that_the_first_hour_runs() -> None:
+    """So it is run with rows by the test of that page."""
+    assert yaml(README) == yaml((ROOT / "docs" / "first-hour.md").read_text())
+
+
+def test_the_job_of_the_page_on_jobs_is_the_example() -> None:
+    """The YAML is the example's file without the comment at its head."""
     text = EXAMPLE.read_text()
-    assert shown == text[text.index("job: ") :]
+    assert yaml((ROOT / "docs" / "a-job.md").read_text()) == text[text.index("job: ") :]
 
 
 def test_the_example_is_a_valid_job_with_nothing_set() -> None:
@@ -27,11 +49,35 @@ def test_the_example_is_a_valid_job_with_nothing_set() -> None:
     assert set(job.sinks) == {"order_payments", "paid_orders"}
 
 
-def test_every_metric_that_the_readme_names_exists() -> None:
+def test_every_metric_that_the_docs_name_exists() -> None:
     """No name of a metric is misspelled or outlived."""
-    named = set(re.findall(r"\browkind_[a-z_]+", README))
+    named = {name for page in DOCS for name in re.findall(r"\browkind_[a-z_]+", page.read_text())}
     assert named
-    assert named <= {metric.name for metric in METRICS}
+    assert {name.removesuffix("_bucket") for name in named} <= {metric.name for metric in METRICS}
+
+
+def test_every_command_of_the_docs_exists() -> None:
+    """What is shown behind `rowkind` is a command, and what follows it in a line is one of its options."""
+    known = {
+        name: {each for option in command.params for each in option.opts} for name, command in main.commands.items()
+    }
+    for page in [ROOT / "README.md", *DOCS]:
+        for line in re.findall(r"^(?:    |\$ |    \$ )?(rowkind [a-z].*)$", page.read_text(), re.MULTILINE):
+            words = line.partition("#")[0].split("   ")[0].split()
+            if words[1] in GROUPS:
+                continue
+            assert words[1] in known, f"{page.name}: {line}"
+            options = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert options <= known[words[1]], f"{page.name}: {line}"
+
+
+def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
+    """`make docs`, which also looks at links to headings, and to files of the repository."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **QUIET})
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in DOCS:
+        assert (tmp_path / page.stem / "index.html").exists()
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:

@@ -1,0 +1,51 @@
+"""What the site takes from the rest of the repository: pages that lie elsewhere, and links that lead there."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+ELSEWHERE = {
+    "index.md": "README.md",
+    "sql-reference.md": "service/plan/scalar/functions/REFERENCE.md",
+    "benchmarks.md": "tests/bench/README.md",
+}
+"""Pages that are kept beside what they are about."""
+
+_LINK = re.compile(r"(?<=\]\()(?!https?://|mailto:|#)([^)#\s]+)")
+
+# A warning of MkDocs' own loggers fails a strict build.
+log = logging.getLogger("mkdocs.plugins.repository")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that lie elsewhere."""
+    for name, place in ELSEWHERE.items():
+        files.append(File.generated(config, name, content=(ROOT / place).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let links out of the docs lead to the repository on the web, and those to pages to the pages."""
+    name = page.file.src_uri
+    folder = (ROOT / ELSEWHERE.get(name, f"docs/{name}")).parent
+    pages = {(ROOT / place).resolve(): each for each, place in ELSEWHERE.items()}
+
+    def leads(match: re.Match[str]) -> str:
+        target = (folder / match[1]).resolve()
+        if target in pages:
+            return pages[target]
+        if target.is_relative_to(ROOT / "docs"):
+            found = str(target.relative_to(ROOT / "docs"))
+            return found if files.get_file_from_path(found) else match[1]
+        if not target.exists():
+            log.warning("%s: there is no %s in the repository", name, match[1])
+        return f"{config.repo_url}/blob/main/{target.relative_to(ROOT)}"
+
+    return _LINK.sub(leads, markdown)

@@ -1,0 +1,1 @@
+"""A job as a Python object (`rowkind.Job`)."""

@@ -1,0 +1,132 @@
+"""`rowkind.Job`: a job file in somebody's own Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import rowkind
+from rowkind.service.job.errors import JobError
+from rowkind.service.library.job import SinkError
+from rowkind.service.run.trial import InputError
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+ORDERS = rowkind.Job.load(EXAMPLES / "orders-payments" / "job.yaml", {})
+ORDER = {"order_id": 1, "customer": "Ada", "amount": Decimal("10.00"), "status": "new"}
+PAYMENT = {"payment_id": 7, "order_id": 1, "paid": "4.00", "method": "card"}
+CHANGES = [
+    {"table": "orders", "op": "+I", "row": ORDER},
+    {"table": "payments", "op": "+I", "row": PAYMENT},
+    {"table": "payments", "op": "-D", "row": PAYMENT},
+]
+
+
+def test_a_job_says_what_it_is() -> None:
+    """Its name, its tables and its sinks, and no path of the machine where it is shown."""
+    assert (ORDERS.name, ORDERS.tables) == ("orders-payments", ("orders", "payments"))
+    assert repr(ORDERS) == "<Job orders-payments: orders, payments -> order_payments, paid_orders>"
+
+
+def test_what_is_wrong_with_a_file_is_raised(tmp_path: Path) -> None:
+    """With its line, as the command line says it; it is a RowkindError like all that may come."""
+    file = tmp_path / "job.yaml"
+    file.write_text("job: shop\n")
+    with pytest.raises(JobError, match="tables is missing") as caught:
+        rowkind.Job.load(file)
+    assert isinstance(caught.value, rowkind.RowkindError)
+
+
+def test_what_cannot_be_kept_up_to_date_is_raised_by_check(tmp_path: Path) -> None:
+    """Planning is what `check` does, and a job that is good says nothing."""
+    ORDERS.check()
+    file = tmp_path / "job.yaml"
+    text = ORDERS.file.read_text()
+    file.write_text(text.replace("o.amount - p.paid AS remaining", "RAND() AS remaining"))
+    with pytest.raises(rowkind.RowkindError, match="RAND"):
+        rowkind.Job.load(file, {}).check()
+
+
+def test_a_plan_is_text_a_document_and_a_page() -> None:
+    """A notebook shows the page, in a frame."""
+    plan = ORDERS.explain("order_payments")
+    assert "LEFT JOIN ON o.order_id = p.order_id" in str(plan)
+    assert plan.document["job"] == "orders-payments"
+    assert plan.mermaid.startswith("flowchart")
+    assert plan.html.startswith("<!doctype html>")
+    assert plan._repr_html_().startswith('<iframe srcdoc="&lt;!doctype html')
+    assert "paid_orders" in str(ORDERS.explain())
+
+
+def test_changes_are_tried_and_come_back_as_arrow() -> None:
+    """One row for each change of the result, with the number of its batch, its row kind and the row itself."""
+    result = ORDERS.try_(CHANGES, "order_payments")
+    assert result.schema.names == ["batch", "op", "row"]
+    assert result.schema.field("row").type.field("amount").type == pa.decimal128(10, 2)
+    told = [(each["batch"], each["op"], each["row"]["payment_id"], each["row"]["paid"]) for each in result.to_pylist()]
+    assert told == [
+        (0, "+I", None, None),
+        (1, "-D", None, None),
+        (1, "+I", 7, Decimal("4.00")),
+        (2, "-D", 7, Decimal("4.00")),
+        (2, "+I", None, None),
+    ]
+
+
+def test_the_rows_that_are_left_come_back_as_arrow() -> None:
+    """With `fold` the table has the result's own columns."""
+    left = ORDERS.try_(CHANGES[:2], "paid_orders", fold=True)
+    assert left.schema.names == ["payment_id", "order_id", "customer", "paid", "remaining"]
+    assert left.column("remaining").to_pylist() == [Decimal("6.00")]
+
+
+def test_no_changes_give_a_table_without_rows() -> None:
+    """Of the same columns."""
+    nothing, some = ORDERS.try_([], "order_payments"), ORDERS.try_(CHANGES, "order_payments")
+    assert not len(nothing)
+    assert nothing.schema == some.schema
+
+
+@pytest.mark.parametrize("sink", ["open_orders", "top_products"])
+def test_a_file_of_changes_gives_what_the_command_prints(sink: str) -> None:
+    """The same rows in the same order as `rowkind try --fold`."""
+    shop = EXAMPLES / "shop"
+    command = [sys.executable, "-m", "rowkind", "try", shop / "job.yaml", "--changes", shop / "changes.jsonl"]
+    done = subprocess.run(
+        [*map(str, command), "--sink", sink, "--fold"], capture_output=True, text=True, check=True, cwd=shop
+    )
+    said = [json.loads(line)["row"] for line in done.stdout.splitlines()]
+    left = rowkind.Job.load(shop / "job.yaml", {}).try_(shop / "changes.jsonl", sink, fold=True)
+    assert said
+    assert [list(row) for row in said] == [left.schema.names] * len(left)
+    assert [row[left.schema.names[0]] for row in said] == left.column(0).to_pylist()
+
+
+def test_a_change_that_is_none_is_refused_by_its_number() -> None:
+    """The message says which it is and what is wrong with it."""
+    with pytest.raises(InputError, match=r"changes:2: amount: .*"):
+        ORDERS.try_([CHANGES[0], {"table": "orders", "op": "+I", "row": ORDER | {"amount": "much"}}], "order_payments")
+    with pytest.raises(InputError, match="expected"):
+        ORDERS.try_([{"orders": ORDER}], "order_payments")
+
+
+def test_the_sink_has_to_be_one_of_the_job() -> None:
+    """Where there are several one is to be chosen, by its right name."""
+    with pytest.raises(SinkError, match="several sinks"):
+        ORDERS.try_(CHANGES)
+    with pytest.raises(SinkError, match="did you mean"):
+        ORDERS.explain("order_payment")
+
+
+def test_importing_rowkind_loads_none_of_it() -> None:
+    """Whoever imports the package pays for the job when asking for it, and nobody for what there is not."""
+    code = "import sys, rowkind; print('pyarrow' in sys.modules, 'sqlglot' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+    with pytest.raises(AttributeError, match="no attribute 'Jobs'"):
+        rowkind.Jobs  # noqa: B018 - that is what is tried
