@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.dev.broker import free_port
+from tests.run.process import get, until
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
 
@@ -82,6 +83,8 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     with (folder / "prometheus.log").open("wb") as log:
         server = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stderr=log, stdout=log)
         try:
+            said = (folder / "prometheus.log").read_text
+            until(lambda: get(port, "/-/ready")[0] == 200, "Prometheus", said)
             yield Prometheus(port)
         finally:
             server.terminate()

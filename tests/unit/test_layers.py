@@ -73,7 +73,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "ruamel": ("service.job",),
     "rich": ("service.cli",),
     "click": ("service.cli", "service.dev"),
-    "prometheus_client": ("service.metrics",),
+    "prometheus_client": ("service.run",),
 }
 """The libraries that touch the world or take long to load, and the layers that know them."""
 
