@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ OverFunction = OverAggregate | Picked | Neighbour | Numbering | Placing
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows from `start` to `end`; by values these are distances in the unit of the values."""
+    """The rows from `start` to `end`; by values these are distances in the unit of the values, of doubles codes."""
 
     kind: Literal["rows", "range"]
     start: int | None
@@ -40,3 +41,9 @@ class Frame:
     def by_distance(self) -> bool:
         """Whether values alone say which rows see a row, so that none sees one that is too far away."""
         return self.kind == "range" and self.start is not None and self.end is not None and self.measured
+
+
+def code(value: float) -> int:
+    """A double as a number with the order of doubles: the bits of its absolute value, with its sign."""
+    (size,) = struct.unpack(">q", struct.pack(">d", abs(value)))
+    return int(-size if value < 0 else size)

@@ -46,10 +46,11 @@ from rowkind.operators.columns.packed_columns import Column, pack, unpack
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.ordered_rows import OrderedRows
-from rowkind.operators.over_frame import LEAST, Stretches, moved
+from rowkind.operators.over_frame import Stretches
 from rowkind.operators.over_function import computed
 from rowkind.operators.over_given import CallArguments, Given, OverCall, Seeds
-from rowkind.operators.over_spans import Reading, Spans
+from rowkind.operators.over_scale import LEAST, WHOLE, Scale
+from rowkind.operators.over_spans import Spans, SpansRead
 from rowkind.operators.rowtime import RowTime
 from rowkind.operators.touched_keys import TouchedKeys
 
@@ -62,8 +63,8 @@ class OverSpec:
 
     - `arguments` gives those of the calls for payloads, and `packed` makes bytes of their results; a row that is
       emitted is the payload and these.
-    - `values`: what payloads are ordered by as numbers that ascend, where a frame goes by distances; `LEAST` or
-      `LARGEST` where the value is NULL.
+    - `values`: what payloads are ordered by as numbers that ascend, where a frame goes by distances, on this `scale`;
+      `LEAST` or `LARGEST` where the value is NULL.
     - `by_seq`: the changes of one row are to be taken in the order of seq (a source); else each batch is a net multiset
       of signed rows (an operator).
     - `counts_unmatched`: retractions that find no row come back as unmatched.
@@ -83,6 +84,7 @@ class OverSpec:
     until: RowTime | None = None
     refreshes: bool = False
     ahead: int | None = None
+    scale: Scale = WHOLE
 
     @property
     def running(self) -> bool:
@@ -190,7 +192,7 @@ class Over:
             spans = reading.spans.longer(unsure)
         return _Steps(*map(Entries.concat, zip(*(each.parts for each in found), strict=True)))
 
-    def _computed(self, line: OrderedRows, reading: Reading) -> tuple[_Steps, Indices]:
+    def _computed(self, line: OrderedRows, reading: SpansRead) -> tuple[_Steps, Indices]:
         """What becomes of the rows, and of which spans more must be read to be certain."""
         spec = self.spec
         own = reading.own(line.entries.place)
@@ -199,7 +201,7 @@ class Over:
         ends, key = reading.ends, line.key * len(begins) + own
         # What refers to the rows before the batch and after it, in one order.
         values = None if spec.values is None else spec.values(line.payload)
-        every = Stretches.of(key, line.order, begins[own], ends[own], values)
+        every = Stretches.of(key, line.order, begins[own], ends[own], values, scale=spec.scale)
         concerned = self._concerned(every, line.changed)
         edges = (every.begin == np.arange(len(own))) & ~every.begins
         edges |= (every.stop - 1 == np.arange(len(own))) & ~every.ends
@@ -207,7 +209,12 @@ class Over:
         # The rows after it.
         now = np.flatnonzero(line.now)
         rows = Stretches.of(
-            key[now], line.order[now], every.begins[now], every.ends[now], None if values is None else values[now]
+            key[now],
+            line.order[now],
+            every.begins[now],
+            every.ends[now],
+            None if values is None else values[now],
+            scale=spec.scale,
         )
         asked = concerned[now]
         of_first = rows, np.flatnonzero((rows.begin == np.arange(len(now))) & ~rows.begins & line.was[now])
@@ -249,7 +256,7 @@ class Over:
         """The rows that later ones see, or those whose results may change, with the ones before them that carry on."""
         at, first = np.arange(len(rows)), rows.stop
         if rows.value is not None and len(rows):
-            oldest = moved(rows.value[rows.stop - 1], -self.spec.back("range") - ahead)
+            oldest = self.spec.scale.moved(rows.value[rows.stop - 1], -self.spec.back("range") - ahead)
             starts = np.flatnonzero(rows.begin == at)
             before = np.add.reduceat((rows.value < oldest).astype(np.int64), starts)
             first = rows.begin + before[np.cumsum(rows.begin == at) - 1]
@@ -272,7 +279,7 @@ class Over:
         found = (at >= first - before) & (at <= last + behind)
         if rows.value is not None:
             behind, before = spec.reach("range")
-            low, high = moved(rows.value[first], -before), moved(rows.value[last], behind)
+            low, high = spec.scale.reach(rows.value[first], -before), spec.scale.reach(rows.value[last], behind)
             found |= (rows.value >= low) & (rows.value <= high)
         if spec.running:
             found |= at >= first
@@ -293,7 +300,7 @@ class _Leaving:
     span: int
 
     def __call__(self, payload: pa.BinaryArray) -> Int64s:
-        return moved(self.values(payload), self.span + 1)
+        return WHOLE.moved(self.values(payload), self.span + 1)
 
 
 @dataclass(frozen=True, slots=True)

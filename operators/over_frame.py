@@ -14,9 +14,7 @@ import numpy as np
 
 from rowkind.operators.columns.changes import Indices, Int64s, Mask
 from rowkind.operators.framing import Frame
-
-LEAST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-"""The values of rows without one, before or behind all others."""
+from rowkind.operators.over_scale import Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class Stretches:
     - `begin` and `stop` are for each row where its stretch begins, and where the next one does; `peer` and `peer_stop`
       the same for its peers, which are all there.
     - `begins` and `ends`: whether the stretch begins and ends where the partition does.
-    - `value`: by which distances are measured; None where there are none.
+    - `value`: by which distances are measured, on its `scale`; None where there are none.
     """
 
     begin: Indices
@@ -36,17 +34,20 @@ class Stretches:
     begins: Mask
     ends: Mask
     value: Int64s | None
+    scale: Scale
 
     def __len__(self) -> int:
         return len(self.begin)
 
     @classmethod
-    def of(cls, key: Indices, order: Int64s, begins: Mask, ends: Mask, value: Int64s | None) -> Stretches:
+    def of(
+        cls, key: Indices, order: Int64s, begins: Mask, ends: Mask, value: Int64s | None, *, scale: Scale
+    ) -> Stretches:
         """Rows of these partitions with these order keys, by number."""
         new = key[1:] != key[:-1]
         begin, stop = _groups(new, len(key))
         peer, peer_stop = _groups(new | (order[1:] != order[:-1]), len(key))
-        return cls(begin, stop, peer, peer_stop, begins, ends, value)
+        return cls(begin, stop, peer, peer_stop, begins, ends, value, scale)
 
     def from_last_before(self, asked: Mask) -> tuple[Stretches, Indices]:
         """The stretches from the last row before the first that is `asked` on, where there is one; and these rows."""
@@ -92,20 +93,11 @@ class Stretches:
     def _search(self, distance: int, side: Literal["left", "right"]) -> Indices:
         """Where values of the stretch begin (or, on the right, stop) that are no further than so far from the row's."""
         assert self.value is not None, "distances are measured by values"
-        rows, wanted = len(self), moved(self.value, distance)
+        rows, wanted = len(self), self.scale.moved(self.value, distance)
         _, rank = np.unique(np.concatenate([self.value, wanted]), return_inverse=True)
         line = self.begin * (2 * rows + 1)
         found: Indices = np.searchsorted(line + rank[:rows], line + rank[rows:], side=side)
         return found
-
-
-def moved(values: Int64s, distance: int) -> Int64s:
-    """Values so much further on; those of rows without one stay where they are, and none goes so far."""
-    if distance < 0:
-        result = np.where(values < LEAST + 1 - distance, LEAST + 1, values + distance)
-    else:
-        result = np.where(values > LARGEST - 1 - distance, LARGEST - 1, values + distance)
-    return np.where((values == LEAST) | (values == LARGEST), values, result)
 
 
 def _groups(new: Mask, count: int) -> tuple[Indices, Indices]:

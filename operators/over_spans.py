@@ -67,7 +67,7 @@ class Spans:
         enough[which] *= 4
         return Spans(self.low[again], self.high[again], enough[again])
 
-    def read(self, rows: Arrangement, *, back: bool, on: bool) -> Reading:
+    def read(self, rows: Arrangement, *, back: bool, on: bool) -> SpansRead:
         """What is there of them, from the beginning of their partitions where `back`, to the end where `on`."""
         begin, end = self.first, self.last
         follows = np.append(False, begin[1:] == begin[:-1])[: len(begin)]
@@ -87,7 +87,7 @@ class Spans:
         starts = np.flatnonzero(~(follows & (begin <= np.roll(end, 1) + _ONE)))
         stops = np.append(starts[1:], len(begin))[: len(starts)] - 1
         met = Spans(self.low[starts], self.high[stops], _largest(self.enough, starts))
-        return Reading(met, begin[starts], end[stops], rows.between(begin[starts], end[stops]).units)
+        return SpansRead(met, begin[starts], end[stops], rows.between(begin[starts], end[stops]).units)
 
 
 def _largest(values: Int64s, starts: Indices) -> Int64s:
@@ -96,7 +96,7 @@ def _largest(values: Int64s, starts: Indices) -> Int64s:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SpansRead:
     """The spans that came of it, from and up to which place they have been read, and the rows there."""
 
     spans: Spans

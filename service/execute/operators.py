@@ -16,6 +16,7 @@ from rowkind.operators.match_recognize import MatchRecognize
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
 from rowkind.operators.over import Over, OverSpec
+from rowkind.operators.over_scale import Scale
 from rowkind.operators.rank import Rank, RankSpec
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from rowkind.operators.session import Session, SessionSpec
@@ -162,6 +163,7 @@ def _over(node: physical.PhysicalOver, refreshes: bool) -> Operator:
             until=_until(node.input, node.state),
             refreshes=refreshes,
             ahead=node.ahead,
+            scale=Scale(node.measure is not None and pa.types.is_floating(row.type(node.measure.column).arrow)),
         )
     )
 

@@ -13,8 +13,8 @@ from rowkind.avro.schema import Record
 from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.columns.changes import Int64s
 from rowkind.operators.columns.grouping import to_mask
-from rowkind.operators.over_frame import LARGEST, LEAST
 from rowkind.operators.over_given import OverCall
+from rowkind.operators.over_scale import LARGEST, LEAST, codes
 from rowkind.service.over_call import WindowCall
 from rowkind.service.physical import OrderMeasure
 
@@ -36,7 +36,7 @@ class ColumnsOf:
 class Measured:
     """What packed rows of `record` are ordered by, as numbers that ascend.
 
-    Of times these are microseconds, of a DECIMAL units of its last digit.
+    Of times these are microseconds, of a DECIMAL units of its last digit, of doubles their codes.
     """
 
     record: Record
@@ -51,6 +51,9 @@ class Measured:
             values = values.cast(pa.timestamp("us", values.type.tz))
         elif pa.types.is_decimal(values.type):
             values = in_digits(values)
+        elif pa.types.is_floating(values.type):
+            of_doubles = codes(values.fill_null(0).to_numpy(zero_copy_only=False))
+            values = pa.array(of_doubles, mask=~to_mask(values.is_valid()))
         numbers: Int64s = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         numbers = -numbers if self.by.descending else numbers
         return np.where(to_mask(values.is_valid()), numbers, LEAST if self.by.nulls_first else LARGEST)

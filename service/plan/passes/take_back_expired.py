@@ -83,7 +83,23 @@ def _told(node: LogicalNode, ttl_ms: int) -> LogicalNode:
         return replace(node, input=_told(node.input, ttl_ms))
     keys = in_order(unique_keys(node), node)
     reason = "what is made of it is taken back with it"
-    return LogicalNormalize(LogicalInput(node, ttl_ms=ttl_ms), keys[0] if keys else (), reason, takes_back=True)
+    return LogicalNormalize(
+        LogicalInput(_may_stray(node), ttl_ms=ttl_ms), keys[0] if keys else (), reason, takes_back=True
+    )
+
+
+def _may_stray(node: LogicalNode) -> LogicalNode:
+    """Rows of a table without a key, also an exact one: they may have expired when they are taken back.
+
+    Such a retraction must not take a row that looks like its own, or one that comes after it.
+    """
+    match node:
+        case LogicalFilter():
+            return replace(node, input=_may_stray(node.input))
+        case LogicalScan() if not node.source.primary_key:
+            return replace(node, source=replace(node.source, exact=False))
+        case _:
+            return node
 
 
 def _filtered(node: LogicalNode) -> bool:

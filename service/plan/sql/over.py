@@ -22,7 +22,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.framing import Frame, OverFunction, Placing
+from rowkind.operators.framing import Frame, OverFunction, Placing, code
 from rowkind.service.plan.calls import LogicalOverCall, OrderColumn
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver
@@ -287,7 +287,7 @@ def _frame(window: exp.Window, rows: RowColumns, *, arrives: bool) -> Frame:
 
 
 def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -> Decimal:
-    """How far an edge is, in the unit in which the values are whole: of a DECIMAL its last digit."""
+    """How far an edge is, in the unit in which the values are whole: of a DECIMAL its last digit, of a DOUBLE codes."""
     bare = node.unnest()
     number = Decimal(bare.name) if isinstance(bare, exp.Literal) and bare.is_number else None
     if not isinstance(bare, exp.Interval) and (number is None or (kind == "ROWS" and not bare.is_int)):
@@ -314,8 +314,10 @@ def _distance(window: exp.Window, node: exp.Expr, kind: str, rows: RowColumns) -
             return number * _DAY
         case "decimal" if type_.precision <= _MOST_DIGITS:
             return number.scaleb(type_.scale)
+        case "float" if type_.sql == DOUBLE.sql:
+            return Decimal(code(float(number)))
     raise Refusal(
-        f"a RANGE by distance goes by a whole number, a DECIMAL of up to {_MOST_DIGITS} digits, a date and whole days, "
-        f"or a time and an INTERVAL, but {show(value)} is {type_.sql}: order by a CAST of it, to DECIMAL(18,6) maybe",
+        f"a RANGE by distance goes by a whole number, a DECIMAL of up to {_MOST_DIGITS} digits, a DOUBLE, a date and "
+        f"whole days, or a time and an INTERVAL, but {show(value)} is {type_.sql}: order by a CAST of it",
         value,
     )
