@@ -28,6 +28,7 @@ from rowkind.service.plan.passes.factor_alternatives import factor_alternatives
 from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
 from rowkind.service.plan.passes.hold_back import hold_back
 from rowkind.service.plan.passes.hold_pads import hold_pads
+from rowkind.service.plan.passes.leave_out_by_answers import leave_out_by_answers
 from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
 from rowkind.service.plan.passes.narrow_groups import narrow_groups
 from rowkind.service.plan.passes.narrow_joins import narrow_joins
@@ -66,6 +67,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     narrow_groups,
     narrow_joins,
     push_filters,
+    leave_out_by_answers,
     push_semi_joins,
     order_joins,
     filter_by_clock,

@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parent / "wording"
 PLANS = (
     "asof_join",
     "chain_join_of_ranks",
+    "exists_asked_for",
     "expire_append",
     "expire_left_join",
     "filter_without_key",

@@ -8,6 +8,8 @@
     on whole rows           sinks below what makes several rows of one, if it does not read what tells those apart
     on the left of a lookup sinks into it: what a row meets is its own business
     over a union            sinks into every input
+    alternatives            what each of them asks of a side sinks into it besides: of (l.v = 1 AND r.v = 2) OR
+                            (l.v = 2 AND r.v = 1) what is left of `l` are the rows with l.v = 1 OR l.v = 2
 
 Elsewhere a condition stays where it is: below an outer join it would decide about pads that it was not asked about.
 
@@ -49,8 +51,8 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.passes.extract_equal_keys import equal_sides
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.clock_conditions import reads_clock
-from rowkind.service.plan.scalar.conditions import Possible, may_fail
-from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.conditions import Possible, may_fail, may_move
+from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.job_functions import functions_in
 
 
@@ -134,17 +136,23 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
         if held or sink is None:
             (above if node.kind == "inner" and reads_clock(each) else otherwise).append(each)
 
+    def place(each: exp.Expr, *, in_left: bool, in_right: bool, otherwise: list[exp.Expr]) -> None:
+        sides = [(left, to_left)] * in_left + [(right, to_right)] * in_right
+        whole = [sink for side, sink in sides if _within(each, side)]
+        put(each, whole[0] if whole else None, otherwise)
+        if not whole:
+            for side, sink in sides:
+                sink.extend(part for part in _of_alternatives(each, side) if part not in sink)
+
     for each in node.condition:
-        if not node.pads_left and node.kind not in ("anti", "mark") and _within(each, left):
-            put(each, to_left, on)
-        else:
-            put(each, to_right if not node.pads_right and _within(each, right) else None, on)
+        in_left = not node.pads_left and node.kind not in ("anti", "mark")
+        place(each, in_left=in_left, in_right=not node.pads_right, otherwise=on)
     for each in conditions:
-        if node.filters_left or (not node.pads_right and _within(each, left)):
-            put(each, to_left, on if node.kind == "inner" else above)
+        if node.filters_left:
+            put(each, to_left, above)
         else:
-            sink = to_right if not node.pads_left and _within(each, right) else None
-            put(each, sink, on if node.kind == "inner" else above)
+            otherwise = on if node.kind == "inner" else above
+            place(each, in_left=not node.pads_right, in_right=not node.pads_left, otherwise=otherwise)
     joined = replace(
         node,
         left=replace(node.left, input=_push(node.left.input, to_left)),
@@ -152,6 +160,18 @@ def _push_join(node: LogicalJoin, conditions: Sequence[exp.Expr]) -> LogicalNode
         condition=tuple(on),
     )
     return _filtered(joined, above)
+
+
+def _of_alternatives(condition: exp.Expr, side: set[str]) -> Sequence[exp.Expr]:
+    """What a condition with alternatives asks of one side, if each of them asks something."""
+    bare = condition.unnest()
+    if not isinstance(bare, exp.Or):
+        return []
+    parts = [
+        [each for each in conjuncts(branch) if _within(each, side) and may_move(each) and not reads_clock(each)]
+        for branch in bare.flatten()
+    ]
+    return [exp.or_(*dict.fromkeys(exp.and_(*every) for every in parts))] if all(parts) else []
 
 
 def _sunk(condition: exp.Expr, *, held: bool) -> Sequence[exp.Expr]:

@@ -1,0 +1,53 @@
+"""Where rows are left out by the answer of a mark join alone, the join leaves them out.
+
+    WHERE or HAVING asks for      mark join             becomes
+    the answer                    EXISTS, IN            a semi join
+    NOT the answer                EXISTS                an anti join
+    NOT the answer                IN, with its NULLs    a NOT IN
+
+So says `HAVING k IN (SELECT …)`, and a derived table with `EXISTS (…) AS found` whose reader asks for `found`. Such a
+join may sink below others (`passes.push_semi_joins`), and what it leaves out is not sent on with an answer first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.join_kinds import PhysicalJoinKind
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalFilter, LogicalJoin, LogicalNode, LogicalProject
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.tree import bottom_up
+
+_KINDS: Mapping[tuple[PhysicalJoinKind, bool], PhysicalJoinKind] = {
+    ("mark", True): "semi",
+    ("mark", False): "anti",
+    ("in", False): "not in",
+}
+"""What a join is that leaves out by its answer, where it is to be true or to be false."""
+
+
+def leave_out_by_answers(query: Query) -> Query:
+    """The query with semi and anti joins for what is but a condition on an answer."""
+    return replace(query, root=bottom_up(query.root, _visit))
+
+
+def _visit(node: LogicalNode) -> LogicalNode:
+    if not isinstance(node, LogicalFilter) or not isinstance(join := node.input, LogicalJoin) or join.answer is None:
+        return node
+    for each in node.conjuncts:
+        bare = each.unnest()
+        asked = bare.this.unnest() if isinstance(bare, exp.Not) else bare
+        holds = asked is bare
+        kind = _KINDS.get((join.kind, holds))
+        if kind is not None and isinstance(asked, exp.Column) and asked.name == join.answer:
+            rest = tuple(other for other in node.conjuncts if other is not each)
+            left = {name: resolved(name) for name in columns(join.left.input)}
+            answer = exp.true() if holds else exp.false()
+            rows = LogicalProject(replace(join, kind=kind, answer=None), {**left, join.answer: answer})
+            return LogicalFilter(rows, rest) if rest else rows
+    return node
