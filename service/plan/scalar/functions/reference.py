@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -138,11 +139,15 @@ _BY_ROW = (
 )
 """What kernels of single values compute."""
 
+_TYPE_OF_TYPES = re.compile(r"\b[A-Z]+<[^|]*>")
+"""What would be taken for a tag of HTML."""
+
 
 def _line(function: ScalarFunction) -> str:
     takes = function.takes.replace("|", "\\|")
     names = "<br>".join(f"`{name}({takes})`" for name in function.names.split())
-    return f"| {names} | {_result(function)} | {function.note} |"
+    gives = _TYPE_OF_TYPES.sub(r"`\g<0>`", _result(function))
+    return f"| {names} | {gives} | {function.note} |"
 
 
 def _result(function: ScalarFunction) -> str:
