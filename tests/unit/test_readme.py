@@ -71,6 +71,13 @@ def test_every_command_of_the_docs_exists() -> None:
             assert options <= known[words[1]], f"{page.name}: {line}"
 
 
+def test_every_command_is_on_the_page_of_commands() -> None:
+    """None is left out but those that are for Spark and not for people."""
+    page = (ROOT / "docs" / "commands.md").read_text()
+    missing = [name for name, command in main.commands.items() if not command.hidden and f"`rowkind {name}" not in page]
+    assert not missing
+
+
 def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     """`make docs`, which also looks at links to headings, and to files of the repository."""
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
