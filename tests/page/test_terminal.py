@@ -6,6 +6,11 @@ import json
 import logging
 import os
 import pty
+import select
+import signal
+import subprocess
+import sys
+import time
 from io import StringIO
 
 import pytest
@@ -118,6 +123,33 @@ def test_top_says_why_it_has_nothing_to_show(url: str, code: int, says: str) -> 
     done = CliRunner().invoke(main, ["top", url])
     assert done.exit_code == code
     assert says in done.output
+
+
+def test_top_follows_the_job_on_a_terminal(monitor: Monitor) -> None:
+    """It says when nobody answers any more, shows what was said last, and ends well with Ctrl-C."""
+    reader, terminal = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    said = ""
+
+    def until(words: str) -> None:
+        nonlocal said
+        deadline = time.monotonic() + 60
+        while words not in said:
+            assert time.monotonic() < deadline, said
+            if select.select([reader], [], [], 1)[0]:
+                said += os.read(reader, 1 << 16).decode(errors="replace")
+
+    with StatusServer(monitor, {}, "127.0.0.1", 0, Guard()) as server:
+        command = [sys.executable, "-m", "rowkind", "top", f"http://127.0.0.1:{server.port}", "--every", "0.2"]
+        top = subprocess.Popen(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal)
+        until("batch 39")
+        monitor.progress("main", scene.progress(77, 300))
+        until("batch 77")
+    until("above is the last that it said")
+    top.send_signal(signal.SIGINT)
+    assert top.wait(30) == 0
+    os.close(reader)
+    os.close(terminal)
 
 
 def drawn(monitor: Monitor, width: int) -> str:
