@@ -103,7 +103,7 @@ audit: $(READY) ## known vulnerabilities of what the image holds, and its bill o
 licences: $(READY) ## the licences of what the image holds, into docs/licences.md
 	$(PYTHON) -m venv $(VENV)/audit
 	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-licenses==5.5.5
-	$(VENV)/audit/bin/pip-licenses --python $(BIN)/python --from mixed --format markdown --with-urls \
+	$(VENV)/audit/bin/pip-licenses --python $(BIN)/python --from mixed --format markdown \
 		--packages $$(sed -n 's/^\([a-z0-9-]*\)==.*/\1/p' deploy/requirements.lock) > .licences
 	{ printf '# Licences\n\nOf the Python packages in the image, as each tells them (`make licences` writes this page). Those of\n'; \
 		printf 'the libraries in Java are in the folder `licenses` of Spark.\n\n'; cat .licences; } > docs/licences.md

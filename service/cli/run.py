@@ -10,7 +10,7 @@ import click
 
 from rowkind.errors import REFUSED
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_queries
-from rowkind.service.cli.telling import Form, telling, usual
+from rowkind.service.cli.telling import LogForm, telling, usual
 
 OnChange = Literal["tell", "upgrade"]
 
@@ -61,7 +61,7 @@ def run(
     reset_state: bool,
     savepoint: str | None,
     on_change: OnChange | None,
-    form: Form | None,
+    form: LogForm | None,
 ) -> None:
     """Run the job until SIGTERM or SIGINT; the batch in progress is finished.
 
@@ -99,7 +99,9 @@ def run(
         live(job, fresh, master=master, host=host, port=port, rebuild=rebuild, savepoint=savepoint, watch=watch)
 
 
-def _together(path: Path, *, upgrades: bool, options: Sequence[str], host: str, port: int, form: Form | None) -> None:
+def _together(
+    path: Path, *, upgrades: bool, options: Sequence[str], host: str, port: int, form: LogForm | None
+) -> None:
     from rowkind.service.run.together import run_together  # noqa: PLC0415 -- loaded when it is needed
 
     # What several jobs tell goes by in lines.

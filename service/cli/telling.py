@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from rowkind.service.run.status import JobStatus
 
-Form = Literal["view", "lines", "json"]
+LogForm = Literal["view", "lines", "json"]
 
 _EVERY_SECONDS = 0.5
 _FIELDS = "fields"
@@ -28,20 +28,22 @@ _FIELDS = "fields"
 log = logging.getLogger("rowkind")
 
 
-def usual() -> Form:
+def usual() -> LogForm:
     """The view for people, on a terminal that can show it; lines where somebody else reads."""
     return "view" if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb" else "lines"
 
 
 @contextmanager
-def telling(form: Form) -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
+def telling(form: LogForm) -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
     """What is logged inside is told so; gives what is to be entered while there is a job whose status can be asked."""
     if form == "view":
         with _on_terminal() as view:
             yield view
     else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(_Json() if form == "json" else _Line("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(
+            _JsonFormatter() if form == "json" else _LineFormatter("%(asctime)s %(levelname)s %(message)s")
+        )
         with _listening(handler):
             yield _batches
 
@@ -134,7 +136,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return found
 
 
-class _Line(logging.Formatter):
+class _LineFormatter(logging.Formatter):
     """A line, its fields behind the message as `name=value`, by which they can be found."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -142,7 +144,7 @@ class _Line(logging.Formatter):
         return " ".join([super().format(record), *(f"{name}={value}" for name, value in _fields(record).items())])
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     """An object a line: time, level, message, and its fields."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -23,7 +23,7 @@ _PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What a request gets: a status code, and a body of a type."""
 
     code: int
@@ -32,12 +32,12 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def text(cls, code: int, text: str) -> Answer:
+    def text(cls, code: int, text: str) -> Response:
         """A line for people."""
         return cls(code, "text/plain; charset=utf-8", f"{text}\n".encode())
 
     @classmethod
-    def page(cls, html: str, headers: Mapping[str, str] | None = None) -> Answer:
+    def page(cls, html: str, headers: Mapping[str, str] | None = None) -> Response:
         """A page of HTML."""
         return cls(200, "text/html; charset=utf-8", html.encode(), headers or {})
 
@@ -45,7 +45,7 @@ class Answer:
 class Pages(Protocol):
     """What is served. Calls come from other threads."""
 
-    def answer(self, path: str, *, known: bool) -> Answer:
+    def answer(self, path: str, *, known: bool) -> Response:
         """What is at a path, for somebody who has shown the login, or has not: then only a probe is asked for."""
 
 
@@ -100,7 +100,7 @@ class _Server(ThreadingHTTPServer):
     context: ssl.SSLContext | None
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Answer, in a thread of its own; that of TLS too, so that who says nothing holds up nobody."""
+        """Response, in a thread of its own; that of TLS too, so that who says nothing holds up nobody."""
         request.settimeout(_PATIENCE_SECONDS)
         if self.context is None:
             super().finish_request(request, client_address)
@@ -123,13 +123,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self.pages.answer(path, known=known))
         else:
             self._send(
-                replace(Answer.text(401, "the login is missing or wrong"), headers={"WWW-Authenticate": "Basic"})
+                replace(Response.text(401, "the login is missing or wrong"), headers={"WWW-Authenticate": "Basic"})
             )
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: Response) -> None:
         self.send_response(answer.code)
         for name, value in answer.headers.items():
             self.send_header(name, value)

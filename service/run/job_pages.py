@@ -21,7 +21,7 @@ from rowkind.service.plan.explain import html
 from rowkind.service.plan.explain.description import QueryDescription
 from rowkind.service.run import status_page
 from rowkind.service.run.exposition import CONTENT_TYPE
-from rowkind.service.run.http import Answer
+from rowkind.service.run.http import Response
 from rowkind.service.run.status import JobStatus
 
 
@@ -57,25 +57,25 @@ class JobPages:
     status: Status
     views: Mapping[str, str]
 
-    def answer(self, path: str, *, known: bool) -> Answer:
+    def answer(self, path: str, *, known: bool) -> Response:
         """What is at a path."""
         match path:
             case "/metrics":
-                return Answer(200, CONTENT_TYPE, self.status.exposition())
+                return Response(200, CONTENT_TYPE, self.status.exposition())
             case "/healthz":
                 return self._verdict(self.status.healthy(), self.status.warning(), known=known)
             case "/readyz":
                 return self._verdict(self.status.healthy() and self.status.ready(), known=known)
             case "/":
-                return Answer.page(status_page.page(self.status.status(), self.status.plans()), status_page.HEADERS)
+                return Response.page(status_page.page(self.status.status(), self.status.plans()), status_page.HEADERS)
             case "/explain":
-                return Answer.page(html.page(self.status.status().job, self.views, self.status.plans()))
+                return Response.page(html.page(self.status.status().job, self.views, self.status.plans()))
             case "/status.json":
-                return Answer(200, "application/json", self.status.status().to_json().encode())
+                return Response(200, "application/json", self.status.status().to_json().encode())
             case _:
-                return Answer.text(404, "try /, /explain, /status.json, /metrics, /healthz or /readyz")
+                return Response.text(404, "try /, /explain, /status.json, /metrics, /healthz or /readyz")
 
-    def _verdict(self, good: bool, warning: str = "", *, known: bool) -> Answer:
+    def _verdict(self, good: bool, warning: str = "", *, known: bool) -> Response:
         if not known:
-            return Answer.text(200 if good else 503, "ok" if good else "not ready, or failed")
-        return Answer.text(200 if good else 503, (warning or "ok") if good else self.status.reason())
+            return Response.text(200 if good else 503, "ok" if good else "not ready, or failed")
+        return Response.text(200 if good else 503, (warning or "ok") if good else self.status.reason())

@@ -68,7 +68,7 @@ log = logging.getLogger("rowkind")
 Rebuild = Literal["nothing", "what changed", "everything"]
 """Which sinks may begin anew, their topics brought to what they are then."""
 
-Watch = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
+Watcher = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
 """Shows somebody what the job does, by its status, for as long as it is entered."""
 
 
@@ -82,7 +82,7 @@ def run(
     rebuild: Rebuild,
     savepoint: str | None = None,
     moves: bool = False,
-    watch: Watch = lambda _: nullcontext(),
+    watch: Watcher = lambda _: nullcontext(),
 ) -> None:
     """Run `job`, whose queries without a checkpoint are `fresh`, until a signal ends it.
 

@@ -123,7 +123,7 @@ class Monitor:
                 for stage, spent in _stages(progress).items():
                     self._metrics.set("rowkind_batch_seconds_total", spent, query=name, stage=stage)
                 self._metrics.set("rowkind_batch_id", query.batch, query=name)
-                self._metrics.set("rowkind_batch_duration_seconds", seconds, query=name)
+                self._metrics.observe("rowkind_batch_duration_seconds", seconds, 1, query=name)
                 self._metrics.set("rowkind_last_batch_timestamp_seconds", query.ended, query=name)
 
     def position(self, name: str) -> Mapping[At, int] | None:

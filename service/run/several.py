@@ -19,7 +19,7 @@ from pathlib import Path
 from rowkind.errors import RowkindError
 from rowkind.service.job.load import loaded
 from rowkind.service.run.errors import JobsError
-from rowkind.service.run.member import Member
+from rowkind.service.run.managed_job import ManagedJob
 
 log = logging.getLogger("rowkind")
 
@@ -36,7 +36,7 @@ class Several:
     path: Path
     upgrades: bool
     options: Sequence[str] = ()
-    members: dict[Path, Member] = field(default_factory=dict)
+    members: dict[Path, ManagedJob] = field(default_factory=dict)
     refused: dict[Path, str] = field(default_factory=dict)
     _seen: dict[Path, str] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Several:
             member.leaves = True
             member.terminate()
 
-    def all(self) -> list[Member]:
+    def all(self) -> list[ManagedJob]:
         """Every job there is just now, also for other threads."""
         return list(self.members.values())
 
@@ -102,5 +102,5 @@ class Several:
             log.error("%s", error)  # noqa: TRY400 - a mistake in a file is told without a stack trace
             return
         self.refused.pop(file, None)
-        self.members[file] = Member(file, job, text, self.upgrades, self.options)
+        self.members[file] = ManagedJob(file, job, text, self.upgrades, self.options)
         self.members[file].start()

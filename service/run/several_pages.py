@@ -24,8 +24,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from rowkind.service.run.exposition import CONTENT_TYPE
-from rowkind.service.run.http import Answer
-from rowkind.service.run.member import Member
+from rowkind.service.run.http import Response
+from rowkind.service.run.managed_job import ManagedJob
 from rowkind.service.run.several import Several
 from rowkind.service.run.status_page import STYLE
 
@@ -39,31 +39,31 @@ class SeveralPages:
 
     of: Several
 
-    def answer(self, path: str, *, known: bool) -> Answer:
+    def answer(self, path: str, *, known: bool) -> Response:
         """What is at a path."""
         match path:
             case "/metrics":
-                return Answer(200, CONTENT_TYPE, self._metrics())
+                return Response(200, CONTENT_TYPE, self._metrics())
             case "/healthz":
-                return Answer.text(200, "\n".join(self._wrong()) if known else "ok")
+                return Response.text(200, "\n".join(self._wrong()) if known else "ok")
             case "/readyz":
                 return self._ready(known=known)
             case "/":
-                return Answer.page(self._list())
+                return Response.page(self._list())
             case _ if path.startswith("/jobs/"):
                 return self._of_job(path)
             case _:
-                return Answer.text(404, "try /, /jobs/NAME/, /metrics, /healthz or /readyz")
+                return Response.text(404, "try /, /jobs/NAME/, /metrics, /healthz or /readyz")
 
-    def _of_job(self, path: str) -> Answer:
+    def _of_job(self, path: str) -> Response:
         _, _, name, *rest = path.split("/", 3)
         member = next((each for each in self.of.all() if each.job.name == name), None)
         if member is None:
-            return Answer.text(404, f"there is no job {name}; / lists those that are there")
+            return Response.text(404, f"there is no job {name}; / lists those that are there")
         if not rest:
             # What is linked from the page of a job is below it.
-            return Answer(308, "text/plain", b"", {"Location": f"/jobs/{name}/"})
-        return _ask(member, f"/{rest[0]}") or Answer.text(503, member.reason or "it does not answer, maybe not yet")
+            return Response(308, "text/plain", b"", {"Location": f"/jobs/{name}/"})
+        return _ask(member, f"/{rest[0]}") or Response.text(503, member.reason or "it does not answer, maybe not yet")
 
     def _metrics(self) -> bytes:
         registry = CollectorRegistry()
@@ -77,7 +77,7 @@ class SeveralPages:
             if trouble := member.reason or member.news:
                 yield f"job {member.job.name}: {trouble}"
 
-    def _ready(self, *, known: bool) -> Answer:
+    def _ready(self, *, known: bool) -> Response:
         reasons = list(self.of.refused.values())
         for member in self.of.all():
             answer = None if member.reason else _ask(member, "/readyz")
@@ -85,8 +85,8 @@ class SeveralPages:
                 why = member.reason or (answer.body.decode().strip() if answer else "it has just been started")
                 reasons.append(f"job {member.job.name}: {why}")
         if not known:
-            return Answer.text(503 if reasons else 200, "not ready" if reasons else "ok")
-        return Answer.text(503, "\n".join(reasons)) if reasons else Answer.text(200, "ok")
+            return Response.text(503 if reasons else 200, "not ready" if reasons else "ok")
+        return Response.text(503, "\n".join(reasons)) if reasons else Response.text(200, "ok")
 
     def _list(self) -> str:
         rows = [_row(member) for member in self.of.all()]
@@ -115,7 +115,7 @@ class _Merged(Collector):
         yield from families.values()
 
 
-def _row(member: Member) -> str:
+def _row(member: ManagedJob) -> str:
     answer = _ask(member, "/readyz")
     state = "failed" if member.reason else "running" if answer is not None and answer.code == 200 else "starting"
     name = escape(member.job.name)
@@ -127,7 +127,7 @@ def _pill(kind: str, text: str) -> str:
     return f'<span class="pill {kind}">{text}</span>'
 
 
-def _ask(member: Member, path: str) -> Answer | None:
+def _ask(member: ManagedJob, path: str) -> Response | None:
     """What the job's own port answers; None if it does not."""
     said = member.job.status or {}
     # It is this machine, and the certificate is for the name under which the service is known outside.
@@ -145,7 +145,7 @@ def _ask(member: Member, path: str) -> Answer | None:
         kept = {
             name: value for name, value in answer.getheaders() if name in ("Cache-Control", "Content-Security-Policy")
         }
-        return Answer(answer.status, answer.getheader("Content-Type", "text/plain"), answer.read(), kept)
+        return Response(answer.status, answer.getheader("Content-Type", "text/plain"), answer.read(), kept)
     except (OSError, http.client.HTTPException):
         return None
     finally:

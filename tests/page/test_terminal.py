@@ -19,7 +19,7 @@ from rich.console import Console
 
 from rowkind.service.cli import main
 from rowkind.service.cli.screen import screen
-from rowkind.service.cli.telling import Form, telling, usual
+from rowkind.service.cli.telling import LogForm, telling, usual
 from rowkind.service.run.http import Guard, StatusServer
 from rowkind.service.run.job_pages import JobPages
 from rowkind.service.run.monitor import Monitor
@@ -57,7 +57,7 @@ def test_the_view_shows_long_work_and_why_a_query_failed(monitor: Monitor) -> No
 
 
 @pytest.mark.parametrize("form", ["lines", "json"])
-def test_every_batch_is_a_line(monitor: Monitor, form: Form, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_batch_is_a_line(monitor: Monitor, form: LogForm, capfd: pytest.CaptureFixture[str]) -> None:
     """Once each, with what it read and wrote, between what else is logged."""
     with telling(form) as watch, watch(monitor.status):
         logging.getLogger("rowkind").info("finishing the batch")
@@ -139,7 +139,7 @@ def test_top_follows_the_job_on_a_terminal(monitor: Monitor) -> None:
             if select.select([reader], [], [], 1)[0]:
                 said += os.read(reader, 1 << 16).decode(errors="replace")
 
-    with StatusServer(monitor, {}, "127.0.0.1", 0, Guard()) as server:
+    with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
         command = [sys.executable, "-m", "rowkind", "top", f"http://127.0.0.1:{server.port}", "--every", "0.2"]
         top = subprocess.Popen(command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal)
         until("batch 39")

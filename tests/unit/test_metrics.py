@@ -67,7 +67,7 @@ def test_what_rode_with_blocks_is_the_querys_unless_it_is_a_sinks() -> None:
         metrics.add({'rowkind_rows_in_total{table="t",kind="-U"}': rows}, query)
     metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 2}, "main")
     metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 3}, "main")
-    metrics.set("rowkind_batch_duration_seconds", 0.3, query="main")
+    metrics.observe("rowkind_batch_duration_seconds", 0.3, 1, query="main")
     samples = _samples(metrics)
     read = {
         dict(labels)["query"]: value for (name, labels), value in samples.items() if name == "rowkind_rows_in_total"

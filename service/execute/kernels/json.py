@@ -38,14 +38,14 @@ class _Number(str):
     __slots__ = ()
 
 
-class _Word(str):
+class _JsonWord(str):
     """NaN or infinity, as it is written."""
 
     __slots__ = ()
 
 
 Parsed = tuple[tuple[str, Any], ...] | list[Any] | str | int | bool | None
-"""An object as its members, an array, a text, a whole number, true or false, null; a `_Number` or a `_Word`."""
+"""An object as its members, an array, a text, a whole number, true or false, null; a `_Number` or a `_JsonWord`."""
 
 
 class _MalformedError(Exception):
@@ -71,7 +71,7 @@ def _no_word(word: str) -> Parsed:
     raise ValueError(word)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_float=_Number, parse_constant=_Word)
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_float=_Number, parse_constant=_JsonWord)
 _PLAIN_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_float=_Number, parse_constant=_no_word, strict=False)
 _WORDS = {"true": True, "false": False, "null": None}
 
@@ -89,7 +89,7 @@ def _parse(text: str, at: int, schema: bool) -> tuple[Parsed, int]:
     if number := _NUMBER.match(text, at):
         return _Number(number[0]) if number[1] or number[2] else _whole(number[0]), number.end()
     if word := (_WORD if schema else _PLAIN_WORD).match(text, at):
-        return _WORDS[word[0]] if word[0] in _WORDS else _Word(word[0]), word.end()
+        return _WORDS[word[0]] if word[0] in _WORDS else _JsonWord(word[0]), word.end()
     raise _MalformedError
 
 
@@ -230,7 +230,7 @@ def _scalar(value: Parsed, schema: str) -> Any:
 def _decimal(value: Parsed, schema: str) -> str | None:
     precision, scale = (int(digits) for digits in schema[8:-1].split(","))
     try:
-        if isinstance(value, bool | _Word) or not isinstance(value, int | str):
+        if isinstance(value, bool | _JsonWord) or not isinstance(value, int | str):
             raise _UnfitError
         if type(value) is str and not _DECIMAL.fullmatch(value := value.replace(",", "")):
             raise _UnfitError
@@ -319,7 +319,7 @@ def _compact(part: Parsed) -> str:
             return f"[{','.join(map(_compact, part))}]"
         case None | True | False:
             return {None: "null", True: "true", False: "false"}[part]
-        case _Word():
+        case _JsonWord():
             return f'"{_ODD[part]}"'
         case _Number():
             value = float(part)

@@ -27,7 +27,7 @@ WITHOUT = {"rowkind topics", "rowkind dead-letters", "rowkind examples"}
 """Groups that do nothing by themselves, and one command that takes nothing."""
 
 
-@pytest.mark.parametrize("name", COMMANDS.keys() - WITHOUT)
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT))
 def test_every_help_has_examples_that_can_be_called(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line calls a command that there is, with options and as many arguments as it takes."""
     monkeypatch.chdir(tmp_path)

@@ -33,7 +33,7 @@ log = logging.getLogger("rowkind")
 
 
 @dataclass
-class Member:
+class ManagedJob:
     """A job of the service.
 
     - `job`: as it was when its process was started; `text`: its file's, as it was last seen.
@@ -71,7 +71,7 @@ class Member:
         self.port, self.again, self.reason, self._began = _free_port(), None, "", time.monotonic()
         upgrade = ["--upgrade"] if self.upgrades else []
         serve = ["--host", "127.0.0.1", "--port", str(self.port)]
-        self._process = _Process("run", str(self.file), *serve, *upgrade, *self.options)
+        self._process = _Process("run", str(self.file), *serve, *upgrade, *self.options, of=self.job.name)
 
     def terminate(self) -> None:
         """Ask the process to finish its batch and end; asked once more, it ends at once."""
@@ -103,7 +103,7 @@ class Member:
             self.start()
         elif job.model_dump() != self.job.model_dump():
             self._next = job
-            self._asks = _Process("diff", str(self.file), quiet=True)
+            self._asks = _Process("diff", str(self.file))
 
     def look(self) -> None:
         """See what has become of its processes, and do what is due."""
@@ -111,7 +111,7 @@ class Member:
             last, self._process = self._process.last, None
             self._ended(code, last)
         if self._asks is not None and (code := self._asks.code) is not None:
-            said, self._asks = self._asks.said, None
+            said, self._asks = [self._asks.last] if code else list(self._asks.said), None
             self._answered(code, said)
         if self.again is not None and time.monotonic() >= self.again:
             self.start()
@@ -160,22 +160,23 @@ class Member:
 class _Process:
     """A `rowkind` command in a session of its own, so that a signal to the group of this process is not its second one.
 
-    What it tells on standard error is passed on, unless it is `quiet`: then all that it tells is `said`.
+    What it tells on standard error is passed on under the name of the job that it is `of`. One of none is quiet:
+    then all that it tells is `said`.
     """
 
-    def __init__(self, *arguments: str, quiet: bool = False) -> None:
+    def __init__(self, *arguments: str, of: str = "") -> None:
         self.said: deque[str] = deque(maxlen=_LINES)
-        self._quiet = quiet
+        self._of = of
         self._process = subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "-m", "rowkind", *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if quiet else None,
-            stderr=subprocess.STDOUT if quiet else subprocess.PIPE,
+            stdout=None if of else subprocess.PIPE,
+            stderr=subprocess.PIPE if of else subprocess.STDOUT,
             text=True,
             errors="replace",
             start_new_session=True,
         )
-        output = self._process.stdout if quiet else self._process.stderr
+        output = self._process.stderr if of else self._process.stdout
         assert output is not None, "it is a pipe"
         self._listener = threading.Thread(target=self._listen, args=(output,), name="log of a job", daemon=True)
         self._listener.start()
@@ -203,8 +204,12 @@ class _Process:
         with output:
             for line in output:
                 self.said.append(line.rstrip())
-                if not self._quiet:
-                    sys.stderr.write(line)
+                if self._of:
+                    sys.stderr.write(self._named(line))
+
+    def _named(self, line: str) -> str:
+        """A line of the log under the job's name, be it text or an object of JSON."""
+        return f'{{"job": "{self._of}", {line[1:]}' if line.startswith("{") else f"{self._of}: {line}"
 
 
 def _free_port() -> int:
