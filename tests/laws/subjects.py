@@ -252,6 +252,7 @@ OVERS: tuple[Subject, ...] = tuple(
             over("ntile", Frame("rows", None, None), 3),
             over("last_value", Frame("rows", None, -1), skips=True),
         ),
+        "the value before the last": (over("lag", Frame("rows", None, -1), 2, skips=True),),
         "the second value so far": (over("nth_value", Frame("range", None, 0), 2, skips=True),),
     }.items()
 )
