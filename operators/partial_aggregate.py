@@ -121,31 +121,40 @@ def partial(spec: AggregateSpec, changes: Changes) -> Changes:
     if refresh.any():
         again = changes.filter(refresh)
         groups = group(again.hash, [again.key])
-        return Changes.concat([partial(spec, changes.filter(~refresh)), again.take(_firsts(groups.ids, groups.count))])
+        return Changes.concat([partial(spec, changes.filter(~refresh)), again.take(firsts(groups.ids, groups.count))])
     worth = WORTH * len(changes)
-    if _least_distinct(changes.hash) > worth:
+    if least_distinct(changes.hash) > worth:
         return changes
     summed = add_up(spec, changes)
     return summed if len(summed) <= worth else changes
 
 
-def _least_distinct(hashes: Uint64s) -> int:
+def least_distinct(hashes: Uint64s) -> int:
     """A number of different hashes that there are at least, nearly all of them; for a tenth of what sorting costs."""
     slots = np.zeros(1 << (8 * len(hashes)).bit_length(), np.bool_)
     slots[hashes & np.uint64(len(slots) - 1)] = True
     return int(np.count_nonzero(slots))
 
 
-def add_up(spec: AggregateSpec, changes: Changes) -> Changes:
-    """These changes of side `RAW` added up by group, as changes of side `PARTIAL`."""
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The groups of changes of which each counts in several: rows of these groups, and `of[s, i]` that of change i."""
+
+    rows: Changes
+    of: Indices
+
+
+def add_up(spec: AggregateSpec, changes: Changes, into: Targets | None = None) -> Changes:
+    """These changes of side `RAW` added up by group, as changes of side `PARTIAL`; their own group, or these."""
     assert not changes.side.any(), "what is added up has one side, 0"
     if len(changes) == 0:
         return changes
+    into = into or Targets(changes, np.arange(len(changes))[None])
     form = _rows(spec, changes, np.arange(len(changes)))
-    groups = group(changes.hash, [changes.key])
-    sums = _sums(spec, changes, form, groups.ids * 2 + (changes.weight < 0))
-    values = [_net_values(changes, number, values, groups.ids) for number, values in enumerate(form.values)]
-    return Changes.concat([sums, *values])
+    groups = group(into.rows.hash, [into.rows.key])
+    rows, ids = into.rows.take(firsts(groups.ids, groups.count)), groups.ids[into.of]
+    sums = _sums(spec, changes, form, rows, ids)
+    return Changes.concat([sums, *(_net_values(changes, *each, rows, ids) for each in enumerate(form.values))])
 
 
 def group_of_sums(spec: AggregateSpec, payloads: pa.BinaryArray) -> pa.BinaryArray:
@@ -221,54 +230,62 @@ def _unpack(spec: AggregateSpec, changes: Changes, partial_rows: Indices) -> For
     return Form(partial_rows[at], parts, values, packed, packed=True)
 
 
-def _sums(spec: AggregateSpec, changes: Changes, form: Form, ids: Indices) -> Changes:
-    """One row for each group of `ids`, whose changes are all of one sign."""
-    used = np.flatnonzero(np.bincount(ids))
+def _sums(spec: AggregateSpec, changes: Changes, form: Form, rows: Changes, ids: Indices) -> Changes:
+    """One row for each group of `ids` and sign, where there are changes of it; `rows` has one of each group."""
+    signed = ids * 2 + (changes.weight < 0)
+    used = np.flatnonzero(np.bincount(signed.ravel()))
     number = np.zeros(used[-1] + 1, np.int64)
     number[used] = np.arange(len(used))
-    ids = number[ids]
-    pieces = [(part, ids, np.ones(len(ids), np.int64)) for part in form.parts]
+    numbers, once = number[signed], np.ones(len(changes), np.int64)
     of_rows = [
         accumulator for accumulator, source in zip(spec.accumulators, spec.sources, strict=True) if source is None
     ]
     columns = [
         column
-        for accumulator, piece in zip(of_rows, pieces, strict=True)
-        for column in accumulator.to_columns(accumulator.total([piece], len(used)))
+        for accumulator, part in zip(of_rows, form.parts, strict=True)
+        for column in accumulator.to_columns(accumulator.total([(part, each, once) for each in numbers], len(used)))
     ]
-    first = _firsts(ids, len(used))
-    payload = pack([np.full(len(used), _SUMS), form.groups(spec, first), *columns])
-    return _changes(changes, ids, first, payload, changes.weight[first])
+    rows = rows.take(used // 2)
+    payload = pack([np.full(len(used), _SUMS), spec.group(rows.payload), *columns])
+    return _changes(rows, payload, _latest(changes.seq, numbers, len(used)), 1 - 2 * (used % 2))
 
 
-def _net_values(changes: Changes, number: int, values: ValueRows, ids: Indices) -> Changes:
-    of = ids[values.row]
-    same = group(mix(of.astype(np.uint64), hash64(values.value)), [of, values.value])
+def _net_values(changes: Changes, number: int, values: ValueRows, rows: Changes, ids: Indices) -> Changes:
+    """One row for each value of a stream in each group, where the changes leave more or fewer of it."""
+    of = ids[:, values.row].ravel()
+    value = values.value.take(pa.array(np.tile(np.arange(len(values.row)), len(ids)))) if len(ids) > 1 else values.value
+    same = group(mix(of.astype(np.uint64), hash64(value)), [of, value])
     weight = np.zeros(same.count, np.int64)
-    np.add.at(weight, same.ids, values.weight)
-    first = _firsts(same.ids, same.count)
-    payload = pack([np.full(same.count, number), abs(weight), values.value.take(pa.array(first))])
-    subset = changes.take(values.row)
-    return _changes(subset, same.ids, first, payload, weight).filter(weight != 0)
+    np.add.at(weight, same.ids, np.tile(values.weight, len(ids)))
+    first = firsts(same.ids, same.count)
+    payload = pack([np.full(same.count, number), abs(weight), value.take(pa.array(first))])
+    seq = _latest(np.tile(changes.seq[values.row], len(ids)), same.ids[None], same.count)
+    return _changes(rows.take(of[first]), payload, seq, weight).filter(weight != 0)
 
 
-def _changes(changes: Changes, ids: Indices, first: Indices, payload: pa.BinaryArray, weight: Int64s) -> Changes:
-    """One change for each group of `ids`, as late as the latest of its changes."""
-    seq = np.full(len(first), np.iinfo(np.int64).min)
-    np.maximum.at(seq, ids, changes.seq)
-    at = pa.array(first)
+def _changes(rows: Changes, payload: pa.BinaryArray, seq: Int64s, weight: Int64s) -> Changes:
+    """What has been added up, under the keys of these rows."""
     return Changes(
-        np.full(len(first), PARTIAL, np.int8),
+        np.full(len(rows), PARTIAL, np.int8),
         np.where(weight > 0, RowKind.INSERT, RowKind.DELETE).astype(np.int8),
-        changes.hash[first],
-        changes.key.take(at),
-        constant(b"", len(first)),
+        rows.hash,
+        rows.key,
+        constant(b"", len(rows)),
         seq,
         payload,
     )
 
 
-def _firsts(ids: Indices, count: int) -> Indices:
+def _latest(seq: Int64s, ids: Indices, count: int) -> Int64s:
+    """The latest number in each group of some sets of groups."""
+    latest = np.full(count, np.iinfo(np.int64).min)
+    for each in ids:
+        np.maximum.at(latest, each, seq)
+    return latest
+
+
+def firsts(ids: Indices, count: int) -> Indices:
+    """The first row of each group."""
     first = np.zeros(count, np.int64)
     first[ids[::-1]] = np.arange(len(ids))[::-1]
     return first

@@ -27,6 +27,7 @@ from rowkind.service.calc import Calc, Contest, OnError
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.expand import expanded, few_at_a_time
 from rowkind.service.execute.expressions import ExpressionError, evaluate, truth
+from rowkind.service.execute.grouping_sets import in_sets
 from rowkind.service.execute.ranked_rows import Identity
 from rowkind.service.execute.salting import salted
 from rowkind.service.execute.updates import updates
@@ -45,6 +46,8 @@ def run(calc: Calc, rows: Rows, without: Mask | None = None) -> Changes:
     """
     if not calc.expands:
         return _first_step(calc, _live(calc, rows, without))
+    if without is None and (summed := in_sets(calc, rows, lambda of, some: _live(of, some, None))) is not None:
+        return summed
     return Changes.concat([_first_step(calc, _live(calc, *piece)) for piece in few_at_a_time(rows, without)])
 
 

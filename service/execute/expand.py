@@ -28,10 +28,10 @@ _AT_ONCE = 4_096
 """Rows that may each become many. In windows of 60 panes they are a quarter of a million, and a few tens of MB."""
 
 
-def few_at_a_time(rows: Rows, without: Mask | None) -> Iterator[tuple[Rows, Mask | None]]:
+def few_at_a_time(rows: Rows, without: Mask | None, at_once: int = _AT_ONCE) -> Iterator[tuple[Rows, Mask | None]]:
     """The rows in pieces, each with its part of `without`; the halves of an update stay together."""
     bounds = [
-        bound + int(rows.kind[bound - 1] == RowKind.UPDATE_BEFORE) for bound in range(_AT_ONCE, len(rows), _AT_ONCE)
+        bound + int(rows.kind[bound - 1] == RowKind.UPDATE_BEFORE) for bound in range(at_once, len(rows), at_once)
     ]
     for start, end in pairwise([0, *bounds, len(rows)]):
         piece = rows.take(np.arange(start, end)) if bounds else rows
@@ -50,6 +50,14 @@ def expanded(calc: Calc, rows: Rows, without: Mask | None) -> Rows:
         rows = _expanded(step, record, rows, nulls=nulls)
         record = step.output
     return rows
+
+
+def taken_apart(calc: Calc, rows: Rows) -> tuple[Calc, Rows]:
+    """The rows that the one expand of a calc takes apart, and the calc without what it asks of them first."""
+    (step,) = calc.expands
+    if step.predicate is not None and len(rows):
+        rows = _apart(rows, passes(step.predicate, calc.input, rows.payload, nulls=calc.on_error == "null"))
+    return replace(calc, expands=(replace(step, predicate=None),)), rows
 
 
 def _expanded(step: Expand, record: Record, rows: Rows, *, nulls: bool) -> Rows:

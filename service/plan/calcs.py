@@ -139,6 +139,7 @@ def _expands(node: LogicalNode, below: Columns, asked: Iterable[exp.Expr]) -> tu
         outer=last.outer,
         text=show(last.at),
         predicate=compile_condition(conditions, below),
+        finest=last.finest,
     )
     return (*earlier, step), by_name(types_)
 

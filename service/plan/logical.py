@@ -202,7 +202,8 @@ class LogicalExpand:
     `elements` are the columns of an element by their names, and which part of it each is: 0 for the element, or for
     the key of a map or the first field where `inline` takes structs apart, 1 for the next one. `place` is the column
     with its number in the row, from `first` on. `outer` says that a row without elements stays, with NULLs, and
-    `distinct` that no two elements of a row are equal. `at` is the call in the SQL.
+    `distinct` that no two elements of a row are equal. `finest` is the place of the grouping set with all columns, if
+    the elements are grouping sets and there is one. `at` is the call in the SQL.
     """
 
     input: LogicalNode
@@ -214,6 +215,7 @@ class LogicalExpand:
     inline: bool = False
     outer: bool = False
     distinct: bool = False
+    finest: int | None = None
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,10 @@ def unite_columns(query: Query) -> Query:
     united: dict[str, _United] = {}
     numbers: dict[int, int] = {}
     for text, nodes in _alike(query.root).items():
+        if len(nodes) == 1 or not all(map(_is_plain, nodes)):
+            continue
         both = _union(nodes)
-        if len(nodes) > 1 and _pays(nodes, both) and all(_has(node, both, united) for node in nodes):
+        if _pays(nodes, both) and all(_has(node, both, united) for node in nodes):
             united[text] = both
             numbers |= {id(node): number for number, node in enumerate(nodes, 1)}
 
@@ -76,15 +78,16 @@ def unite_columns(query: Query) -> Query:
 
 
 def _alike(root: LogicalNode) -> Mapping[str, Sequence[_Operator]]:
-    """The operators of the plan by what they compute, inputs first; none that has one thing under two names."""
+    """The operators of the plan by what they compute, inputs first."""
     found: dict[str, dict[int, _Operator]] = defaultdict(dict)
     for node in _open(root):
-        if isinstance(node, _Operator) and _is_plain(node):
+        if isinstance(node, _Operator):
             found[likeness(node).text][id(node)] = node
     return {text: list(nodes.values()) for text, nodes in found.items()}
 
 
 def _is_plain(node: _Operator) -> bool:
+    """Whether nothing has two names in it."""
     plain = all(len(_carried(side)) == len(side.carried) for side in sides(node))
     return plain and (not isinstance(node, LogicalAggregate) or len(_calls(node)) == len(node.calls))
 

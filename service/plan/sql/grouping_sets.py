@@ -62,7 +62,9 @@ class GroupingSets:
         below = {own: f"{own}#" if own in self.names else own for own in sources}
         project = LogicalProject(rows, {below[own]: source for own, source in sources.items()})
         shown = [exp.Tuple(expressions=[resolved(own) for own in self.names if own in each]) for each in self.sets]
-        expand = LogicalExpand(project, ids, {self.id: 0}, place, exp.GroupingSets(expressions=shown))
+        finest = next((number for number, each in enumerate(self.sets) if each >= {*self.names}), None)
+        at = exp.GroupingSets(expressions=shown)
+        expand = LogicalExpand(project, ids, {self.id: 0}, place, at, finest=finest)
         outputs = {own: self._within(own, below[own]) for own in sources}
         return LogicalProject(expand, {**outputs, self.id: resolved(self.id)})
 
