@@ -1,18 +1,19 @@
 """Makes the archive of classes (`service.spark.jvm`): `python -m rowkind.service.run.class_archive`.
 
-It comes about by itself with the first job. An image has it built in, though, because a job in a container has no next
-start there; and tests have it before they start sessions by the dozen.
+It comes about by itself with the first job. An image has it built in, though, by `--pack`, because a job in a container
+has no next start there; and tests have it before they start sessions by the dozen.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import as_file, files
 
 from rowkind.service.job.load import load
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.run import trial
 from rowkind.service.run.trial_on_spark import on_spark
-from rowkind.service.spark.jvm import end
+from rowkind.service.spark.jvm import end, pack
 
 
 def main() -> None:
@@ -28,3 +29,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    if sys.argv[1:] == ["--pack"]:
+        pack()

@@ -10,7 +10,7 @@ Half of what is then left is Java reading, checking and linking 20,000 classes. 
 sharing, JEP 350) has them ready to be mapped. It belongs to one Java, one set of jars, which others may follow, and one
 way to start. A JVM that finds none writes one as it exits by itself, under a name of its own, since others may do the
 same; whoever starts next puts it in place. A JVM that is killed in the middle leaves a file without a head, which is
-removed.
+removed. An image has it packed, a quarter of its size, beside the libraries.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ _POLL_SECONDS = 0.01
 _FOLDER, _ALIVE = "rowkind-", "alive"
 _GIVEN_UP_SECONDS = 600
 """After which an archive that is not whole counts as left behind. Writing one takes some ten."""
+
+_CHUNK = 1 << 20
 
 _UNUSED_SECONDS = 30 * 86_400
 """After which an archive that no JVM was started with is dropped: of a Java or of jars that are gone."""
@@ -238,6 +240,8 @@ def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Se
         cache().mkdir(parents=True, exist_ok=True)
         _put_in_place()
     for archive in archives:
+        with suppress(OSError):
+            _unpack(archive)
         if archive.exists():
             with suppress(OSError):
                 os.utime(archive)
@@ -245,6 +249,36 @@ def class_archive(program: str, jars: Path, options: Sequence[str], *or_else: Se
     if os.access(cache(), os.W_OK):
         return [*quiet, f"-XX:ArchiveClassesAtExit={archives[0].with_suffix('')}.{uuid4().hex}.part"]
     return []
+
+
+def pack() -> None:
+    """Put the archives of the cache, packed, where `class_archive` of the same installation finds them."""
+    import pyarrow as pa  # noqa: PLC0415 -- slow to load, and only for an image
+
+    for archive in cache().glob("classes-*.jsa"):
+        packed = _packed(archive)
+        packed.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open("rb") as source, pa.output_stream(str(packed), compression="zstd") as file:
+            shutil.copyfileobj(source, file, _CHUNK)
+
+
+def _unpack(archive: Path) -> None:
+    if archive.exists() or not _packed(archive).exists():
+        return
+    import pyarrow as pa  # noqa: PLC0415 -- as above
+
+    # Another process may do the same.
+    draft = archive.with_name(f"{archive.name}.{uuid4().hex}")
+    try:
+        with pa.input_stream(str(_packed(archive)), compression="zstd") as source, draft.open("wb") as file:
+            shutil.copyfileobj(source, file, _CHUNK)
+        draft.replace(archive)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _packed(archive: Path) -> Path:
+    return Path(sys.prefix, "share", "rowkind", f"{archive.name}.zst")
 
 
 def _identity(program: str, jars: Path, options: Sequence[str]) -> str:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from typing import Any
 
 import pytest
 
-from tests.e2e.containers import ROOT
+from tests.e2e.containers import BASE_IMAGE, ROOT
 
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
+
+JARS = "/opt/rowkind/lib/python3*/site-packages/pyspark/jars"
+LARGEST = 900_000_000
+"""Bytes of all layers, unpacked."""
 
 # Everything that a pod of the Helm chart takes away.
 CONFINED = ("--rm", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
@@ -55,24 +61,71 @@ def test_the_image_says_what_it_is_and_how_to_ask_for_its_health(rowkind_image: 
     """Labels, the exec form of the entry point and a health check that asks /healthz are part of the image."""
     config = _inspect(rowkind_image)["Config"]
     assert config["Entrypoint"] == ["rowkind"]
-    assert config["Labels"]["org.opencontainers.image.title"] == "Rowkind"
+    labels = {name.removeprefix("org.opencontainers.image."): value for name, value in config["Labels"].items()}
+    assert labels["title"] == "Rowkind"
+    assert labels["licenses"] == "Apache-2.0"
+    assert labels["base.name"] == BASE_IMAGE
+    assert {"description", "source", "documentation", "version", "revision"} <= labels.keys()
+    assert config["Healthcheck"]["Test"][0] == "CMD"
     assert "/healthz" in " ".join(config["Healthcheck"]["Test"])
 
 
-def test_no_test_tool_is_in_the_image(rowkind_image: str) -> None:
-    """Only what a job runs with is installed: no pip, no pytest, no linters."""
-    program = """if True:
-        from importlib.util import find_spec
-        print([tool for tool in ("pip", "pytest", "mypy", "ruff", "testcontainers") if find_spec(tool)])
+def test_a_read_only_root_leaves_what_the_image_names(rowkind_image: str) -> None:
+    """The user writes to the two volumes of the image, and nowhere else."""
+    assert _inspect(rowkind_image)["Config"]["Volumes"].keys() == {"/var/lib/rowkind", "/tmp"}
+    script = "touch /var/lib/rowkind/a /tmp/a && ! touch /opt/rowkind/a /etc/a /a 2> /dev/null && id -u"
+    done = _docker("run", "--rm", "--read-only", "--network", "none", "--entrypoint", "sh", rowkind_image, "-c", script)
+    assert (done.returncode, done.stdout) == (0, "10001\n"), done.stderr
+
+
+def test_nothing_that_builds_or_installs_is_in_the_image(rowkind_image: str) -> None:
+    """No compiler, no pip of the base's or of ours, and no tool of the tests."""
+    script = """
+        for tool in cc gcc g++ clang make javac pip pip3 wheel pytest mypy ruff; do command -v $tool; done
+        find / -xdev \\( -path /proc -o -path /sys \\) -prune -o \\
+            \\( -name 'pip' -o -name 'pip-*' -o -name 'ensurepip' -o -name 'setuptools' \\) -path '*python*' -print
     """
-    done = _docker("run", *CONFINED, "--network", "none", "--entrypoint", "python3", rowkind_image, "-c", program)
-    assert done.stdout.strip() == "[]", done.stderr
+    confined = ("--network", "none", "--user", "0", "--entrypoint", "sh")
+    done = _docker("run", *CONFINED, *confined, rowkind_image, "-c", script)
+    assert done.stdout.split() == [], done.stderr
+
+
+def test_the_image_is_no_larger_than_it_has_to_be(rowkind_image: str) -> None:
+    """All layers together, unpacked, with a base like the official slim one."""
+    assert _inspect(rowkind_image)["Size"] < LARGEST
+
+
+def test_the_image_has_its_bill_of_materials(rowkind_image: str) -> None:
+    """Every Python package of the lock file, every jar of Spark's that is there, and Debian's packages."""
+    where = "/opt/rowkind/share/rowkind/sbom.json"
+    bill = json.loads(_docker("run", *CONFINED, "--entrypoint", "cat", rowkind_image, where).stdout)
+    assert bill["bomFormat"] == "CycloneDX"
+    purls = [component.get("purl", "") for component in bill["components"]]
+    named = {purl.partition("@")[0] for purl in purls}
+    pinned = re.findall(r"^([\w.-]+)==", (ROOT / "deploy" / "requirements.lock").read_text(), re.MULTILINE)
+    assert {f"pkg:pypi/{name}" for name in pinned} - named <= {"pkg:pypi/colorama", "pkg:pypi/tzdata"}
+    assert {"pkg:maven/org.apache.spark/spark-sql_2.13", "pkg:deb/debian/libc6", "pkg:generic/openjdk"} <= named
+    listed = _docker("run", *CONFINED, "--entrypoint", "sh", rowkind_image, "-c", f"ls {JARS}").stdout.split()
+    jars = [purl for purl in purls if purl.startswith("pkg:maven/") or purl.endswith(".jar")]
+    assert len(jars) == len(listed)
+
+
+def test_spark_starts_with_the_classes_that_the_image_has_ready(rowkind_image: str) -> None:
+    """The archive that is packed in the image belongs to its Java and its jars, so no other one is made."""
+    script = "rowkind try /opt/rowkind/lib/python3*/site-packages/rowkind/examples/shop/job.yaml --sink top_products "
+    changes = "/opt/rowkind/lib/python3*/site-packages/rowkind/examples/shop/changes.jsonl"
+    script += f"--changes {changes} --engine spark > /dev/null && ls .cache/rowkind /opt/rowkind/share/rowkind"
+    done = _docker("run", *CONFINED, "--network", "none", "--entrypoint", "sh", rowkind_image, "-c", script)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = re.findall(r"(classes-\w+\.jsa)", done.stdout)
+    assert len(found) == 2, done.stdout
+    assert len(set(found)) == 1, done.stdout
 
 
 def _docker(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True, check=False, timeout=300)
 
 
-def _inspect(image: str) -> dict[str, dict[str, object]]:
+def _inspect(image: str) -> dict[str, Any]:
     (found,) = json.loads(_docker("image", "inspect", image).stdout)
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from rowkind.service.spark.jvm import MODULE_OPTIONS, class_archive, java, temporary_folder
+from rowkind.service.spark.jvm import MODULE_OPTIONS, class_archive, java, pack, temporary_folder
 
 JARS = Path(pyspark.__file__).parent / "jars"
 
@@ -92,6 +92,21 @@ def test_an_archive_that_nobody_uses_goes(cache: Path) -> None:
     class_archive(java(), JARS, [])
     assert list(cache.iterdir()) == [used]
     assert time.time() - used.stat().st_mtime < 3_600
+
+
+def test_an_archive_that_is_packed_beside_the_libraries_is_used(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an image, whose cache is empty when it starts; it is unpacked once, and nothing else is left."""
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "installed"))
+    part_of(class_archive(java(), JARS, [])).write_bytes(b"head" * 100_000)
+    used = class_archive(java(), JARS, [])
+    pack()
+    (archive,) = cache.iterdir()
+    archive.unlink()
+    assert class_archive(java(), JARS, []) == used
+    assert archive.read_bytes() == b"head" * 100_000
+    assert list(cache.iterdir()) == [archive]
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,61 @@
+"""Takes out of installed libraries what a job never loads: `python prune.py SITE_PACKAGES NATIVE`.
+
+Spark comes with machine learning, graphs, Hive, YARN, a shell and a server of its own, pyarrow with clients of other
+services. RocksDB's library for this machine goes into the folder NATIVE, and those for other machines go: where the JVM
+finds it on its own path it does not unpack it into /tmp, which fails where that is mounted noexec, as by `--tmpfs`.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+NEVER_LOADED = (
+    *("pyspark/jars/connect-repl", "pyspark/examples", "pyspark/data"),
+    *(f"pyspark/jars/spark-{part}*.jar" for part in ("connect", "graphx", "hive", "mllib", "pipelines", "repl")),
+    "pyspark/jars/spark-yarn_*.jar",
+    # Linear algebra, for machine learning.
+    *(f"pyspark/jars/{name}*.jar" for name in ("arpack", "blas", "breeze", "JLargeArrays", "JTransforms", "lapack")),
+    *(f"pyspark/jars/{name}*.jar" for name in ("algebra_", "cats-kernel", "spire")),
+    # Hive and its metastore; Spark reads ORC with the API of its storage, which stays.
+    *(f"pyspark/jars/hive-{part}-*.jar" for part in ("beeline", "cli", "exec", "jdbc", "metastore", "serde")),
+    *("pyspark/jars/hive-service-rpc-*.jar", "pyspark/jars/hive-shims*.jar"),
+    *(f"pyspark/jars/{name}-*.jar" for name in ("datanucleus", "javax.jdo", "jdo-api", "libfb303", "libthrift")),
+    *("pyspark/jars/derby*.jar", "pyspark/jars/HikariCP-*.jar", "pyspark/jars/commons-dbcp-*.jar"),
+    # The shell.
+    *("pyspark/jars/scala-compiler-*.jar", "pyspark/jars/jline-*.jar"),
+    *("pyspark/jars/netty-tcnative-*-osx-*.jar", "pyspark/jars/netty-tcnative-*-windows-*.jar"),
+    *("pyarrow/libarrow_flight.so*", "pyarrow/_flight.*", "pyarrow/libarrow_s3.so*", "pyarrow/_s3fs.*"),
+    *("pyarrow/libarrow_substrait.so*", "pyarrow/_substrait.*"),
+    *("pyarrow/tests", "pyarrow/include", "pyarrow/src", "pandas/tests", "numpy/*/tests"),
+)
+"""Patterns of files and folders; each of them finds some."""
+
+_OF_ROCKSDB = "librocksdbjni-"
+_MACHINES = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
+
+
+def prune(packages: Path, native: Path) -> None:
+    """Take it out of the folder of packages, and put RocksDB's library into `native`."""
+    for pattern in NEVER_LOADED:
+        for found in packages.glob(pattern):
+            if found.is_dir():
+                shutil.rmtree(found)
+            else:
+                found.unlink()
+    (jar,) = packages.glob("pyspark/jars/rocksdbjni-*.jar")
+    whole = jar.with_suffix(".whole")
+    jar.rename(whole)
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as kept:
+        source.extract(f"{_OF_ROCKSDB}{_MACHINES[platform.machine()]}.so", native)
+        for entry in source.infolist():
+            if not entry.filename.startswith(_OF_ROCKSDB):
+                kept.writestr(entry, source.read(entry))
+    whole.unlink()
+
+
+if __name__ == "__main__":
+    prune(*(Path(argument) for argument in sys.argv[1:]))

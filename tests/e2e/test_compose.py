@@ -1,0 +1,125 @@
+"""The compose file, started: as much of it as can be built here, and what it says of restarts and volumes.
+
+The broker is the tests' own image and the registry that of `rowkind dev`; Prometheus and Grafana are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from rowkind.service.dev.broker import free_port
+from tests.e2e.containers import KAFKA_IMAGE, ROOT, missing, require_daemon
+from tests.run.process import get, until
+
+pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
+
+DEPLOY = ROOT / "deploy"
+SECONDS = 240.0
+REGISTRY = """\
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from rowkind.avro.registry import FolderRegistry
+from rowkind.service.dev.registry_server import _RegistryHandler
+handler = type("Handler", (_RegistryHandler,), {"registry": FolderRegistry(Path("/tmp"))})
+ThreadingHTTPServer(("", 8081), handler).serve_forever()
+"""
+
+
+def _standing_in(image: str, port: int) -> dict[str, Any]:
+    """The compose file with images that are here, and no port but the job's on this machine."""
+    compose: dict[str, Any] = YAML(typ="safe").load(DEPLOY / "compose.yaml")
+    # Debian's compose is older than the key.
+    del compose["name"]
+    services = compose["services"]
+    for unavailable in ("prometheus", "grafana"):
+        del services[unavailable], compose["volumes"][unavailable]
+    for service in services.values():
+        service.pop("ports", None)
+        if service.pop("build", None):
+            service["image"] = image
+    services["rowkind"]["ports"] = [f"127.0.0.1:{port}:8080"]
+    services["kafka"]["image"] = KAFKA_IMAGE
+    services["kafka"]["healthcheck"]["test"] = ["CMD", "bash", "-c", "exec 3<> /dev/tcp/localhost/9092"]
+    asks = "import urllib.request as asked; asked.urlopen('http://localhost:8081/subjects')"
+    services["registry"] |= {"image": image, "entrypoint": ["python3", "-c", REGISTRY]}
+    services["registry"]["healthcheck"]["test"] = ["CMD", "python3", "-c", asks]
+    return compose
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A running compose file, whose job serves `port`."""
+
+    command: tuple[str, ...]
+    port: int
+
+    def run(self, *arguments: str) -> str:
+        """What compose says to a command."""
+        done = subprocess.run([*self.command, *arguments], capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    def written(self) -> float:
+        """Changes that the job has written since it started; none while it does not answer."""
+        _, metrics = get(self.port, "/metrics")
+        return sum(map(float, re.findall(r"^rowkind_rows_out_total\{.*\} (\S+)$", metrics, re.MULTILINE)))
+
+    def said(self) -> str:
+        """The ends of all logs."""
+        return self.run("logs", "--tail", "30")
+
+    def container(self, service: str) -> str:
+        """The id of a service's container."""
+        return self.run("ps", "-q", service).strip()
+
+
+@pytest.fixture
+def composed(rowkind_image: str, tmp_path: Path) -> Iterator[Composed]:
+    """All services, started, and everything gone in the end."""
+    require_daemon()
+    spellings = (("docker", "compose"), ("docker-compose",))
+    command = next((each for each in spellings if _succeeds(*each, "version")), None)
+    if command is None:
+        missing("there is neither `docker compose` nor docker-compose")
+    port = free_port()
+    file = tmp_path / "compose.json"
+    file.write_text(json.dumps(_standing_in(rowkind_image, port)))
+    told = ("--file", str(file), "--project-directory", str(DEPLOY), "--project-name", "rowkind-test")
+    composed = Composed((*command, *told), port)
+    try:
+        composed.run("up", "--detach")
+        yield composed
+    finally:
+        composed.run("down", "--volumes", "--timeout", "60")
+
+
+def test_the_composed_job_writes_and_gets_over_a_broker_that_ends(composed: Composed) -> None:
+    """The broker is started again with the topics that it had, and the job goes on by itself."""
+    until(lambda: composed.written() > 0, "the first results", composed.said, SECONDS)
+    broker = composed.container("kafka")
+    subprocess.run(["docker", "exec", broker, "sh", "-c", "kill 1"], check=True, timeout=60)
+    until(lambda: _restarts(broker) > 0, "another start of the broker", composed.said, SECONDS)
+    before = composed.written()
+    until(lambda: composed.written() > before, "further results", composed.said, SECONDS)
+    assert _restarts(composed.container("rowkind")) == 0, composed.said()
+
+
+def _restarts(container: str) -> int:
+    asked = ["docker", "inspect", "--format", "{{.RestartCount}}", container]
+    return int(subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout)
+
+
+def _succeeds(*command: str) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+    except FileNotFoundError:
+        return False
