@@ -13,10 +13,10 @@ pytestmark = pytest.mark.spark
 
 
 def test_tasks_are_told_as_they_are_done(spark: SparkSession) -> None:
-    """Of how many there are so many, and never fewer than before."""
+    """Of how many there are so many, and never fewer than before; somebody else may have one more meanwhile."""
     told: list[tuple[int, int]] = []
     with tasks_told(spark, lambda done, total: told.append((done, total))):
         spark.sparkContext.parallelize(range(6), 6).foreach(lambda _: time.sleep(0.8))
-    assert {total for _, total in told} == {6}
+    assert all(total >= 6 for _, total in told)
     assert told == sorted(told)
-    assert any(0 < done < 6 for done, _ in told)
+    assert any(0 < done < total for done, total in told)
