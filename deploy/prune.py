@@ -29,7 +29,6 @@ NEVER_LOADED = (
     *("pyspark/jars/scala-compiler-*.jar", "pyspark/jars/jline-*.jar"),
     *("pyspark/jars/netty-tcnative-*-osx-*.jar", "pyspark/jars/netty-tcnative-*-windows-*.jar"),
     *("pyarrow/libarrow_flight.so*", "pyarrow/_flight.*", "pyarrow/libarrow_s3.so*", "pyarrow/_s3fs.*"),
-    *("pyarrow/libarrow_substrait.so*", "pyarrow/_substrait.*"),
     *("pyarrow/tests", "pyarrow/include", "pyarrow/src", "pandas/tests", "numpy/*/tests"),
 )
 """Patterns of files and folders; each of them finds some."""
