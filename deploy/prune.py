@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 NEVER_LOADED = (
-    *("pyspark/jars/connect-repl", "pyspark/examples", "pyspark/data"),
+    *("pyspark/jars/connect-repl", "pyspark/examples", "pyspark/data", "pyspark/ml", "pyspark/mllib"),
     *(f"pyspark/jars/spark-{part}*.jar" for part in ("connect", "graphx", "hive", "mllib", "pipelines", "repl")),
     "pyspark/jars/spark-yarn_*.jar",
     # Linear algebra, for machine learning.
@@ -29,6 +29,10 @@ NEVER_LOADED = (
     *("pyspark/jars/scala-compiler-*.jar", "pyspark/jars/jline-*.jar"),
     *("pyspark/jars/netty-tcnative-*-osx-*.jar", "pyspark/jars/netty-tcnative-*-windows-*.jar"),
     *("pyarrow/libarrow_flight.so*", "pyarrow/_flight.*", "pyarrow/libarrow_s3.so*", "pyarrow/_s3fs.*"),
+    # Further copies of a library that is loaded as libarrow_python.so.2600, and what only goes with the clients above.
+    *("pyarrow/libarrow_python.so", "pyarrow/libarrow_python.so.*.*.*", "pyarrow/libarrow_python_flight.so*"),
+    # Colours for the code of languages, which the terminal view shows none of.
+    "pygments/lexers",
     *("pyarrow/tests", "pyarrow/include", "pyarrow/src", "pandas/tests", "numpy/*/tests"),
 )
 """Patterns of files and folders; each of them finds some."""

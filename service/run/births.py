@@ -42,7 +42,8 @@ def _samples(graph: Graph) -> Iterator[str]:
         if may_be_late(operator.node):
             yield sample("rowkind_late_rows_total", **of)
     for sink in graph.sinks:
-        yield sample("rowkind_rows_out_total", sink=sink.name, kind=kind)
+        written = RowKind.UPDATE_AFTER.symbol if sink.mode == "upsert" else kind
+        yield sample("rowkind_rows_out_total", sink=sink.name, kind=written)
         yield sample("rowkind_bytes_out_total", sink=sink.name)
     yield sample("rowkind_dead_letters_written_total")
     yield from (sample("rowkind_transactions_total", outcome=each) for each in ("committed", "skipped", "retried"))

@@ -173,9 +173,8 @@ class _Queries:
                 plan = upgrade(self.job, recorded, keep=rebuild == "what changed")
                 chosen, new = plan.queries, plan.queries.keys() - plan.stay
                 for name in plan.left:
-                    run = self._take_over(name)
+                    self._take_over(name)
                     if name in plan.stay:
-                        self._checkpoint(name).sign(run)
                         self._checkpoint(name).keep({sink.name for sink in plan.queries[name].sinks})
                 torn = [name for name in new if self._checkpoint(name).torn()]
                 for name in (*plan.dropped, *torn):
@@ -215,12 +214,17 @@ class _Queries:
             raise TopicsHeldError(held)
         return {topics[topic] for topic in held}
 
-    def _take_over(self, name: str) -> str:
-        """See that no earlier run writes for this query any more; the name of the one that has taken its place."""
-        run = next_run(*(each.run for each in self._progress(name)), *self._checkpoint(name).runs())
+    def _take_over(self, name: str) -> None:
+        """See that no earlier run writes for this query any more.
+
+        The name of the run that has taken its place is in the checkpoint before it is at Kafka. One that is at Kafka
+        alone is taken for a run's with another checkpoint where nothing has been written since a cut-over.
+        """
+        checkpoint = self._checkpoint(name)
+        run = next_run(*(each.run for each in self._progress(name)), *checkpoint.runs())
+        checkpoint.sign(run)
         kafka = self.connection.kafka
         take_over(WriterSpec(self.job.name, name, {}, kafka, progress_name(self.job.name, name), run=run))
-        return run
 
     def _ready(self, name: str, query: PlannedQuery, token: str) -> Running:
         """A query, ready to begin. If it is new, and there is a token, it fills its state first."""
