@@ -134,7 +134,7 @@ def _step(step: Step, root: str, about: Mapping[str, int], beside: Beside | None
     stage = f'<span class="stage">stage {step.stage}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
     # A step that was there before under this name has no place of its own, but a link to that one.
-    place = f' id="{anchor(root, step.name)}"' if step.same_as != (root, step.name) else ""
+    place = f' id="{anchor(root, step.name)}"'
     planned = f"{_states(step)}<dl>{''.join(map(_fact, _shown(step)))}</dl>"
     if beside is not None:
         folded = f'<details id="plan.{anchor(root, step.name)}"><summary>how it is done</summary>{planned}</details>'
