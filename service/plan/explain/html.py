@@ -108,7 +108,13 @@ def _count(number: int, word: str) -> str:
 def _advice(description: Description) -> str:
     root = description.root.name
     items = "".join(f"<li>{_linked(root, each)}</li>" for each in description.advice)
+    drawn = {anchor(root, step.name) for step in _steps(description.root) if step.same_as in (None, (root, step.name))}
+    items = re.sub(r'<a href="#([^"]+)">(.*?)</a>', lambda m: m[0] if m[1] in drawn or m[1] == anchor(root) else m[2], items)
     return f'<div class="advice"><h3>Advice</h3><ul>{items}</ul></div>' if items else ""
+
+
+def _steps(step: Step) -> list[Step]:
+    return [step, *(each for below in step.inputs for each in _steps(below))]
 
 
 def _linked(root: str, advice: Advice) -> str:
@@ -134,7 +140,7 @@ def _step(step: Step, root: str, about: Mapping[str, int], beside: Beside | None
     stage = f'<span class="stage">stage {step.stage}</span>' if step.stage else ""
     mode = f'<span class="mode" title="{step.way.mode}">{_MODES[step.way.mode]}</span>' if step.way else ""
     # A step that was there before under this name has no place of its own, but a link to that one.
-    place = f' id="{anchor(root, step.name)}"'
+    place = f' id="{anchor(root, step.name)}"' if step.same_as != (root, step.name) else ""
     planned = f"{_states(step)}<dl>{''.join(map(_fact, _shown(step)))}</dl>"
     if beside is not None:
         folded = f'<details id="plan.{anchor(root, step.name)}"><summary>how it is done</summary>{planned}</details>'
