@@ -133,7 +133,7 @@ def test_top_follows_the_job_on_a_terminal(monitor: Monitor) -> None:
 
     def until(words: str) -> None:
         nonlocal said
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while words not in said:
             assert time.monotonic() < deadline, said
             if select.select([reader], [], [], 1)[0]:
