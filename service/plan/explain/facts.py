@@ -102,9 +102,9 @@ class _Describing:
             inputs=(self._step(sink.input, sink, "input", None),),
             values={"topic": sink.topic, "mode": sink.mode, "key": list(sink.key), "delivery": sink.delivery},
         )
-        # What is there once needs one piece of advice.
-        twice = {step.name for step in root.walk() if step.same_as not in (None, (sink.name, step.name))}
-        return Description(root, tuple(each for each in advice(sink) if each.about not in twice), sql)
+        # What is there once needs one piece of advice, where it is described.
+        here = {step.name for step in root.walk() if step.same_as in (None, (sink.name, step.name))}
+        return Description(root, tuple(each for each in advice(sink) if each.about in here), sql)
 
     def _step(self, node: PhysicalNode, consumer: PhysicalNode | PhysicalSink, role: Role, level: int | None) -> Step:
         """The node as its consumer, which is on this level, sees it."""

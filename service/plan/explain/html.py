@@ -108,15 +108,7 @@ def _count(number: int, word: str) -> str:
 def _advice(description: Description) -> str:
     root = description.root.name
     items = "".join(f"<li>{_linked(root, each)}</li>" for each in description.advice)
-    drawn = {anchor(root, step.name) for step in _steps(description.root) if step.same_as in (None, (root, step.name))}
-    items = re.sub(
-        r'<a href="#([^"]+)">(.*?)</a>', lambda m: m[0] if m[1] in drawn or m[1] == anchor(root) else m[2], items
-    )
     return f'<div class="advice"><h3>Advice</h3><ul>{items}</ul></div>' if items else ""
-
-
-def _steps(step: Step) -> list[Step]:
-    return [step, *(each for below in step.inputs for each in _steps(below))]
 
 
 def _linked(root: str, advice: Advice) -> str:
