@@ -11,11 +11,12 @@ import json
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
+
+from rowkind.service.meanwhile import meanwhile
 
 if TYPE_CHECKING:
     from rowkind.service.run.status import JobStatus
@@ -97,21 +98,16 @@ def _on_terminal() -> Iterator[Callable[[Callable[[], JobStatus]], Any]]:
 @contextmanager
 def _batches(status: Callable[[], JobStatus]) -> Iterator[None]:
     """Log every batch that ends meanwhile."""
-    ended = threading.Event()
     told: dict[str, int] = {}
 
-    def watch() -> None:
-        while not ended.wait(_EVERY_SECONDS):
-            _tell(status(), told)
-
-    thread = threading.Thread(target=watch, name="batches", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    def tell() -> None:
         _tell(status(), told)
+
+    try:
+        with meanwhile(tell, _EVERY_SECONDS, "batches"):
+            yield
+    finally:
+        tell()
 
 
 def _tell(status: JobStatus, told: dict[str, int]) -> None:

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from rowkind.service.dev.jars import BrokerStartError, class_path
 from rowkind.service.jars import java
+from rowkind.service.ports import free_port
 
 _CLUSTER = "rowkind-dev-clusters-A"
 _START_SECONDS = 90.0
@@ -182,13 +183,6 @@ def _settings(logs: Path, port: int, controller: int) -> dict[str, str | int]:
         "log.initial.task.delay.ms": 500,
         "log.segment.delete.delay.ms": 1000,
     }
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 at which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

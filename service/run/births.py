@@ -1,7 +1,8 @@
 """The counters of a query that are 0 before anything was counted.
 
 Prometheus sees growth between two values. A counter that is born with what it first counts has not grown, and nobody
-is told of the first dead letter. Of rows, by kind, only those of `+I` are born: the other kinds come as they come.
+is told of the first dead letter. Of rows, one kind is born, the one that a row has which is new: `+I`, and `+U` where
+an upsert sink writes it. The other kinds come as they come.
 """
 
 from __future__ import annotations

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -19,6 +17,7 @@ from rowkind.errors import REFUSED
 from rowkind.service.job.errors import JobError
 from rowkind.service.job.load import loaded
 from rowkind.service.job.model import Job
+from rowkind.service.ports import free_port
 
 _LONGEST_WAIT_SECONDS = 60.0
 _WELL_SECONDS = 300.0
@@ -42,7 +41,7 @@ class ManagedJob:
     - `again`: when it is to be started again, by `time.monotonic`; None while it runs, or waits for its file.
     - `reason`: why it does not run; empty while it does.
     - `news`: what its file wants and does not get; empty if nothing.
-    - `leaves`: its file is gone, and it ends.
+    - `leaves`: it ends, and is not started again.
     """
 
     file: Path
@@ -68,28 +67,23 @@ class ManagedJob:
 
     def start(self) -> None:
         """Start its process, of the file as it is now."""
-        self.port, self.again, self.reason, self._began = _free_port(), None, "", time.monotonic()
+        # Who takes the port meanwhile makes the job start once more.
+        self.port, self.again, self.reason, self._began = free_port(), None, "", time.monotonic()
         upgrade = ["--upgrade"] if self.upgrades else []
         serve = ["--host", "127.0.0.1", "--port", str(self.port)]
         self._process = _Process("run", str(self.file), *serve, *upgrade, *self.options, of=self.job.name)
 
-    def terminate(self) -> None:
-        """Ask the process to finish its batch and end; asked once more, it ends at once."""
+    def leave(self) -> None:
+        """Finish the batch and end, and begin nothing any more; told so once more, end at once."""
+        self.leaves, self.again = True, None
+        self._ask_no_more()
         if self._process is not None:
             self._process.terminate()
-
-    def leave(self) -> None:
-        """End: the file is gone."""
-        log.info("job %s: its file is gone, so it ends; its checkpoint and its topics stay", self.job.name)
-        self.leaves, self.again = True, None
-        self.terminate()
 
     def changed(self, text: str) -> None:
         """Its file has another text."""
         self.text, self.news = text, ""
-        if self._asks is not None:
-            self._asks.terminate()
-            self._asks = None
+        self._ask_no_more()
         try:
             job = loaded(text, self.file)
             job.check_runnable()
@@ -115,6 +109,11 @@ class ManagedJob:
             self._answered(code, said)
         if self.again is not None and time.monotonic() >= self.again:
             self.start()
+
+    def _ask_no_more(self) -> None:
+        if self._asks is not None:
+            self._asks.terminate()
+            self._asks = None
 
     def _ended(self, code: int, last: str) -> None:
         if self.leaves:
@@ -144,7 +143,8 @@ class ManagedJob:
             log.info("job %s: %s", self.job.name, line)
         if self.upgrades:
             log.info("job %s: its file was changed, and so it is", self.job.name)
-            self.terminate()
+            if self._process is not None:
+                self._process.terminate()
         else:
             self._next = None
             self.news = (
@@ -210,10 +210,3 @@ class _Process:
     def _named(self, line: str) -> str:
         """A line of the log under the job's name, be it text or an object of JSON."""
         return f'{{"job": "{self._of}", {line[1:]}' if line.startswith("{") else f"{self._of}: {line}"
-
-
-def _free_port() -> int:
-    """A port of this machine that nobody has just now; who takes it meanwhile makes the job start once more."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port: int = free.getsockname()[1]
-    return port

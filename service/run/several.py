@@ -52,9 +52,15 @@ class Several:
                 self._come(file, text)
             elif member.text != text and not member.leaves:
                 member.changed(text)
-        for file, member in [*self.members.items()]:
+        for file, member in self.members.items():
             if file not in texts and not member.leaves:
+                log.info("job %s: its file is gone, so it ends; checkpoint and topics stay", member.job.name)
                 member.leave()
+        self.look_after()
+
+    def look_after(self) -> None:
+        """Look at all processes, and forget jobs that have ended for good."""
+        for file, member in [*self.members.items()]:
             member.look()
             if member.leaves and not member.runs:
                 del self.members[file]
@@ -62,8 +68,7 @@ class Several:
     def end(self) -> None:
         """Ask every job to finish its batch and end; asked once more, they end at once."""
         for member in self.members.values():
-            member.leaves = True
-            member.terminate()
+            member.leave()
 
     def all(self) -> list[ManagedJob]:
         """Every job there is just now, also for other threads."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import http.client
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -132,13 +132,12 @@ def _ask(member: ManagedJob, path: str) -> Response | None:
     said = member.job.status or {}
     # It is this machine, and the certificate is for the name under which the service is known outside.
     context = ssl._create_unverified_context()  # noqa: S323, SLF001 - as said above
-    connect: Callable[[], http.client.HTTPConnection] = (
-        (lambda: http.client.HTTPSConnection("127.0.0.1", member.port, timeout=_PATIENCE_SECONDS, context=context))
+    connection = (
+        http.client.HTTPSConnection("127.0.0.1", member.port, timeout=_PATIENCE_SECONDS, context=context)
         if "certificate" in said
-        else (lambda: http.client.HTTPConnection("127.0.0.1", member.port, timeout=_PATIENCE_SECONDS))
+        else http.client.HTTPConnection("127.0.0.1", member.port, timeout=_PATIENCE_SECONDS)
     )
     login = base64.b64encode(f"{said.get('user')}:{said.get('password')}".encode()).decode()
-    connection = connect()
     try:
         connection.request("GET", path, headers={"Authorization": f"Basic {login}"})
         answer = connection.getresponse()

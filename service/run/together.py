@@ -42,12 +42,11 @@ def run_together(path: Path, *, upgrades: bool, options: Sequence[str], host: st
                 several.end()
                 asked = signals.count
                 while several.runs:
-                    time.sleep(_POLL_SECONDS)
                     if signals.count > asked:
                         asked = signals.count
                         several.end()
-                    for member in several.all():
-                        member.look()
+                    time.sleep(_POLL_SECONDS)
+                    several.look_after()
         finally:
             several.end()
     log.info("stopped")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
+
+from rowkind.service.meanwhile import meanwhile
 
 _EVERY_SECONDS = 0.5
 
@@ -16,7 +17,6 @@ _EVERY_SECONDS = 0.5
 def tasks_told(spark: SparkSession, told: Callable[[int, int], None]) -> Iterator[None]:
     """Tell every half second how many tasks are done and how many there are, of the stages that run meanwhile."""
     tracker = spark.sparkContext.statusTracker()
-    ended = threading.Event()
     before = set(tracker.getActiveStageIds())
     stages: dict[int, tuple[int, int]] = {}
 
@@ -28,16 +28,10 @@ def tasks_told(spark: SparkSession, told: Callable[[int, int], None]) -> Iterato
         if stages:
             told(sum(done for done, _ in stages.values()), sum(tasks for _, tasks in stages.values()))
 
-    def watch() -> None:
+    def quietly() -> None:
         # A session that is lost meanwhile is told of by whoever waits for it.
         with suppress(Py4JError, OSError):
-            while not ended.wait(_EVERY_SECONDS):
-                look()
+            look()
 
-    thread = threading.Thread(target=watch, name="tasks", daemon=True)
-    thread.start()
-    try:
+    with meanwhile(quietly, _EVERY_SECONDS, "tasks"):
         yield
-    finally:
-        ended.set()
-        thread.join()

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.dev.broker import Broker
+from rowkind.service.ports import free_port
 from tests.chaos.network import Network
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rowkind.service.dev.broker import free_port
+from rowkind.service.ports import free_port
 from tests.chaos.stage import SLOW, Stage
 from tests.cluster.control_plane import ControlPlane, missing
 from tests.cluster.kubelet import Kubelet

@@ -23,7 +23,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from rowkind.service.dev.broker import free_port
+from rowkind.service.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BASE_IMAGE = os.environ.get("ROWKIND_TEST_BASE", "rowkind-test/base")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from rowkind.service.dev.broker import free_port
+from rowkind.service.ports import free_port
 from tests.e2e.containers import KAFKA_IMAGE, ROOT, missing, require_daemon
 from tests.run.process import get, until
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from rowkind.avro.registry import FolderRegistry
 from rowkind.operators.changelog import RowKind
-from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.dev.broker import Broker
 from rowkind.service.execute.members import SIDES
 from rowkind.service.graph import GraphScan
 from rowkind.service.kafka import fetch
@@ -27,6 +27,7 @@ from rowkind.service.kafka.errors import (
 )
 from rowkind.service.kafka.offsets import Offset, Range
 from rowkind.service.keys import Key
+from rowkind.service.ports import free_port
 from rowkind.service.source_table import Start
 from tests.kafka.tables import ORDERS, Topic, order, pass_on, planner, read, read_all, scan, settings, way
 

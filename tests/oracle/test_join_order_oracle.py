@@ -12,16 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from rowkind.service.physical import PhysicalJoin
 from rowkind.service.physical_tree import walk
-from rowkind.service.run.memory import Fold, MemoryEngine
 from tests.plan.cases import Case, planned
-from tests.plan.changelogs import World, bare_updates
-from tests.plan.test_cases import Oracle, bag, unmatched
-from tests.plan.traits import Traits
+from tests.plan.test_cases import is_what_duckdb_says
 from tests.seeds import seeds
 
 _NUMBERS = {
@@ -71,15 +67,7 @@ def test_joins_in_any_order_are_what_duckdb_says(seed: int) -> None:
     """After every batch, for every order that the planner takes."""
     for case in cases(seed):
         print(f"seed {seed}: {case.sql}")
-        job, sink = planned(case)
-        traits = Traits()
-        engine, fold = MemoryEngine(sink, unmatched=unmatched, watch=traits.watch), Fold(keyed=False)
-        oracle = Oracle(case, job.views)
-        for number, (batch, tables) in enumerate(World.of(job, bare_updates(sink), seed).batches(BATCHES)):
-            fold.apply(engine.batch(batch, now=number)[sink.name])
-            traits.check()
-            found = bag(sink.value, pa.array(fold.payloads, pa.binary()))
-            assert found == oracle.rows(sink.value, tables), f"batch {number}"
+        is_what_duckdb_says(case, seed, BATCHES)
 
 
 def test_many_of_these_queries_are_not_run_as_they_are_written() -> None:

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.dev.broker import Broker
+from rowkind.service.ports import free_port
 from rowkind.service.run.status import JobStatus
 from tests.kafka.sinks import committed
 from tests.run.process import Rowkind, get, until

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from rowkind.avro.schema import Record
-from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.dev.broker import Broker
+from rowkind.service.ports import free_port
 from rowkind.service.run.status import JobStatus
 from tests.kafka.sinks import committed
 from tests.kafka.tables import packed

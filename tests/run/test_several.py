@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -121,7 +120,6 @@ def mains(service: Rowkind) -> dict[str, int]:
 
 def test_a_folder_without_any_job_is_refused(tmp_path: Path) -> None:
     """With exit code 2, and what was looked for."""
-    shutil.rmtree(tmp_path / "jobs", ignore_errors=True)
     (tmp_path / "jobs").mkdir()
     with Rowkind(tmp_path / "output", "run", str(tmp_path / "jobs"), "--port", "0") as service:
         ended = service.ended()

@@ -12,7 +12,8 @@ from ruamel.yaml import YAML
 
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
-from rowkind.service.dev.broker import Broker, free_port
+from rowkind.service.dev.broker import Broker
+from rowkind.service.ports import free_port
 from tests.bench.compare import page
 from tests.kafka.tables import packed
 from tests.run.process import ROOT, Rowkind, get, until
