@@ -81,6 +81,8 @@ def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
     for line in lines:
         if gone and not traceback and (not line.strip() or line.startswith((_AFTERWARDS, *_LOST))):
             continue
+        if not line.startswith((b" ", _BEGIN)) and _only_begun(traceback):
+            traceback = []
         if traceback or line.startswith(_BEGIN):
             traceback.append(line)
             if line.startswith((b" ", _BEGIN)):
@@ -92,5 +94,10 @@ def _without_lost_connections(lines: Iterable[bytes]) -> Iterator[bytes]:
         else:
             gone = False
             yield line
-    if not all(line.startswith(_BEGIN) for line in traceback):
+    if not _only_begun(traceback):
         yield from traceback
+
+
+def _only_begun(traceback: list[bytes]) -> bool:
+    """Whether nothing is said but that there are tracebacks, if that."""
+    return all(line.startswith(_BEGIN) for line in traceback)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import random
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from rowkind.service.kafka import progress, transaction
 from rowkind.service.kafka.errors import FencedError, TransactionError, UnfitTopicError, fences
 from rowkind.service.kafka.outgoing import Outgoing, prepare, send
 from rowkind.service.kafka.progress import BatchPartition
+from rowkind.service.kafka.spec import WriterSpec
 from rowkind.service.kafka.transaction import TransactionalWriter, write_once
 from rowkind.service.run.cut_over import take_over
 from tests.kafka.sinks import MakeSink, Sink, changes, committed
@@ -245,22 +248,19 @@ def test_a_topic_that_refuses_its_rows_takes_those_of_the_other_sinks_with_it(ma
 def test_two_runs_of_one_job_end_in_an_error_and_not_in_doubled_rows(make_sink: MakeSink) -> None:
     """Whoever is fenced again and again gives up; the topic has each batch once."""
     sink = make_sink()
-    failures: list[Exception] = []
-
-    def run() -> None:
-        try:
-            for batch in range(8):
-                TransactionalWriter(sink.spec, 0).write(BatchPartition("checkpoint", batch, 0), some(sink, batch))
-        except KafkaException as error:
-            failures.append(error)
-
-    runs = [threading.Thread(target=run) for _ in range(2)]
-    for each in runs:
-        each.start()
-    for each in runs:
-        each.join(60)
+    batches = [some(sink, batch) for batch in range(8)]
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as processes:
+        list(processes.map(write_all, [sink.spec] * 2, [batches] * 2, timeout=60))
     found = ids(sink)
-    assert sorted(set(found)) == found
+    assert found == list(range(len(found)))
+    assert found
+
+
+def write_all(spec: WriterSpec, batches: Sequence[Outgoing]) -> None:
+    """Batch after batch, by a new producer each, until one of them is fenced."""
+    with suppress(KafkaException):
+        for number, batch in enumerate(batches):
+            TransactionalWriter(spec, 0).write(BatchPartition("checkpoint", number, 0), batch)
 
 
 def test_a_run_that_was_replaced_stops_instead_of_fencing_back(make_sink: MakeSink) -> None:

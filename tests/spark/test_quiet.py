@@ -55,6 +55,7 @@ BrokenPipeError: [Errno 32] Broken pipe
         (f"{TURNED_AWAY}{OTHERS}", OTHERS),
         (f"one\n{TOGETHER}two\n", "one\ntwo\n"),
         (f"one\n{BEGUN}{BEGUN}", "one\n"),
+        (f"one\n{BEGUN}{UNANSWERED}two\n{BEGUN}three\n", "one\ntwo\nthree\n"),
         (f"one\n{UNANSWERED}two\n{UNANSWERED}", "one\ntwo\n"),
         (f"{UNANSWERED}{THREADS}", THREADS),
         (f"{BEGUN}  cut", f"{BEGUN}  cut"),
