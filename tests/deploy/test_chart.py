@@ -200,3 +200,45 @@ def test_executors_have_what_the_driver_has() -> None:
 def _settings(manifests: dict[str, Any]) -> dict[str, str]:
     lines = manifests["ConfigMap"]["data"]["spark-defaults.conf"].strip().splitlines()
     return {name: value for name, _, value in (line.partition(" ") for line in lines)}
+
+
+def test_several_jobs_are_a_folder_that_the_service_follows() -> None:
+    """Each is a file of the folder, with its checkpoint on the volume; when one changes the pod stays what it is."""
+    other = JOB.replace("job: shop", "job: other") + "checkpoint: s3a://bucket/jobs\n"
+    manifests = render(job="", jobs={"shop": JOB, "other": other})
+    data = manifests["ConfigMap"]["data"]
+    assert data["other.yaml"] == other
+    assert data["shop.yaml"] == f"{JOB}checkpoint: /var/lib/rowkind/checkpoint\n"
+    (container,) = pod(manifests)["containers"]
+    assert container["args"][:2] == ["run", "/etc/rowkind/jobs"]
+    volumes = {volume["name"]: volume for volume in pod(manifests)["volumes"]}
+    files = {item["key"]: item["path"] for item in volumes["job"]["configMap"]["items"]}
+    assert files == {
+        "other.yaml": "jobs/other.yaml",
+        "shop.yaml": "jobs/shop.yaml",
+        "orders-value.avsc": "schemas/orders-value.avsc",
+    }
+    changed = render(job="", jobs={"shop": f"{JOB}ttl: 1d\n", "other": other}, upgrade=True)
+    template, before = (
+        each["StatefulSet"]["spec"]["template"] for each in (changed, render(job="", jobs={"shop": JOB}, upgrade=True))
+    )
+    assert template == before | {"spec": template["spec"]}
+    assert "--upgrade" in template["spec"]["containers"][0]["args"]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"jobs": {"shop": JOB}}, "`job` and `jobs` are both given"),
+        ({"job": "", "jobs": {"shop": JOB}, "executors": {"count": 1}}, "executors are for a release of one job"),
+        ({"job": "", "jobs": {"shop": JOB}, "savepoint": "/saved"}, "a savepoint is one job's"),
+        ({"job": "", "jobs": {"shop": {"job": "shop"}}}, "`jobs.shop` has to be text"),
+        ({"job": "", "jobs": {"shop": "{job: shop}"}}, "`jobs.shop` does not say where its checkpoint lies"),
+        ({"job": "", "jobs": {"Shop": JOB}}, "jobs"),
+    ],
+)
+def test_what_several_jobs_cannot_have_is_refused_by_name(values: Manifest, told: str) -> None:
+    """Before anything reaches a cluster."""
+    done = helm("template", "shop", values=VALUES | values)
+    assert done.returncode != 0
+    assert told in done.stderr

@@ -1,36 +1,65 @@
-{{- /* The job as a mapping, to look something up. What its references stand for is known only where it runs. */ -}}
-{{- define "rowkind.said" -}}
-{{- if not .Values.job -}}
+{{- /* The texts of all jobs by the files that they become: one, or those of a folder that the service follows. */ -}}
+{{- define "rowkind.texts" -}}
+{{- if and .Values.job .Values.jobs -}}
+{{- fail "`job` and `jobs` are both given: a release runs one job, or several under `jobs`" -}}
+{{- end -}}
+{{- if not (or .Values.job .Values.jobs) -}}
 {{- fail "`job` is empty: give the job file with --set-file job=job.yaml, or as text below `job: |` in a file passed with -f" -}}
 {{- end -}}
-{{- if not (kindIs "string" .Values.job) -}}
-{{- fail "`job` has to be text: --set-file job=job.yaml, or `job: |` and the job below it. Helm sorts the keys of a mapping, and with them the columns of tables" -}}
+{{- if and .Values.jobs (gt (int .Values.executors.count) 0) -}}
+{{- fail "executors are for a release of one job: several would wait for them at one address" -}}
 {{- end -}}
-{{- $said := regexReplaceAll "\\$\\{[^}]*\\}" .Values.job "x" | fromYaml -}}
+{{- if and .Values.jobs .Values.savepoint -}}
+{{- fail "a savepoint is one job's: give that job a release of its own to begin with it" -}}
+{{- end -}}
+{{- $texts := dict -}}
+{{- with .Values.job -}}
+{{- $_ := set $texts "job.yaml" . -}}
+{{- end -}}
+{{- range $name, $text := .Values.jobs -}}
+{{- $_ := set $texts (printf "jobs/%s.yaml" $name) $text -}}
+{{- end -}}
+{{- toJson $texts -}}
+{{- end -}}
+
+{{- /* A job as a mapping, to look something up. What its references stand for is known only where it runs. */ -}}
+{{- define "rowkind.said" -}}
+{{- $name := index . 0 | trimSuffix ".yaml" | replace "/" "." -}}
+{{- $text := index . 1 -}}
+{{- if not (kindIs "string" $text) -}}
+{{- fail (printf "`%s` has to be text: --set-file %s=job.yaml, or `%s: |` and the job below it. Helm sorts the keys of a mapping, and with them the columns of tables" $name $name $name) -}}
+{{- end -}}
+{{- $said := regexReplaceAll "\\$\\{[^}]*\\}" $text "x" | fromYaml -}}
 {{- with $said.Error -}}
-{{- fail (printf "`job` is no job file: %s" .) -}}
+{{- fail (printf "`%s` is no job file: %s" $name .) -}}
 {{- end -}}
 {{- toYaml $said -}}
 {{- end -}}
 
-{{- /* The job file, with a checkpoint on the volume if it names none. */ -}}
-{{- define "rowkind.job" -}}
-{{- $said := include "rowkind.said" . | fromYaml -}}
-{{- if and (not .Values.persistence.enabled) (hasPrefix "/" ($said.checkpoint | default "/")) -}}
+{{- /* The job files by their paths, each with a checkpoint on the volume if it names none. */ -}}
+{{- define "rowkind.jobs" -}}
+{{- $files := dict -}}
+{{- range $path, $text := include "rowkind.texts" . | fromJson -}}
+{{- $name := $path | trimSuffix ".yaml" | replace "/" "." -}}
+{{- $said := include "rowkind.said" (list $path $text) | fromYaml -}}
+{{- if and (not $.Values.persistence.enabled) (hasPrefix "/" ($said.checkpoint | default "/")) -}}
 {{- fail "persistence.enabled is false, so the checkpoint would be lost with the pod: say in the job where else it lies, such as `checkpoint: s3a://bucket/jobs`" -}}
 {{- end -}}
-{{- if $said.checkpoint -}}
-{{- .Values.job -}}
-{{- else if hasPrefix "{" (trim .Values.job) -}}
-{{- fail "`job` does not say where its checkpoint lies: add `checkpoint: /var/lib/rowkind/checkpoint`" -}}
-{{- else -}}
-{{- .Values.job | trimSuffix "\n" }}
-checkpoint: /var/lib/rowkind/checkpoint
-{{ end -}}
+{{- if not $said.checkpoint -}}
+{{- if hasPrefix "{" (trim $text) -}}
+{{- fail (printf "`%s` does not say where its checkpoint lies: add `checkpoint: /var/lib/rowkind/checkpoint`" $name) -}}
+{{- end -}}
+{{- $text = printf "%s\ncheckpoint: /var/lib/rowkind/checkpoint\n" ($text | trimSuffix "\n") -}}
+{{- end -}}
+{{- $_ := set $files $path $text -}}
+{{- end -}}
+{{- toJson $files -}}
 {{- end -}}
 
-{{- /* How the port speaks: the job says so. */ -}}
+{{- /* How the port speaks: the job says so, of several the first. */ -}}
 {{- define "rowkind.scheme" -}}
-{{- $said := include "rowkind.said" . | fromYaml -}}
+{{- $texts := include "rowkind.texts" . | fromJson -}}
+{{- $first := $texts | keys | sortAlpha | first -}}
+{{- $said := include "rowkind.said" (list $first (get $texts $first)) | fromYaml -}}
 {{- hasKey ($said.status | default dict) "certificate" | ternary "HTTPS" "HTTP" -}}
 {{- end -}}

@@ -20,8 +20,10 @@
   configMap:
     name: {{ include "rowkind.name" . }}
     items:
-      - key: job.yaml
-        path: job.yaml
+      {{- range $path, $_ := include "rowkind.texts" . | fromJson }}
+      - key: {{ base $path }}
+        path: {{ $path }}
+      {{- end }}
       {{- range $file, $_ := .Values.schemas }}
       - key: {{ $file }}
         path: schemas/{{ $file }}
