@@ -123,7 +123,7 @@ def main() -> int:
 
 def cost(size: Size, seconds: float) -> Cost:
     """What a batch of a job of this size costs."""
-    with Broker() as broker, tempfile.TemporaryDirectory(prefix="rowkind-scale-") as name:
+    with Broker(busy=True) as broker, tempfile.TemporaryDirectory(prefix="rowkind-scale-") as name:
         folder = Path(name)
         topic = _Topic(broker.bootstrap_servers, folder / "schemas", size.partitions)
         topic.fill(size.rows)

@@ -28,7 +28,7 @@ from tests.chaos.outcomes import Outcome, commit, gets_over, table, told
 from tests.chaos.scene import Scene
 from tests.chaos.stage import Stage
 
-_FAULTS_OF_AN_EPISODE = 10
+_FAULTS_OF_AN_EPISODE = 20
 _FOUND = Path("docs/faults.jsonl")
 _PAGE = Path("docs/reliability.md")
 _WITH_DISKS = 0.5

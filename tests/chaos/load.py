@@ -89,7 +89,7 @@ def main() -> int:
 def bear(load: Load, memory: str) -> Sequence[str]:
     """A row of the table."""
     engine, query = Rowkind(memory), load.query
-    with Broker() as broker, tempfile.TemporaryDirectory(prefix="rowkind-load-") as folder:
+    with Broker(busy=True) as broker, tempfile.TemporaryDirectory(prefix="rowkind-load-") as folder:
         bench = Bench(broker.bootstrap_servers, Path(folder), {})
         topics, (orders, payments) = bench.filled(load.variant, load.rows)
         with bench.running(engine, query, load.variant, topics) as (setting, running):

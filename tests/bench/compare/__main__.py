@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--flink", nargs="*", default=[], metavar="NAME=VALUE", help="further settings of Flink")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {page.PAGE.name}")
     given = parser.parse_args()
-    with Broker() as broker, tempfile.TemporaryDirectory(prefix="rowkind-bench-") as name:
+    with Broker(busy=True) as broker, tempfile.TemporaryDirectory(prefix="rowkind-bench-") as name:
         comparison = Comparison(
             Bench(broker.bootstrap_servers, Path(name), dict(each.split("=", 1) for each in given.flink)),
             [ENGINES[each] for each in given.engines],
