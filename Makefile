@@ -89,8 +89,8 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--no-header --no-annotate
 
 lock: $(READY) ## resolve the dependencies anew: for development, and without the tools for the image
-	$(LOCK) --extra dev --output-file requirements.lock pyproject.toml
-	$(LOCK) --constraint requirements.lock --output-file deploy/requirements.lock pyproject.toml
+	$(LOCK) --extra dev --extra traces --output-file requirements.lock pyproject.toml
+	$(LOCK) --extra traces --constraint requirements.lock --output-file deploy/requirements.lock pyproject.toml
 
 # What only looks at the lock file need not be in it.
 audit: $(READY) ## known vulnerabilities of what the image holds, and its bill of materials as .rowkind/sbom.json

@@ -20,11 +20,11 @@ def calls(*lines: str) -> str:
     return "\b\nExamples:\n" + "".join(f"  {line}\n" for line in lines)
 
 
-def load_job(file: Path) -> Job:
-    """The job in a file. Raises JobError."""
-    from rowkind.service.job.load import load  # noqa: PLC0415 -- loaded when it is needed
+def load_job(file: Path, text: str | None = None) -> Job:
+    """The job in a file, or in the text that it had. Raises JobError."""
+    from rowkind.service.job.load import load, loaded  # noqa: PLC0415 -- loaded when it is needed
 
-    return load(file)
+    return load(file) if text is None else loaded(text, file)
 
 
 def known(job: Job, sink: str | None) -> None:

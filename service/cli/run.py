@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -45,6 +46,7 @@ OnChange = Literal["tell", "upgrade"]
     type=click.Choice(["tell", "upgrade"]),
     help="When a job file changes: tell what would, or upgrade the job.  [default: tell, for a folder]",
 )
+@click.option("--stdin", is_flag=True, hidden=True, help="The text of JOB comes here, whatever its file says now.")
 @click.option(
     "--log",
     "form",
@@ -61,6 +63,7 @@ def run(
     reset_state: bool,
     savepoint: str | None,
     on_change: OnChange | None,
+    stdin: bool,
     form: LogForm | None,
 ) -> None:
     """Run the job until SIGTERM or SIGINT; the batch in progress is finished.
@@ -78,7 +81,7 @@ def run(
         options = [] if master is None else ["--master", master]
         _together(path, upgrades=upgrade or on_change == "upgrade", options=options, host=host, port=port, form=form)
         return
-    job = load_job(path)
+    job = load_job(path, sys.stdin.read() if stdin else None)
     job.check_runnable()
     if master is None:
         from rowkind.service.spark.session import begin  # noqa: PLC0415 -- as above

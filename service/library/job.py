@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,11 @@ from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.run import trial
 from rowkind.service.run.queries import planned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rowkind.service.run.started import StartedJob
 
 log = logging.getLogger("rowkind")
 
@@ -115,6 +120,18 @@ class LoadedJob:
         if fold:
             return codec.table(query.value, trial.folded(self._job, query, batches, engine))
         return _changes(query, list(engine(self._job, query, batches)))
+
+    def start(self, spark: SparkSession, *, upgrade: bool = False, reset_state: bool = False) -> StartedJob:
+        """Run the job in a Spark session of the caller's, in a thread, as `rowkind run` runs it in one of its own.
+
+        Its queries have settings of their own. Java's memory and the way to an object store are the session's. What is
+        to be rebuilt is said as to `rowkind run`: with `upgrade` what has changed, with `reset_state` everything.
+
+        Raises what is wrong with the job or its topics, and SparkStartError for a session that will not do.
+        """
+        from rowkind.service.run.started import StartedJob  # noqa: PLC0415 -- the rest of a job needs no Spark
+
+        return StartedJob(self._job, spark, "everything" if reset_state else "what changed" if upgrade else "nothing")
 
     def _one(self, sink: str | None) -> str:
         """The name of the sink that is meant. Raises SinkError."""

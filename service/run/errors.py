@@ -174,6 +174,16 @@ class SupersededError(RunError):
         )
 
 
+class SessionStoppedError(RunError):
+    """The Spark session in which a job was started has been stopped before it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the Spark session was stopped while the job ran in it. Nothing is lost: the batch that was under way is "
+            "done again at the next start. Call stop() of the job before that of the session."
+        )
+
+
 class RebuildError(RunError):
     """A query cannot go on from its checkpoint, and the job says that it is to be rebuilt then."""
 

@@ -7,15 +7,16 @@ second signal stops at once, which loses nothing either, since an unfinished bat
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -50,7 +51,7 @@ from rowkind.service.run.outage import Outage
 from rowkind.service.run.queries import planned
 from rowkind.service.run.rescale import rescale
 from rowkind.service.run.savepoint import restore, whole
-from rowkind.service.run.signals import Signals
+from rowkind.service.run.signals import AskedToStop, Signals
 from rowkind.service.run.status import JobStatus
 from rowkind.service.run.streaming import Deployment, register, source, start
 from rowkind.service.run.supervisor import Running, Supervisor
@@ -62,11 +63,17 @@ from rowkind.service.spark.errors import SparkLostError
 from rowkind.service.spark.session import is_local, session, stopping
 from rowkind.version import version
 
+if TYPE_CHECKING:
+    from rowkind.service.run.traces import Traces
+
 log = logging.getLogger("rowkind")
 
 
 Rebuild = Literal["nothing", "what changed", "everything"]
 """Which sinks may begin anew, their topics brought to what they are then."""
+
+_TRACED = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables of the environment, any of which asks for traces."""
 
 Watcher = Callable[[Callable[[], JobStatus]], AbstractContextManager[Any]]
 """Shows somebody what the job does, by its status, for as long as it is entered."""
@@ -92,28 +99,22 @@ def run(
     Raises:
         RowkindError: With a message for the person on call.
     """
-    assert job.checkpoint is not None, "the command line checks that a job to be run has a checkpoint"
     monitor = Monitor(job.name, version(), pyspark.__version__)
     with (
         Signals() as signals,
-        tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
         serving(JobPages(monitor, job.views), job, host, port) as server,
-        LagWatch(monitor) as lags,
         watch(monitor.status),
+        beginning(job, fresh, monitor, signals) as life,
     ):
-        connection = connect(job)
         cluster = master is not None and not is_local(master)
         if cluster and "folder" in (job.registry or {}):
             log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
-        _topics(job, fresh, connection)
-        forms = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
-        supervisor = Supervisor(job, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"))
         while True:
             spark = session(
                 job.name,
                 master=master or f"local[{job.parallelism},4]",
                 parallelism=job.parallelism,
-                checkpoint=job.checkpoint,
+                checkpoint=life.checkpoint,
                 budget=job.budget,
                 code=job.python(),
             )
@@ -124,22 +125,81 @@ def run(
                         executors.check(spark, lambda: signals.count > 0)
                     if savepoint is not None:
                         restore(spark, job, savepoint, monitor.works)
-                    elif not whole(spark, f"{job.checkpoint}/{job.name}"):
-                        raise SavepointError(
-                            "the job was to begin with a savepoint, and got not all of it: give --from again"
-                        )
-                    all_of_them = _Queries(spark, job, connection, forms, monitor, lags, supervisor.drain)
                     log.info("status, metrics and health at %s://%s:%d", server.scheme, host, server.port)
-                    all_of_them.live(fresh, supervisor, rebuild, moves=moves)
+                    life.live(spark, rebuild, moves=moves)
             except SparkLostError as error:
-                supervisor.lost(error)
+                life.supervisor.lost(error)
                 rebuild = "what changed" if rebuild == "everything" else rebuild
+            else:
+                break
+    log.info("stopped")
+
+
+@contextmanager
+def beginning(job: Job, fresh: PlannedQueries, monitor: Monitor, signals: AskedToStop) -> Iterator[Life]:
+    """The life of a job whose topics are there and checked, as no session of Spark's is yet.
+
+    Raises:
+        RowkindError: With a message for the person on call.
+    """
+    assert job.checkpoint is not None, "whoever runs a job checks that it has a checkpoint"
+    with (
+        tempfile.TemporaryDirectory(prefix="rowkind-") as scratch,
+        LagWatch(monitor) as lags,
+        _tracing(job.name) as traces,
+    ):
+        connection = connect(job)
+        _topics(job, fresh, connection)
+        forms = {sink.name: register_schemas(sink, connection) for query in fresh.values() for sink in query.sinks}
+        supervisor = Supervisor(job, monitor, Outage(connection.kafka), signals, Path(scratch, "drain"), traces)
+        yield Life(job, job.checkpoint, fresh, connection, forms, monitor, lags, supervisor)
+
+
+@contextmanager
+def _tracing(job: str) -> Iterator[Traces | None]:
+    """Who is told of batches, if the environment asks for that."""
+    asked = next((name for name in _TRACED if os.environ.get(name)), None)
+    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if asked is None or off or os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
+        yield None
+        return
+    try:
+        from rowkind.service.run.traces import Traces  # noqa: PLC0415 -- its libraries need not be there
+    except ImportError:
+        log.warning("%s asks for traces, and OpenTelemetry is not installed: pip install 'rowkind[traces]'", asked)
+        yield None
+    else:
+        with closing(Traces(job)) as traces:
+            yield traces
+
+
+@dataclass(frozen=True)
+class Life:
+    """What outlasts the sessions of Spark's in which a job lives, one after the other."""
+
+    job: Job
+    checkpoint: str
+    fresh: PlannedQueries
+    connection: Connection
+    forms: Mapping[str, Forms]
+    monitor: Monitor
+    lags: LagWatch
+    supervisor: Supervisor
+
+    def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
+        """Start the queries in a session, and see that they run until they have stopped; or only move their state."""
+        if not whole(spark, f"{self.checkpoint}/{self.job.name}"):
+            raise SavepointError("the job was to begin with a savepoint, and got not all of it: give --from again")
+        drain = self.supervisor.drain
+        while True:
+            queries = _Queries(spark, self.job, self.connection, self.forms, self.monitor, self.lags, drain)
+            try:
+                queries.live(self.fresh, self.supervisor, rebuild, moves=moves)
             except RebuildError as error:
                 log.warning("%s", error)
                 rebuild = "everything"
             else:
-                break
-    log.info("stopped")
+                return
 
 
 @dataclass

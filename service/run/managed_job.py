@@ -9,7 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -35,7 +36,7 @@ log = logging.getLogger("rowkind")
 class ManagedJob:
     """A job of the service.
 
-    - `job`: as it was when its process was started; `text`: its file's, as it was last seen.
+    - `job`: what its process runs, and `said`, the text that says so; `text`: its file's, as it was last seen.
     - `upgrades`: it changes when its file does.
     - `port`: where the process serves its status, on this machine only.
     - `again`: when it is to be started again, by `time.monotonic`; None while it runs, or waits for its file.
@@ -46,7 +47,7 @@ class ManagedJob:
 
     file: Path
     job: Job
-    text: str
+    said: str
     upgrades: bool
     options: Sequence[str] = ()
     port: int = 0
@@ -54,11 +55,15 @@ class ManagedJob:
     reason: str = ""
     news: str = ""
     leaves: bool = False
+    text: str = field(init=False)
     _process: _Process | None = None
     _asks: _Process | None = None
-    _next: Job | None = None
+    _next: tuple[Job, str] | None = None
     _began: float = 0.0
     _restarts: int = 0
+
+    def __post_init__(self) -> None:
+        self.text = self.said
 
     @property
     def runs(self) -> bool:
@@ -66,12 +71,14 @@ class ManagedJob:
         return self._process is not None
 
     def start(self) -> None:
-        """Start its process, of the file as it is now."""
+        """Start its process."""
         # Who takes the port meanwhile makes the job start once more.
         self.port, self.again, self.reason, self._began = free_port(), None, "", time.monotonic()
         upgrade = ["--upgrade"] if self.upgrades else []
         serve = ["--host", "127.0.0.1", "--port", str(self.port)]
-        self._process = _Process("run", str(self.file), *serve, *upgrade, *self.options, of=self.job.name)
+        # Its file may have become one that is refused.
+        command = ("run", str(self.file), "--stdin", *serve, *upgrade, *self.options)
+        self._process = _Process(*command, of=self.job.name, told=self.said)
 
     def leave(self) -> None:
         """Finish the batch and end, and begin nothing any more; told so once more, end at once."""
@@ -93,10 +100,12 @@ class ManagedJob:
         if job.name != self.job.name:
             self._refused(f"it is of job {job.name} now: give that a file of its own")
         elif not self.runs:
-            self.job, self._restarts = job, 0
+            self.job, self.said, self._restarts = job, text, 0
             self.start()
-        elif job.model_dump() != self.job.model_dump():
-            self._next = job
+        elif job.model_dump() == self.job.model_dump():
+            self.said = text
+        else:
+            self._next = job, text
             self._asks = _Process("diff", str(self.file))
 
     def look(self) -> None:
@@ -119,7 +128,7 @@ class ManagedJob:
         if self.leaves:
             return
         if self._next is not None and self._asks is None:
-            self.job, self._next = self._next, None
+            (self.job, self.said), self._next = self._next, None
             self.start()
             return
         self.reason = last or f"it ended with exit code {code}"
@@ -160,22 +169,26 @@ class ManagedJob:
 class _Process:
     """A `rowkind` command in a session of its own, so that a signal to the group of this process is not its second one.
 
-    What it tells on standard error is passed on under the name of the job that it is `of`. One of none is quiet:
-    then all that it tells is `said`.
+    It is `told` something on standard input. What it tells on standard error is passed on under the name of the job
+    that it is `of`. One of none is quiet: then all that it tells is `said`.
     """
 
-    def __init__(self, *arguments: str, of: str = "") -> None:
+    def __init__(self, *arguments: str, of: str = "", told: str = "") -> None:
         self.said: deque[str] = deque(maxlen=_LINES)
         self._of = of
         self._process = subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "-m", "rowkind", *arguments],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=None if of else subprocess.PIPE,
             stderr=subprocess.PIPE if of else subprocess.STDOUT,
             text=True,
             errors="replace",
             start_new_session=True,
         )
+        assert self._process.stdin is not None, "it is a pipe"
+        # One that has ended already says why.
+        with suppress(BrokenPipeError), self._process.stdin as input_:
+            input_.write(told)
         output = self._process.stderr if of else self._process.stdout
         assert output is not None, "it is a pipe"
         self._listener = threading.Thread(target=self._listen, args=(output,), name="log of a job", daemon=True)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from types import FrameType
 from typing import Self
 
 
-class Signals:
+@dataclass
+class AskedToStop:
+    """How often somebody has asked a job to stop."""
+
+    count: int = 0
+
+
+class Signals(AskedToStop):
     """How many signals to stop have come. Used with `with`, after which the handlers are what they were."""
 
     _NUMBERS = (signal.SIGTERM, signal.SIGINT)
-
-    def __init__(self) -> None:
-        self.count = 0
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in self._NUMBERS}

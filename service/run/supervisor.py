@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isinf
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -27,6 +27,7 @@ from rowkind.service.run.errors import (
     QueryFailedError,
     RebuildError,
     RunError,
+    SessionStoppedError,
     SupersededError,
 )
 from rowkind.service.run.failure import damage, failed, passing
@@ -34,9 +35,12 @@ from rowkind.service.run.incidents import incident, remedy
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.outage import Outage
 from rowkind.service.run.shares import Share, Shares
-from rowkind.service.run.signals import Signals
+from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.streaming import Deployment, due_file
 from rowkind.service.spark.errors import SparkLostError
+
+if TYPE_CHECKING:
+    from rowkind.service.run.traces import Traces
 
 _POLL_SECONDS = 0.2
 _HELD_SECONDS = 1.0
@@ -74,6 +78,11 @@ class Running:
         """The query's."""
         return self.at.name
 
+    @property
+    def stranded(self) -> bool:
+        """Whether Spark has been stopped under it, which a query that has nothing to do does not notice."""
+        return bool(self.query._jsq.sparkSession().sparkContext().isStopped())  # noqa: SLF001 - pyspark has no such call
+
     def begin(self) -> None:
         """Start it from its checkpoint, which may be done again. Raises a ChangelogError."""
         self.again = None
@@ -87,14 +96,16 @@ class Supervisor:
     """What is looked at while the queries run.
 
     - `drain`: the file that tells the sources to offer nothing new.
+    - `traces`: who is told of each batch, if anybody.
     - `losses`: how often Spark as a whole has been lost since a query ran.
     """
 
     job: Job
     monitor: Monitor
     outage: Outage
-    signals: Signals
+    signals: AskedToStop
     drain: Path
+    traces: Traces | None
     losses: int = 0
     shares: Shares = field(default_factory=Shares)
     broken: dict[str, Broken] = field(default_factory=dict)
@@ -120,6 +131,8 @@ class Supervisor:
                 self._look(each)
             if time.monotonic() - looked > _HELD_SECONDS:
                 looked = time.monotonic()
+                if any(each.stranded for each in running):
+                    raise SessionStoppedError
                 if lost := next((each for each in running if not each.checkpoint.held()), None):
                     raise SupersededError(self.job.name, lost.name)
             self._ask()
@@ -197,6 +210,8 @@ class Supervisor:
 
     def _later(self, each: Running, failure: RowkindError, reason: str | None) -> None:
         """Have a query started again whose failure passes, for this reason; raise it if there is none."""
+        if self.traces is not None:
+            self.traces.failed(each.name, str(failure))
         self._ask(now=True)
         away = self.outage.seconds > 0
         if reason is None or (each.restarts == _MOST_RESTARTS and not away):
@@ -242,9 +257,14 @@ class Supervisor:
     def _note(self, each: Running) -> None:
         """What has become known of a query since."""
         # What a query that has failed told last is from before.
-        if each.again is None and (progress := each.query.lastProgress) is not None:
+        progress = each.query.lastProgress if each.again is None else None
+        if progress is not None:
             self.monitor.progress(each.name, progress)
         reports = each.at.reports.take()
+        if self.traces is not None:
+            self.traces.take(each.name, reports)
+            if progress is not None:
+                self.traces.batch(each.name, progress)
         self.monitor.collect(each.name, reports)
         if (due := self.monitor.due_ms(each.name)) is not None and due != each.due:
             each.due = due

@@ -136,15 +136,9 @@ def session(
     more = s3.jars(checkpoint)
     builder = SparkSession.builder.appName(name).master(master)
     chosen: dict[str, str] = {
-        **_SETTINGS,
+        **_settings(parallelism, checkpoint, budget),
         "spark.ui.enabled": str(ui).lower(),
-        f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": str(budget.rocksdb >> 20),
-        "spark.sql.shuffle.partitions": str(parallelism),
-        # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(budget.at_once(parallelism)),
         "spark.executor.extraJavaOptions": " ".join(_JAVA_OPTIONS),
-        "spark.sql.streaming.checkpointLocation": checkpoint,
-        **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
         **s3.settings(checkpoint),
         **({} if local or more is None else {"spark.jars": ",".join(map(str, sorted(more.glob("*.jar"))))}),
         "spark.python.daemon.module": _DAEMON,
@@ -193,9 +187,48 @@ def session(
     return spark
 
 
-def is_local(master: str) -> bool:
+def _settings(parallelism: int, checkpoint: str, budget: Budget) -> dict[str, str]:
+    """What every job needs, wherever it runs."""
+    return {
+        **_SETTINGS,
+        f"{_STATE_STORE}.rocksdb.maxMemoryUsageMB": str(budget.rocksdb >> 20),
+        "spark.sql.shuffle.partitions": str(parallelism),
+        # A value is a whole block: a batch is bounded by its bytes long before it is by its rows.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(budget.at_once(parallelism)),
+        "spark.sql.streaming.checkpointLocation": checkpoint,
+        **({"spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES} if _on_disk(checkpoint) else {}),
+    }
+
+
+def beside(
+    spark: SparkSession, *, parallelism: int, checkpoint: str, budget: Budget, code: Code | None
+) -> SparkSession:
+    """A session for a job in the context of somebody's own, which keeps its settings. The arguments are `session`'s.
+
+    Java's memory and options, and the way to an object store, are what that context was started with.
+
+    Raises:
+        SparkStartError: It is a client of a session elsewhere, as Spark Connect has it, or has been stopped.
+    """
+    if not isinstance(spark, SparkSession):
+        raise SparkStartError(
+            "a job needs a session whose driver is this process, and this one is a client of Spark Connect's: make one "
+            "with SparkSession.builder.master(…)."
+        )
+    if spark.sparkContext._jsc is None:
+        raise SparkStartError("this Spark session has been stopped: make another one for the job.")
+    own = spark.newSession()
+    for key, value in _settings(parallelism, checkpoint, budget).items():
+        if key.startswith("spark.sql."):
+            own.conf.set(key, value)
+    if not is_local(spark.sparkContext.master):
+        _ship(own, code)
+    return own
+
+
+def is_local(master: str | None) -> bool:
     """Whether everything runs in this process and one JVM."""
-    return master == "local" or master.startswith("local[")
+    return master is not None and (master == "local" or master.startswith("local["))
 
 
 @contextmanager

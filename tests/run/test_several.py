@@ -92,6 +92,13 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
         jobs.write("good", "SELECT no_such_column FROM ratings")
         until(lambda: "no_such_column" in get(service.port, "/")[1], "what is wrong", lambda: service.error)
         assert mains(service)[f"{shop.name}-good"] == processes[f"{shop.name}-good"]
+        # Nor does that keep the job from being started again as it was.
+        os.kill(processes[f"{shop.name}-good"], signal.SIGKILL)
+        shop.row("ratings", "+I", rating_id=6, stars=3)
+        shop.flush()
+        holds(good, {(3, 3), (4, 4), (5, 5), (6, 3)})
+        assert "no_such_column" in get(service.port, "/")[1]
+        processes = mains(service)
         # A changed query is cut over.
         jobs.write("good", BETTER)
         holds(good, {(5, 5)})

@@ -66,7 +66,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
 """Each layer and those right below it. A layer may import whatever lies below, however deep, and nothing else."""
 
 OUTSIDE: Mapping[str, tuple[str, ...]] = {
-    "pyspark": ("service.spark", "service.run"),
+    "pyspark": ("service.spark", "service.run", "service.library"),
     "confluent_kafka": ("service.kafka", "service.run", "service.dev", "service.client", "version"),
     "confluent_kafka.schema_registry": ("avro",),
     "sqlglot": ("service.plan", "service.flink"),
@@ -76,6 +76,7 @@ OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "rich": ("service.cli",),
     "click": ("service.cli", "service.dev"),
     "prometheus_client": ("service.run",),
+    "opentelemetry": ("service.run",),
 }
 """The libraries that touch the world or take long to load, and the layers that know them."""
 

@@ -1,0 +1,122 @@
+"""`Job.start`: a job in a Spark session that somebody has made for something else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.dev.broker import Broker
+from tests.kafka.sinks import committed
+from tests.run.process import ROOT
+from tests.run.shop import Shop
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+COUNTED = {
+    "mode": "upsert",
+    "key": "stars",
+    "sql": "SELECT stars, COUNT(*) AS n FROM ratings WHERE stars IS NOT NULL GROUP BY stars",
+}
+
+SOMEBODYS = """
+import sys, time
+from pyspark.sql import SparkSession
+import rowkind
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+job = rowkind.Job.load(sys.argv[1])
+
+
+def ready(running):
+    while not running.wait(0.1) and not running.ready:
+        pass
+
+
+with job.start(spark) as running:
+    while not running.status().queries or not running.status().queries[0].batches:
+        assert not running.wait(0.1)
+    assert running.ready
+    print("batch", running.status().queries[0].batches[0].number, flush=True)
+    assert "rowkind_rows_in_total{" in running.metrics()
+    assert (spark.conf.get("spark.sql.shuffle.partitions"), spark.range(7).count()) == ("200", 7)
+    input()
+    first = running
+assert not first.running
+assert spark.range(7).count() == 7, "the session is its owner's"
+
+again = job.start(spark)
+ready(again)
+print("again", flush=True)
+input()
+again.stop()
+
+lost = job.start(spark)
+ready(lost)
+spark.stop()
+try:
+    lost.wait(60)
+except rowkind.RowkindError as error:
+    print(error, flush=True)
+try:
+    job.start(spark)
+except rowkind.RowkindError as error:
+    print(error, flush=True)
+try:
+    job.start("a session")
+except rowkind.RowkindError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.fixture
+def somebody(broker: Broker, tmp_path: Path) -> Iterator[tuple[Shop, subprocess.Popen[str]]]:
+    """A shop with a rating, and somebody's program that runs the job."""
+    shop = Shop(broker.bootstrap_servers, tmp_path, f"session-{os.getpid()}-{tmp_path.name}")
+    shop.row("ratings", "+I", rating_id=1, stars=5)
+    shop.flush()
+    program = [sys.executable, "-c", SOMEBODYS, str(shop.job({"counted": COUNTED}))]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    with (tmp_path / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            program, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    yield shop, process
+    process.kill()
+    process.communicate()
+
+
+def test_a_job_lives_in_somebodys_session(somebody: tuple[Shop, subprocess.Popen[str]], tmp_path: Path) -> None:
+    """It is stopped with its batch finished, goes on where it stood, and leaves the session its settings."""
+    shop, process = somebody
+    assert process.stdin
+    assert process.stdout
+
+    def says() -> str:
+        assert process.stdout
+        return process.stdout.readline() or (tmp_path / "errors").read_text()
+
+    def written() -> list[bytes]:
+        return [record.value for record in committed({"bootstrap.servers": shop.servers}, shop.topic("counted"))]
+
+    assert says() == "batch 0\n"
+    assert len(written()) == 1
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert says() == "again\n"
+    assert len(written()) == 1
+    shop.row("ratings", "+I", rating_id=2, stars=5)
+    shop.flush()
+    rest, _ = process.communicate("\n", timeout=240)
+    told = rest.splitlines()
+    assert len(told) == 3, (tmp_path / "errors").read_text()
+    assert "the Spark session was stopped while the job ran in it" in told[0]
+    assert "this Spark session has been stopped" in told[1]
+    assert "a job needs a session whose driver is this process" in told[2]
+    assert len(written()) == 2
+    assert "Traceback" not in (tmp_path / "errors").read_text()
+    assert process.wait(60) == 0
