@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test docs soak chaos cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
+.PHONY: help setup demo quick test docs pictures soak chaos cluster kubernetes fuzz lint format bench bench-compare lock audit licences dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -59,6 +59,9 @@ lint: $(READY) ## ruff and mypy, as in CI
 docs: $(READY) ## the site of docs, in .rowkind/site; a link that leads nowhere fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open .rowkind/site/index.html"
+
+pictures: $(READY) ## the pictures in the docs, taken anew; they need Chromium
+	$(BIN)/python -m tests.page.screenshots
 
 format: $(READY) ## let ruff format and mend what it can
 	$(BIN)/ruff format .

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 
 from rowkind.service.spark import kubernetes
-from rowkind.service.spark.errors import UnfitExecutorsError, reason
+from rowkind.service.spark.errors import CrashedExecutorsError, UnfitExecutorsError, reason
 from rowkind.service.spark.jvm import ended
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ Environment = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def check(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
-    """Wait until there is an executor, and compare with the driver what runs there. Raises UnfitExecutorsError.
+    """Wait until there is an executor, and compare with the driver what runs there.
 
-    Who is `asked_to_stop` does not wait.
+    Who is `asked_to_stop` does not wait. Raises UnfitExecutorsError or CrashedExecutorsError.
     """
     _await(spark, asked_to_stop)
     if asked_to_stop():
@@ -75,7 +75,7 @@ def environment(_: object = None) -> Environment:
 
 
 def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
-    """Until one has registered; says that it waits, and for what. Raises UnfitExecutorsError if all of them fail."""
+    """Until one has registered; says that it waits, and for what. Raises CrashedExecutorsError if all of them fail."""
     context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - no other way tells of executors
     master = str(spark.sparkContext.master)
     pods = kubernetes.is_kubernetes(master)
@@ -94,8 +94,13 @@ def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
                 told = words
             time.sleep(_POLL_SECONDS)
     except Py4JError:
-        if ended() != _TOO_MANY_LOST:
+        if not _given_up(context):
             raise
-        raise UnfitExecutorsError(
-            f"executors end as soon as they start: {why or 'see the logs of their pods'}"
-        ) from None
+        logs = "see the logs of their pods" if pods else "see their standard error, in the work folders of the workers"
+        raise CrashedExecutorsError(why or logs) from None
+
+
+def _given_up(context: Any) -> bool:
+    """Whether Spark has ended a job whose executors fail again and again: its JVM with pods, else what runs in it."""
+    code = ended()
+    return bool(context.isStopped()) if code is None else code == _TOO_MANY_LOST

@@ -27,6 +27,13 @@ class SparkStartError(RowkindError):
     """Spark cannot start: there is no Java, or none that runs it. Install Java 17 or newer, or correct JAVA_HOME."""
 
 
+class CrashedExecutorsError(RowkindError):
+    """The executors of the cluster end as soon as they start, and Spark has given up on them."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"executors end as soon as they start: {why}.")
+
+
 class UnfitExecutorsError(RowkindError):
     """The executors of the cluster lack what the driver has."""
 

@@ -61,3 +61,15 @@ def test_executors_that_lack_something_are_refused(stage: Stage, cluster: SparkC
     assert "has numpy 1.0, and the driver " in ended.error
     assert ended.error.endswith("best by the very same image.\n")
     assert "Traceback" not in ended.error
+
+
+def test_executors_that_end_as_soon_as_they_start_are_told(stage: Stage, cluster: SparkCluster, tmp_path: Path) -> None:
+    """The master gives up on the job, and one line says so and where to look."""
+    (tmp_path / "spark").mkdir()
+    settings = tmp_path / "spark" / "spark-defaults.conf"
+    settings.write_text("spark.executor.defaultJavaOptions -XX:NoSuchOption\n")
+    with stage.job("--master", cluster.url, SPARK_CONF_DIR=str(settings.parent)) as job:
+        ended = job.ended(SLOW)
+    assert ended.code == 1, ended.error
+    assert "executors end as soon as they start: see their standard error, in the work folders" in ended.error
+    assert "Traceback" not in ended.error
