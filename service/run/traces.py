@@ -73,8 +73,9 @@ class Traces:
     """Of one job. Its methods are called by one thread."""
 
     def __init__(self, job: str) -> None:
-        named = os.environ.get("OTEL_SERVICE_NAME") or "rowkind"
-        resource = Resource.create({SERVICE_NAME: named, SERVICE_VERSION: version(), "rowkind.job": job})
+        said = os.environ.get("OTEL_SERVICE_NAME") or SERVICE_NAME in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        named = {} if said else {SERVICE_NAME: "rowkind"}
+        resource = Resource.create({**named, SERVICE_VERSION: version(), "rowkind.job": job})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("rowkind", version())
@@ -90,7 +91,7 @@ class Traces:
     def batch(self, query: str, progress: Mapping[str, Any]) -> None:
         """Spark's progress of a trigger, after what its tasks have counted; may be told more than once."""
         number, milliseconds = progress["batchId"], progress["durationMs"]
-        if "addBatch" not in milliseconds or number <= self._told.get(query, -1):
+        if "addBatch" not in milliseconds or number == self._told.get(query):
             return
         self._told[query] = number
         reports = [each for each in self._reports[query] if each.of.batch == number]
