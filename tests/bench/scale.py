@@ -2,7 +2,8 @@
 
 A job that counts the payments of each order gets a steady trickle of them, so that a batch has little to do but what
 it does in any case. Grown are the tasks of a stage, the shards of state, the sinks of the job, the partitions of the
-topic that it reads, and the rows that it keeps. What costs more than in proportion shows in the last column.
+topic that it reads, and the rows that it keeps. A machine may be twice as fast as it was a minute ago, so that the
+smallest job is measured once more beside each larger one. What costs more than in proportion shows in the last column.
 """
 
 from __future__ import annotations
@@ -109,11 +110,13 @@ def main() -> int:
     given = parser.parse_args()
     for what in given.only:
         sizes = [size for size in GROWN[what] if getattr(size, what) <= given.most]
-        costs = []
-        for size in sizes:
+        costs, beside = [], []
+        for place, size in enumerate(sizes):
+            if place:
+                beside.append(cost(sizes[0], given.seconds))
             costs.append(cost(size, given.seconds))
-            print(what, getattr(size, what), costs[-1], file=sys.stderr, flush=True)
-        found = table(what, sizes, costs)
+            print(what, getattr(size, what), costs[-1], beside[-1:], file=sys.stderr, flush=True)
+        found = table(what, sizes, costs, beside)
         print(found.text())
         if given.write:
             page.write(what, [found], _PAGE)
@@ -223,20 +226,24 @@ class _Topic:
         self._sent += len(ids)
 
 
-def table(what: str, sizes: list[Size], costs: list[Cost]) -> Table:
-    """A row for each size, and what each further one of what grows costs from there on."""
+def table(what: str, sizes: list[Size], costs: list[Cost], beside: list[Cost]) -> Table:
+    """A row for each size, and what it costs against the smallest, whose costs beside each larger one are `beside`."""
     rows = []
     for place, (size, found) in enumerate(zip(sizes, costs, strict=True)):
-        more = ""
+        times = more = ""
         if place:
-            grown = getattr(size, what) - getattr(sizes[place - 1], what)
-            more = f"{1000 * (found.batch - costs[place - 1].batch) / grown:,.1f}"
+            first = beside[place - 1].batch
+            times = f"{found.batch / first:.2f}"
+            more = f"{1000 * (found.batch - first) / (getattr(size, what) - getattr(sizes[0], what)):,.1f}"
         phases = [f"{found.phases[phase]:,.0f}" for phase in _PHASES]
         figures = [f"{each:,.0f}" for each in (found.batch, found.cpu, found.memory / 1e6)]
-        rows.append((f"{getattr(size, what):,}", *figures[:1], *phases, *figures[1:], f"{found.log:,}", more))
-    head = (what, "batch ms", *_PHASES, "CPU ms", "memory MB", "log bytes", "µs for one more")
+        rows.append((f"{getattr(size, what):,}", *figures[:1], *phases, *figures[1:], f"{found.log:,}", times, more))
+    head = (what, "batch ms", *_PHASES, "CPU ms", "memory MB", "log bytes", "times the first", "µs for one more")
     rest = ", ".join(f"{name} {value:,}" for name, value in vars(replace(sizes[0])).items() if name != what)
-    note = f"{_RATE} changes a second; {rest}. {page.machine()}."
+    note = (
+        f"{_RATE} changes a second; {rest}. The last two columns are against the first size, measured beside each. "
+        f"{page.machine()}."
+    )
     return Table(f"More {what}", head, rows, f"{note}\n\n![milliseconds of a batch](scaling-{what}.svg)")
 
 
