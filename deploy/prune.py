@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 NEVER_LOADED = (
-    *("pyspark/jars/connect-repl", "pyspark/examples", "pyspark/data", "pyspark/ml", "pyspark/mllib"),
+    *("pyspark/jars/connect-repl", "pyspark/examples", "pyspark/data", "pyspark/ml", "pyspark/mllib", "pyspark/pandas"),
     *(f"pyspark/jars/spark-{part}*.jar" for part in ("connect", "graphx", "hive", "mllib", "pipelines", "repl")),
     "pyspark/jars/spark-yarn_*.jar",
     # Linear algebra, for machine learning.
@@ -33,6 +33,10 @@ NEVER_LOADED = (
     *("pyarrow/libarrow_python.so", "pyarrow/libarrow_python.so.*.*.*", "pyarrow/libarrow_python_flight.so*"),
     # Colours for the code of languages, which the terminal view shows none of.
     "pygments/lexers",
+    # Messages of Google's services, which come with those of OpenTelemetry.
+    *("google/api", "google/longrunning", "google/type"),
+    # Fortran.
+    "numpy/f2py",
     *("pyarrow/tests", "pyarrow/include", "pyarrow/src", "pandas/tests", "numpy/*/tests"),
 )
 """Patterns of files and folders; each of them finds some."""
