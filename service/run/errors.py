@@ -175,12 +175,12 @@ class SupersededError(RunError):
 
 
 class SessionStoppedError(RunError):
-    """The Spark session in which a job was started has been stopped before it."""
+    """The Spark session in which a job runs has been stopped by its owner, or by the cluster."""
 
     def __init__(self) -> None:
         super().__init__(
             "the Spark session was stopped while the job ran in it. Nothing is lost: the batch that was under way is "
-            "done again at the next start. Call stop() of the job before that of the session."
+            "done again at the next start. Where the session is your own, stop the job before it."
         )
 
 

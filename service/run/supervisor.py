@@ -127,12 +127,12 @@ class Supervisor:
         """Until every query has stopped: after a signal, or because one of them failed or has been replaced."""
         looked = time.monotonic()
         while not self._asked_to_stop(running):
+            if any(each.stranded for each in running):
+                raise SessionStoppedError
             for each in running:
                 self._look(each)
             if time.monotonic() - looked > _HELD_SECONDS:
                 looked = time.monotonic()
-                if any(each.stranded for each in running):
-                    raise SessionStoppedError
                 if lost := next((each for each in running if not each.checkpoint.held()), None):
                     raise SupersededError(self.job.name, lost.name)
             self._ask()
