@@ -67,7 +67,7 @@ def test_executors_that_end_as_soon_as_they_start_are_told(stage: Stage, cluster
     """The master gives up on the job, and one line says so and where to look."""
     (tmp_path / "spark").mkdir()
     settings = tmp_path / "spark" / "spark-defaults.conf"
-    settings.write_text("spark.executor.defaultJavaOptions -XX:NoSuchOption\n")
+    settings.write_text("spark.executor.defaultJavaOptions -javaagent:/nowhere.jar\n")
     with stage.job("--master", cluster.url, SPARK_CONF_DIR=str(settings.parent)) as job:
         ended = job.ended(SLOW)
     assert ended.code == 1, ended.error
