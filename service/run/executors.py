@@ -31,6 +31,12 @@ _TOLD_SECONDS = 10.0
 _TOO_MANY_LOST = 11
 """With which Spark ends the driver's JVM where executors of Kubernetes fail again and again."""
 
+_MAYBE = (
+    "has the cluster cores and memory left for this job? Or do executors end as soon as they start? Then their "
+    "standard error, in the work folders of the workers, says why"
+)
+"""A standalone master starts them again for ever, and tells the driver nothing of it."""
+
 log = logging.getLogger("rowkind")
 
 Environment = tuple[str, tuple[tuple[str, str], ...]]
@@ -88,19 +94,12 @@ def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
             # A pod that has failed is gone soon, and why it did is known no more.
             if pods and now - looked > _LOOK_SECONDS:
                 why, looked = kubernetes.ails(spark) or why, now
-            words = why or "has the cluster cores and memory left for this job?"
+            words = why or _MAYBE
             if now - began > _TOLD_SECONDS and words != told:
                 log.warning("no executor has registered with %s yet: %s", master, words)
                 told = words
             time.sleep(_POLL_SECONDS)
     except Py4JError:
-        if not _given_up(context):
+        if ended() != _TOO_MANY_LOST:
             raise
-        logs = "see the logs of their pods" if pods else "see their standard error, in the work folders of the workers"
-        raise CrashedExecutorsError(why or logs) from None
-
-
-def _given_up(context: Any) -> bool:
-    """Whether Spark has ended a job whose executors fail again and again: its JVM with pods, else what runs in it."""
-    code = ended()
-    return bool(context.isStopped()) if code is None else code == _TOO_MANY_LOST
+        raise CrashedExecutorsError(why or "see the logs of their pods") from None
