@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tests.run.process import ROOT
 from tests.run.shop import Shop
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+_SLOW_SECONDS = 600.0
 
 COUNTED = {
     "mode": "upsert",
@@ -85,7 +88,11 @@ def somebody(broker: Broker, tmp_path: Path) -> Iterator[tuple[Shop, subprocess.
         process = subprocess.Popen(
             program, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
         )
+    # Who waits for a word of it does not wait for ever.
+    end = threading.Timer(_SLOW_SECONDS, process.kill)
+    end.start()
     yield shop, process
+    end.cancel()
     process.kill()
     process.communicate()
 
