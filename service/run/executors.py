@@ -31,9 +31,10 @@ _TOLD_SECONDS = 10.0
 _TOO_MANY_LOST = 11
 """With which Spark ends the driver's JVM where executors of Kubernetes fail again and again."""
 
-_MAYBE = (
-    "has the cluster cores and memory left for this job? Or do executors end as soon as they start? Then their "
-    "standard error, in the work folders of the workers, says why"
+_MAYBE = "has the cluster cores and memory left for this job?"
+_CRASHED = (
+    " Or do executors end as soon as they start? Then their standard error, in the work folders of the workers, "
+    "says why"
 )
 """A standalone master starts them again for ever, and tells the driver nothing of it."""
 
@@ -94,7 +95,7 @@ def _await(spark: SparkSession, asked_to_stop: Callable[[], bool]) -> None:
             # A pod that has failed is gone soon, and why it did is known no more.
             if pods and now - looked > _LOOK_SECONDS:
                 why, looked = kubernetes.ails(spark) or why, now
-            words = why or _MAYBE
+            words = why or (_MAYBE if pods else _MAYBE + _CRASHED)
             if now - began > _TOLD_SECONDS and words != told:
                 log.warning("no executor has registered with %s yet: %s", master, words)
                 told = words

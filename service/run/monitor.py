@@ -27,15 +27,15 @@ from rowkind.service.run.status import Incident, JobStatus, QueryState, QuerySta
 from rowkind.service.run.work import Works
 from rowkind.service.run.writer import Report
 
-_STAGES = {
+STAGES = {
     "latestOffset": "source",
+    "walCommit": "log",
     "getBatch": "planning",
     "queryPlanning": "planning",
-    "walCommit": "log",
-    "commitOffsets": "log",
     "addBatch": "tasks",
+    "commitOffsets": "log",
 }
-"""What Spark times of a batch, one after the other, by what it is spent on."""
+"""What Spark times of a batch, in the order in which it happens, and what that is spent on."""
 
 
 @dataclass
@@ -261,8 +261,8 @@ class Monitor:
 def _stages(progress: Mapping[str, Any]) -> dict[str, float]:
     """Seconds of a batch by stage: of the batch itself, one after the other, and of the tasks' commits of state."""
     milliseconds: Mapping[str, int] = progress["durationMs"]
-    found = dict.fromkeys(_STAGES.values(), 0)
-    for name, stage in _STAGES.items():
+    found = dict.fromkeys(STAGES.values(), 0)
+    for name, stage in STAGES.items():
         found[stage] += milliseconds.get(name, 0)
     found["other"] = max(0, milliseconds["triggerExecution"] - sum(found.values()))
     found["commit"] = sum(each["commitTimeMs"] for each in progress["stateOperators"])

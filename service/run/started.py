@@ -18,7 +18,7 @@ from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.queries import planned
 from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.status import JobStatus
-from rowkind.service.spark.session import beside, is_local
+from rowkind.service.spark.session import beside, is_local, is_stopped
 from rowkind.version import version
 
 
@@ -89,5 +89,4 @@ class StartedJob:
                     executors.check(spark, lambda: self._asked.count > 0)
                 life.live(spark, rebuild)
         except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is told
-            stopped = spark.sparkContext._jsc is None  # noqa: SLF001 - there is no other way to ask
-            self._failure = SessionStoppedError() if stopped else error
+            self._failure = SessionStoppedError() if is_stopped(spark) else error

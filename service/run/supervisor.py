@@ -262,9 +262,7 @@ class Supervisor:
             self.monitor.progress(each.name, progress)
         reports = each.at.reports.take()
         if self.traces is not None:
-            self.traces.take(each.name, reports)
-            if progress is not None:
-                self.traces.batch(each.name, progress)
+            self.traces.note(each.name, reports, progress)
         self.monitor.collect(each.name, reports)
         if (due := self.monitor.due_ms(each.name)) is not None and due != each.due:
             each.due = due

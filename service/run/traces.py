@@ -33,21 +33,12 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
 
 from rowkind.service.metrics import parse
+from rowkind.service.run.monitor import STAGES
 from rowkind.service.run.writer import Report
 from rowkind.version import version
 
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SPOKEN = "http/protobuf"
-
-_PHASES = {
-    "latestOffset": "source",
-    "walCommit": "log",
-    "getBatch": "planning",
-    "queryPlanning": "planning",
-    "addBatch": "tasks",
-    "commitOffsets": "log",
-}
-"""What Spark times of a batch, in the order in which it happens."""
 
 _WORK = {
     "rowkind_read_seconds_total": "read",
@@ -84,24 +75,25 @@ class Traces:
         if (protocol := next(filter(None, map(os.environ.get, _PROTOCOLS)), _SPOKEN)) != _SPOKEN:
             log.warning("traces are sent as %s and not as %s: its usual port is 4318", _SPOKEN, protocol)
 
-    def take(self, query: str, reports: Sequence[Report]) -> None:
-        """What tasks of a query have counted."""
+    def note(self, query: str, reports: Sequence[Report], progress: Mapping[str, Any] | None) -> None:
+        """What tasks of a query have counted since, and Spark's last progress, which may be told more than once."""
         self._reports[query] += reports
-
-    def batch(self, query: str, progress: Mapping[str, Any]) -> None:
-        """Spark's progress of a trigger, after what its tasks have counted; may be told more than once."""
-        number, milliseconds = progress["batchId"], progress["durationMs"]
-        if "addBatch" not in milliseconds or number == self._told.get(query):
+        if progress is None or "addBatch" not in progress["durationMs"]:
             return
-        self._told[query] = number
+        number, milliseconds = progress["batchId"], progress["durationMs"]
+        if number != self._told.get(query):
+            self._told[query] = number
+            self._batch(query, number, progress["timestamp"], milliseconds)
+
+    def _batch(self, query: str, number: int, timestamp: str, milliseconds: Mapping[str, int]) -> None:
         reports = [each for each in self._reports[query] if each.of.batch == number]
         self._reports[query] = [each for each in self._reports[query] if each.of.batch > number]
         work, rows = _counted(reports)
-        begin = int(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1e9)
+        begin = int(datetime.fromisoformat(timestamp).timestamp() * 1e9)
         attributes: dict[str, Any] = {"rowkind.query": query, "rowkind.batch": number, **rows.pop(("", ""), {})}
         whole = self._tracer.start_span("batch", attributes=attributes, start_time=begin)
         at = begin
-        for phase, name in _PHASES.items():
+        for phase, name in STAGES.items():
             end = at + milliseconds.get(phase, 0) * 1_000_000
             span = self._span(whole, name, {"spark.phase": phase}, at)
             if phase == "addBatch":

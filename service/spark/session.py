@@ -215,7 +215,7 @@ def beside(
             "a job needs a session whose driver is this process, and this one is a client of Spark Connect's: make one "
             "with SparkSession.builder.master(…)."
         )
-    if spark.sparkContext._jsc is None:
+    if is_stopped(spark):
         raise SparkStartError("this Spark session has been stopped: make another one for the job.")
     own = spark.newSession()
     for key, value in _settings(parallelism, checkpoint, budget).items():
@@ -224,6 +224,11 @@ def beside(
     if not is_local(spark.sparkContext.master):
         _ship(own, code)
     return own
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether this process has stopped the session."""
+    return spark.sparkContext._jsc is None
 
 
 def is_local(master: str | None) -> bool:

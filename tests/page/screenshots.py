@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 from rich.console import Console
 
 from rowkind.service.cli.screen import screen
@@ -15,6 +14,7 @@ from rowkind.service.run.http import Guard, StatusServer
 from rowkind.service.run.job_pages import JobPages
 from rowkind.service.run.monitor import Monitor
 from tests.page import scene
+from tests.page.chromium import chromium
 
 DOCS = Path(__file__).parents[2] / "docs" / "pictures"
 
@@ -24,11 +24,9 @@ def main() -> None:
     DOCS.mkdir(exist_ok=True)
     monitor = scene.lively(scene.job())
     terminal(monitor, DOCS / "terminal.svg")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with chromium() as browser:
         page(browser, monitor, 1400, DOCS / "status.png")
         page(browser, monitor, 360, DOCS / "status-narrow.png")
-        browser.close()
 
 
 def terminal(monitor: Monitor, file: Path) -> None:

@@ -22,9 +22,14 @@
 {{- toJson $texts -}}
 {{- end -}}
 
+{{- /* The value that a job file at a path is given by. */ -}}
+{{- define "rowkind.valued" -}}
+{{- . | trimSuffix ".yaml" | replace "/" "." -}}
+{{- end -}}
+
 {{- /* A job as a mapping, to look something up. What its references stand for is known only where it runs. */ -}}
 {{- define "rowkind.said" -}}
-{{- $name := index . 0 | trimSuffix ".yaml" | replace "/" "." -}}
+{{- $name := include "rowkind.valued" (index . 0) -}}
 {{- $text := index . 1 -}}
 {{- if not (kindIs "string" $text) -}}
 {{- fail (printf "`%s` has to be text: --set-file %s=job.yaml, or `%s: |` and the job below it. Helm sorts the keys of a mapping, and with them the columns of tables" $name $name $name) -}}
@@ -40,7 +45,7 @@
 {{- define "rowkind.jobs" -}}
 {{- $files := dict -}}
 {{- range $path, $text := include "rowkind.texts" . | fromJson -}}
-{{- $name := $path | trimSuffix ".yaml" | replace "/" "." -}}
+{{- $name := include "rowkind.valued" $path -}}
 {{- $said := include "rowkind.said" (list $path $text) | fromYaml -}}
 {{- if and (not $.Values.persistence.enabled) (hasPrefix "/" ($said.checkpoint | default "/")) -}}
 {{- fail "persistence.enabled is false, so the checkpoint would be lost with the pod: say in the job where else it lies, such as `checkpoint: s3a://bucket/jobs`" -}}
