@@ -190,11 +190,9 @@ class Life:
         """Start the queries in a session, and see that they run until they have stopped; or only move their state."""
         if not whole(spark, f"{self.checkpoint}/{self.job.name}"):
             raise SavepointError("the job was to begin with a savepoint, and got not all of it: give --from again")
-        drain = self.supervisor.drain
         while True:
-            queries = _Queries(spark, self.job, self.connection, self.forms, self.monitor, self.lags, drain)
             try:
-                queries.live(self.fresh, self.supervisor, rebuild, moves=moves)
+                _Queries(spark, self).live(rebuild, moves=moves)
             except RebuildError as error:
                 log.warning("%s", error)
                 rebuild = "everything"
@@ -207,30 +205,26 @@ class _Queries:
     """The queries of a job in one session of Spark's."""
 
     spark: SparkSession
-    job: Job
-    connection: Connection
-    forms: Mapping[str, Forms]
-    monitor: Monitor
-    lags: LagWatch
-    drain: Path
+    life: Life
     _running: list[Running] = field(default_factory=list)
 
-    def live(self, fresh: PlannedQueries, supervisor: Supervisor, rebuild: Rebuild, *, moves: bool) -> None:
+    def live(self, rebuild: Rebuild, *, moves: bool) -> None:
         """Start them, and see that they run until they have stopped; or only move their state (`rescale`)."""
+        fresh, supervisor = self.life.fresh, self.life.supervisor
         try:
             register(self.spark)
             recorded = queries(self.spark, self._folder)
-            moved = [name for name, each in recorded.items() if each.parallelism != self.job.parallelism]
+            moved = [name for name, each in recorded.items() if each.parallelism != self.life.job.parallelism]
             if rebuild == "nothing" and not moves and moved:
                 before = recorded[moved[0]].parallelism
-                raise ParallelismError(moved[0], before, self.job.parallelism)
+                raise ParallelismError(moved[0], before, self.life.job.parallelism)
             for name in moved:
                 self._take_over(name)
             if rebuild == "nothing":
-                chosen = _going_on(self.job, fresh, recorded)
+                chosen = _going_on(self.life.job, fresh, recorded)
                 new = chosen.keys() - recorded.keys()
             else:
-                plan = upgrade(self.job, recorded, keep=rebuild == "what changed")
+                plan = upgrade(self.life.job, recorded, keep=rebuild == "what changed")
                 chosen, new = plan.queries, plan.queries.keys() - plan.stay
                 for name in plan.left:
                     self._take_over(name)
@@ -239,9 +233,9 @@ class _Queries:
                 torn = [name for name in new if self._checkpoint(name).torn()]
                 for name in (*plan.dropped, *torn):
                     self._checkpoint(name).delete()
-                clear(self.job, self.connection.kafka, {recorded[name].filling for name in plan.stay})
+                clear(self.life.job, self.life.connection.kafka, {recorded[name].filling for name in plan.stay})
             if chosen != fresh:
-                _topics(self.job, chosen, self.connection)
+                _topics(self.life.job, chosen, self.life.connection)
             filling = self._filling({name: chosen[name] for name in new}, rebuild)
             for name, query in chosen.items():
                 if supervisor.signals.count:
@@ -261,7 +255,7 @@ class _Queries:
 
     @property
     def _folder(self) -> str:
-        return f"{self.job.checkpoint}/{self.job.name}"
+        return f"{self.life.checkpoint}/{self.life.job.name}"
 
     def _checkpoint(self, name: str) -> Checkpoint:
         return Checkpoint(self.spark, f"{self._folder}/{name}")
@@ -269,7 +263,7 @@ class _Queries:
     def _filling(self, new: PlannedQueries, rebuild: Rebuild) -> set[str]:
         """Which of these queries, which have no checkpoint, find that their topics hold something."""
         topics = {sink.topic: name for name, query in new.items() for sink in query.sinks}
-        held = with_records(self.connection.kafka, topics)
+        held = with_records(self.life.connection.kafka, topics)
         if held and rebuild == "nothing":
             raise TopicsHeldError(held)
         return {topics[topic] for topic in held}
@@ -283,13 +277,13 @@ class _Queries:
         checkpoint = self._checkpoint(name)
         run = next_run(*(each.run for each in self._progress(name)), *checkpoint.runs())
         checkpoint.sign(run)
-        kafka = self.connection.kafka
-        take_over(WriterSpec(self.job.name, name, {}, kafka, progress_name(self.job.name, name), run=run))
+        kafka = self.life.connection.kafka
+        take_over(WriterSpec(self.life.job.name, name, {}, kafka, progress_name(self.life.job.name, name), run=run))
 
     def _ready(self, name: str, query: PlannedQuery, token: str) -> Running:
         """A query, ready to begin. If it is new, and there is a token, it fills its state first."""
         checkpoint = self._checkpoint(name)
-        whole, wanted = contents(self.job, query, checkpoint.contents())
+        whole, wanted = contents(self.life.job, query, checkpoint.contents())
         progress = self._progress(name)
         last = max(progress, key=attrgetter("run"), default=None)
         if last is not None and checkpoint.is_strange(last):
@@ -303,12 +297,12 @@ class _Queries:
             log.warning("query %s: %s was torn and is gone; its batch is done again", name, file)
         at = self._brought_up(name, whole, checkpoint, progress)
         position = checkpoint.position()
-        sqls = {sink: settings.sql for sink, settings in self.job.sinks.items()}
+        sqls = {sink: settings.sql for sink, settings in self.life.job.sinks.items()}
         at_start = None if position is None else position.at
-        self.monitor.add(name, describe(name, query.sinks, sqls), at_start, births(whole))
+        self.life.monitor.add(name, describe(name, query.sinks, sqls), at_start, births(whole))
         if (failure := checkpoint.last_failure()) is not None:
-            self.monitor.recall(failure)
-        self.lags.add(name, source(whole, at), group_name(self.job.name, name))
+            self.life.monitor.recall(failure)
+        self.life.lags.add(name, source(whole, at), group_name(self.life.job.name, name))
         cut_over = CutOver(whole, checkpoint, at, replace(at, filling="")) if at.filling else None
         begin = partial(start, self.spark, whole, checkpoint.folder)
         return Running(checkpoint, query.sinks, replace(at, filling=""), begin, cut_over)
@@ -319,12 +313,12 @@ class _Queries:
         assert there is not None, "it was claimed"
         written = max((each for each in progress if each.checkpoint == identity), key=attrgetter("batch"), default=None)
         at = Deployment(
-            self.job,
+            self.life.job,
             name,
-            self.connection,
-            self.forms,
+            self.life.connection,
+            self.life.forms,
             Reports(self.spark),
-            self.drain,
+            self.life.supervisor.drain,
             there.shards,
             there.parallelism,
             checkpoint.run,
@@ -336,8 +330,8 @@ class _Queries:
         begin = partial(start, self.spark, whole, checkpoint.folder)
         if written is not None and checkpoint.is_behind(written):
             # A batch is done again by as many tasks as did it first.
-            at = rescale(checkpoint, at, written.tasks or at.tasks, begin, self.monitor.works)
-            batches, ahead = checkpoint.catch_up(written, self.job.batch.max_rows)
+            at = rescale(checkpoint, at, written.tasks or at.tasks, begin, self.life.monitor.works)
+            batches, ahead = checkpoint.catch_up(written, self.life.job.batch.max_rows)
             log.warning(
                 "query %s: the checkpoint is older than the results; what was read since is read again, in %d batches, "
                 "and what is missing is written",
@@ -345,11 +339,11 @@ class _Queries:
                 batches,
             )
             at = replace(at, ahead=ahead)
-        return rescale(checkpoint, at, self.job.parallelism, begin, self.monitor.works)
+        return rescale(checkpoint, at, self.life.job.parallelism, begin, self.life.monitor.works)
 
     def _progress(self, name: str) -> list[Progress]:
         """What each task of a query has written last."""
-        kafka, topic = self.connection.kafka, progress_name(self.job.name, name)
+        kafka, topic = self.life.connection.kafka, progress_name(self.life.job.name, name)
         found = [read_progress(kafka, topic, partition) for partition in range(partitions(kafka, topic))]
         return [each for each in found if each is not None]
 
