@@ -175,8 +175,9 @@ class ArrangedValues:
         found = []
         for number in numbers:
             touched, rows = self._touched[number], np.flatnonzero(_begins_with(entries.sub_key, number))
+            rows, times = _once(of, entries, rows)
             value = concat_binary([touched.value, without_first(entries.sub_key.take(pa.array(rows)), 1)])
-            before, after = (np.concatenate([times, entries.weight[rows]]) for times in (touched.before, touched.after))
+            before, after = (np.concatenate([known, times]) for known in (touched.before, touched.after))
             found.append(TouchedValues(touched.stream, np.concatenate([touched.group, of[rows]]), value, before, after))
         return found
 
@@ -281,6 +282,20 @@ class ArrangedValues:
 
 def _sub(number: int, values: pa.BinaryArray) -> pa.BinaryArray:
     return pc.binary_join_element_wise(constant(bytes([number]), len(values)), values, b"")
+
+
+def _once(of: Indices, entries: Entries, rows: Indices) -> tuple[Indices, Int64s]:
+    """One entry for each value of a group, and how often it counts.
+
+    What two batches write of a value at one time, as they do where the clock is put back, is two entries.
+    """
+    sub_key = entries.sub_key.take(pa.array(rows))
+    values = group(mix(of[rows].astype(np.uint64), hash64(sub_key)), [of[rows], sub_key])
+    times = np.zeros(values.count, np.int64)
+    np.add.at(times, values.ids, entries.weight[rows])
+    first = np.zeros(values.count, np.int64)
+    first[values.ids] = rows
+    return first, times
 
 
 def _begins_with(sub_key: pa.BinaryArray, number: int) -> Mask:

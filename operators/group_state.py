@@ -109,7 +109,9 @@ class GroupState:
         written_at = np.full(self.count, now)
         if spec.until is not None:
             written_at = spec.until(_packed(spec, lifted, self, np.arange(self.count)))
-        return GroupKeys(self.hash, self.key, np.where(self.at >= 0, self.born, now), written_at)
+        born = np.where(self.at >= 0, self.born, now)
+        # A clock may be put back: what is kept of a group is never older than the group.
+        return GroupKeys(self.hash, self.key, born, np.maximum(written_at, born))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from tests.fuzz.schemas import random_tables
 from tests.fuzz.windows import Windowed, random_windows, seen_as, with_times, with_watermarks
 
 SINK = "o"
+_CLOCK_PUT_BACK = (5_000, 5_000, 3_000, 4_000, 9_000, 9_000, 1_000)
 _SKEWED = 0.2
 _WINDOWED = 0.15
 _ALIVE = 0.12
@@ -75,8 +76,10 @@ class Case:
         return read(job, self.lines, "changes.jsonl", self.batch_rows)
 
     def now(self, batch: int) -> int:
-        """The time of a batch in ms."""
-        return self.clock[min(batch, len(self.clock) - 1)] if self.clock else batch
+        """The time of a batch in ms; where it means nothing, such as goes back and stands still."""
+        if not self.clock:
+            return _CLOCK_PUT_BACK[batch % len(_CLOCK_PUT_BACK)]
+        return self.clock[min(batch, len(self.clock) - 1)]
 
     def document(self, **more: Any) -> dict[str, Any]:
         """What the JSON file holds."""
