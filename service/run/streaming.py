@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -34,8 +35,12 @@ from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
 from rowkind.service.run.writer import Reports, TaskWriter
 from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, lies_in_memory, scratch
+from rowkind.service.spark.errors import SourceLostError, first_line
 from rowkind.service.spark.placement import one_each, placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
+
+_MOST_ASKED = 5
+"""How often a source is asked what it offers whose process ends over it."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,28 @@ def register(spark: SparkSession) -> None:
 
 def start(spark: SparkSession, graph: Graph, checkpoint: str, at: Deployment) -> StreamingQuery:
     """Start a query; it runs until it is stopped or fails, or, if it is filling, has read what there is."""
-    blocks = spark.readStream.format(SOURCE).option(OPTION, to_option(source(graph, at))).load()
+    blocks = source_of(spark, to_option(source(graph, at)))
     write = TaskWriter(writer(graph, at), at.reports)
     result = assemble(graph, at.job, blocks, at.shards, at.tasks, write, at.excused)
     nothing = result.writeStream.format("noop")
     if at.filling or at.stops:
         nothing = nothing.trigger(availableNow=True)
     return nothing.queryName(at.name).outputMode("append").option("checkpointLocation", checkpoint).start()
+
+
+def source_of(spark: SparkSession, option: str) -> DataFrame:
+    """The blocks that a source offers, as `to_option` describes it.
+
+    Spark has a process say what it offers, which is kept for the next time and may be gone by then: that is found out
+    by asking it, and another one is started. Raises SourceLostError.
+    """
+    for again in reversed(range(_MOST_ASKED)):
+        try:
+            return spark.readStream.format(SOURCE).option(OPTION, option).load()
+        except Py4JJavaError as error:
+            if not again:
+                raise SourceLostError(first_line(error)) from error
+    raise AssertionError("it is asked at least once")
 
 
 def assemble(  # noqa: PLR0917 - two of them are numbers

@@ -190,7 +190,7 @@ class Supervisor:
             self._later(each, error, str(error) if error.retryable else None)
         else:
             each.cut_over = None
-            each.begin()
+            self._begin(each)
             self._tell(each)
 
     def _back(self, each: Running, damage: str) -> None:

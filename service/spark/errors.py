@@ -3,6 +3,7 @@
     SparkStartError                Spark cannot start on this machine
     UnfitExecutorsError            the executors of a cluster are not like the driver
     SparkLostError                 the JVM of a session has ended
+    SourceLostError                the process that says what a source offers ends each time
     OperatorFailedError
     ├── UnmatchedRetractionError   the input took back a row that was never there, and the job says `unmatched: fail`
     └── StateDamagedError          a blob that state refers to is not what it was when it was written
@@ -57,6 +58,15 @@ class SparkLostError(RowkindError):
         how = f"was ended by signal {code - 128}" if code > 128 else f"ended with code {code}"
         why = "; the system does that when memory runs out, see `memory`" if code == 128 + signal.SIGKILL else ""
         super().__init__(f"Spark's Java {how}{why}")
+
+
+class SourceLostError(RowkindError):
+    """The process that Spark starts to be told what a source offers ends whenever it is asked."""
+
+    retryable = True
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Spark's process that says what a source offers ends each time ({why})")
 
 
 class OperatorFailedError(RowkindError):
