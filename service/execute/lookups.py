@@ -22,7 +22,7 @@ from rowkind.service.time_match import Comparison, TimeMatch
 
 @dataclass(frozen=True)
 class PlacesOf:
-    """Where packed rows of `record` stand by a column that is a time, as `operators.asof_join` has it; it pickles.
+    """Where packed rows of `record` stand by a time or a number of theirs, as `operators.asof_join` has it; it pickles.
 
     `comparison` is that of the left time with the right one. `left`: they are left rows.
     """
@@ -35,7 +35,8 @@ class PlacesOf:
     def __call__(self, payloads: pa.BinaryArray) -> Int64s:
         """The place of each row."""
         times = codec.read(self.record, payloads).column(self.column)
-        places = in_us(times) * (-1 if self.comparison in (">=", ">") else 1)
+        plain = times.cast(pa.int64()).fill_null(0).to_numpy() if pa.types.is_integer(times.type) else in_us(times)
+        places = plain * (-1 if self.comparison in (">=", ">") else 1)
         if self.left and self.comparison in (">", "<"):
             places = places + 1
         return (

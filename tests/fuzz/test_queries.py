@@ -55,6 +55,17 @@ QUERIES = (
     "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY v ORDER BY id) <= 2",
     f"SELECT t.id, w.v FROM t JOIN w ON t.k = w.k AND {EXISTS}",
     "SELECT t.id, w.v FROM t JOIN w ON t.k = w.k AND (w.v > 1 OR w.v NOT IN (SELECT v FROM u WHERE u.k = t.k))",
+    # What says nothing: an order inside of a query, a constant that parts rows.
+    "SELECT k, SUM(v) AS n FROM (SELECT * FROM t ORDER BY v) AS r GROUP BY k",
+    "WITH r AS (SELECT k, v FROM u ORDER BY k DESC) SELECT k, v FROM r UNION ALL (SELECT k, v FROM w ORDER BY v)",
+    "SELECT id, SUM(v) OVER (PARTITION BY NULL) AS n FROM t",
+    "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY 1, NULL ORDER BY v, id) <= 3",
+    # The nearest number.
+    "SELECT t.id, r.n FROM t ASOF JOIN (SELECT v, COUNT(*) AS n FROM u GROUP BY v) AS r ON t.v >= r.v",
+    (
+        "SELECT t.id, r.n FROM t ASOF LEFT JOIN (SELECT k, v, COUNT(*) AS n FROM u GROUP BY k, v) AS r "
+        "ON t.k = r.k AND t.v < r.v"
+    ),
     # Alternatives with something in common.
     "SELECT t.id, u.s FROM t, u WHERE (t.k = u.k AND t.v > 2) OR (t.k = u.k AND u.v < 3 AND u.s IS NULL)",
     "SELECT t.id, u.s FROM t LEFT JOIN u ON (t.k = u.k AND t.v = 1) OR (u.v > 1 AND t.k = u.k) OR (t.k = u.k)",

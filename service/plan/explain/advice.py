@@ -21,6 +21,7 @@ from rowkind.service.physical_tree import walk
 from rowkind.service.plan.explain.description import Advice
 from rowkind.service.plan.explain.state import called, kept
 from rowkind.service.plan.scalar.scalars import resolved, show
+from rowkind.service.plan.scalar.types import family
 
 
 def advice(sink: PhysicalSink) -> Iterator[Advice]:
@@ -81,11 +82,14 @@ def _on_lookup(lookup: PhysicalLookup) -> Iterator[Advice]:
     if match is None or lookup.left_input.closing is not None:
         return
     kept = "one row of each key" if match.looks_back else "what has not met the row that comes next"
-    text = (
-        f"{lookup.node} keeps every row of {called(lookup.right)} for ever, because a left row of any time may come. "
-        f"If {show(resolved(match.left))} and {show(resolved(match.right))} are times of tables with a `watermark`, it "
-        f"keeps {kept} before it."
-    )
+    by_number = family(lookup.left.calc.output.type(match.left)) == "integer"
+    rows, any_ = called(lookup.right), "number" if by_number else "time"
+    text = f"{lookup.node} keeps every row of {rows} for ever, because a left row of any {any_} may come."
+    if not by_number:
+        text += (
+            f" If {show(resolved(match.left))} and {show(resolved(match.right))} are times of tables with a "
+            f"`watermark`, it keeps {kept} before it."
+        )
     yield Advice(lookup.node, "no watermark", text)
 
 

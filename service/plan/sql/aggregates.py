@@ -112,6 +112,9 @@ def _call(node: exp.Expr, within: tuple[exp.Ordered, ...]) -> ParsedCall:
     order = within or order
     _check_arguments(node, name, arguments, distinct=distinct)
     function = entry.function
+    if order and function in ARRIVALS:
+        least = (function == "first") != bool(order[0].args.get("desc"))
+        raise Refusal(f"{name} is by arrival: of an order of your own write {'MIN' if least else 'MAX'}_BY(x, y)", node)
     if order and not (function in GATHERED and function != "collect_set"):
         raise Refusal(f"{name} takes no ORDER BY: leave it out", node)
     if function in GATHERED:

@@ -7,7 +7,8 @@
     ASOF JOIN rates AS r ON o.currency = r.currency AND o.ts >= r.ts             the nearest row, as in DuckDB
     ASOF JOIN rates AS r MATCH_CONDITION (o.ts >= r.ts) ON …                     as in Snowflake
 
-With LEFT, a row that meets none is padded.
+With LEFT, a row that meets none is padded. Of the row that is met by its key the other conditions in ON are asked
+above: with LEFT, a row of which they are not true is none.
 """
 
 from __future__ import annotations
@@ -95,21 +96,30 @@ def lookup(join: exp.Join) -> tuple[Lookup, exp.Join] | None:
 
 def looked_up(
     said: Lookup, left: LogicalNode, right: LogicalNode, on: Sequence[exp.Expr], at: exp.Expr | None
-) -> LogicalLookup:
+) -> LogicalNode:
     """The lookup in `right`, by what ON, USING and MATCH_CONDITION say, and the time `at` of the left side.
 
     Raises Refusal.
     """
     equal = tuple(each for each in on if _is_equality(each, left, right))
-    others = [each for each in on if each not in equal]
+    others = tuple(each for each in on if each not in equal)
     if said.at is None:
         return _by_time(said, left, right, equal, _one_comparison(said, others, left, right))
-    if others:
-        raise Refusal(
-            "FOR SYSTEM_TIME AS OF takes equalities of the two sides in ON, which say whose version it is: move this "
-            "condition to WHERE",
-            others[0],
-        )
+    found = _found(said, left, right, equal, at)
+    if not others:
+        return found
+    if not said.pads:
+        return LogicalFilter(found, others)
+    holds = exp.and_(*others)
+    kept: dict[str, exp.Expr] = {name: resolved(name) for name in columns(left)}
+    met = {name: exp.case().when(holds.copy(), resolved(name)) for name in columns(right)}
+    return LogicalProject(found, {**kept, **met})
+
+
+def _found(
+    said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...], at: exp.Expr | None
+) -> LogicalLookup:
+    """Each left row with what its key has by FOR SYSTEM_TIME AS OF."""
     if said.by_arrival or (at is not None and _is_processing_time(at, left)):
         return _by_arrival(said, left, right, equal)
     assert at is not None, "what is not by processing time is by a time of the left side"
@@ -179,6 +189,9 @@ def _by_time(
     time, comparison, other = times
     left, own = _with_time(left, time)
     right, theirs = _with_time(right, other)
+    mine, others = columns(left)[own], columns(right)[theirs]
+    if (family(mine) == "integer") != (family(others) == "integer"):
+        raise Refusal(f"{mine.sql} and {others.sql} do not lie on one line: compare two times, or two INT", time)
     if not said.pads:
         left = _timed(left, own)
     match = TimeMatch(own, comparison, theirs)
@@ -256,11 +269,15 @@ def _bare(equal: Sequence[exp.Expr], right: LogicalNode) -> frozenset[str]:
 
 
 def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
-    """The rows with a column that is this time, and what it is called. Raises Refusal."""
+    """The rows with a column that is this time, or this number, and what it is called. Raises Refusal."""
     below = columns(node)
     found = compile_scalar(time, {name: (name, type_) for name, type_ in below.items()}).type
-    if family(found) not in ("timestamp", "local", "date"):
-        raise Refusal(f"the nearest in time is looked for by a TIMESTAMP or a DATE, and this is {found.sql}", time)
+    if family(found) not in ("timestamp", "local", "date", "integer"):
+        raise Refusal(f"the nearest is looked for by a TIMESTAMP, a DATE or an INT, and this is {found.sql}", time)
+    if found.sql == "BIGINT":
+        raise Refusal(
+            "the nearest is looked for by an INT, and this is a BIGINT: write TIMESTAMP_MICROS(…) of it", time
+        )
     bare = time.unnest()
     if isinstance(bare, exp.Column):
         return node, bare.name

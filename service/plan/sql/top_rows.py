@@ -1,4 +1,7 @@
-"""ORDER BY … LIMIT n: the rows whose number in the order is at most n."""
+"""ORDER BY … LIMIT n: the rows whose number in the order is at most n.
+
+ORDER BY alone says nothing inside of a query, where rows have no order. At its end `sql.time_order` has dealt with it.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,6 @@ from rowkind.service.plan.sql.scope import Scope, near
 from rowkind.service.plan.sql.select_list import Item, SelectList
 from rowkind.service.plan.sql.windows import Terms, no_windows
 
-_NO_ORDER = (
-    "ORDER BY says nothing inside of a query: leave it out, or keep the first rows by LIMIT n. At the end of the whole "
-    "query it puts the result in the order of time"
-)
 _NO_LIMIT = (
     "LIMIT without ORDER BY keeps any rows: say which by ORDER BY, or ORDER BY PROCTIME() for the first to arrive"
 )
@@ -37,13 +36,10 @@ class TopRows:
 def top_rows(tree: exp.Expr) -> TopRows | None:
     """What ORDER BY, LIMIT and OFFSET of a query say, None where there are none. Raises Refusal."""
     order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
-    if order is None and limit is None and offset is None:
+    if limit is None and offset is None:
         return None
     if limit is None:
-        raise Refusal(
-            "OFFSET needs a LIMIT: write LIMIT n OFFSET m" if order is None or offset is not None else _NO_ORDER,
-            offset or order,
-        )
+        raise Refusal("OFFSET needs a LIMIT: write LIMIT n OFFSET m", offset)
     if order is None:
         raise Refusal(_NO_LIMIT, limit if limit.find(exp.Literal) else tree)
     skipped = _number(offset.expression, "OFFSET") if offset is not None else 0

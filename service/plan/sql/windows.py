@@ -154,7 +154,7 @@ def number_rows(
     if not found:
         return node, {}
     terms = Terms(node, names)
-    partitions = {window: terms.columns(window.args.get("partition_by") or [], "PARTITION BY") for window in found}
+    partitions = {window: terms.columns(_parted_by(window), "PARTITION BY") for window in found}
     overs = {window: own for window, own in found.items() if is_over(window)}
     asked = {
         own or names.fresh(stem(window.this)): OrderedWindow.of(
@@ -232,6 +232,15 @@ def within(node: exp.Expr, partition: Sequence[str]) -> exp.Expr:
     return node
 
 
+def _parted_by(window: exp.Window) -> list[exp.Expr]:
+    """What parts the rows: not a constant, which is the same for all of them."""
+    return [each for each in window.args.get("partition_by") or [] if not _is_constant(each.unnest())]
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal | exp.Null | exp.Boolean)
+
+
 class Terms:
     """Expressions of partitions and orders as columns; `node` are the rows that have them all."""
 
@@ -280,7 +289,7 @@ class Terms:
                     raise Refusal("PROCTIME() takes nothing in its parentheses", node)
                 found.setdefault(None, OrderColumn(None, descending, first))
                 continue
-            if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
+            if _is_constant(node):
                 raise Refusal("this is the same for every row: order by a column, or by PROCTIME()", ordered)
             column = self._column(node, "ORDER BY")
             found.setdefault(column, OrderColumn(column, descending, first))
