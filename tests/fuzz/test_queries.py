@@ -60,6 +60,9 @@ QUERIES = (
     "WITH r AS (SELECT k, v FROM u ORDER BY k DESC) SELECT k, v FROM r UNION ALL (SELECT k, v FROM w ORDER BY v)",
     "SELECT id, SUM(v) OVER (PARTITION BY NULL) AS n FROM t",
     "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY 1, NULL ORDER BY v, id) <= 3",
+    # What is kept of a group, by a clock that goes back.
+    "SELECT k, LISTAGG(DISTINCT s, ',') WITHIN GROUP (ORDER BY s) AS c, COUNT(*) AS n FROM u GROUP BY k",
+    "SELECT k, MODE(v) AS a, MAX(v) AS b, MIN(s) AS c, COUNT(DISTINCT v) AS n FROM u GROUP BY k",
     # The nearest number.
     "SELECT t.id, r.n FROM t ASOF JOIN (SELECT v, COUNT(*) AS n FROM u GROUP BY v) AS r ON t.v >= r.v",
     (
