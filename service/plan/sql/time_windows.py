@@ -1,6 +1,7 @@
 """Windows of time: rows with the beginning and the end of each window that they are in.
 
     TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE))     Flink's table functions, in FROM
+    TUMBLE(t, ts, INTERVAL '10' MINUTE)                              the same, as RisingWave has it
     GROUP BY TUMBLE(ts, INTERVAL '10' MINUTE)                        Flink's group windows (`sql.group_windows`)
     GROUP BY window(ts, '10 minutes')                                Spark's (there, too)
 
@@ -135,18 +136,29 @@ def window_function(at: exp.Expr) -> WindowFunction | None:
     partition: Sequence[exp.Expr] = ()
     if isinstance(rows, TableArgument):
         rows, partition = rows.this, rows.expressions
+    elif isinstance(rows, exp.Column) and not rows.table:
+        named = exp.Table(this=rows.this.copy())
+        named.meta.update(rows.meta)
+        rows = named
     if not isinstance(rows, exp.Table | exp.Subquery):
         raise Refusal(f"the rows of {kind} are TABLE name, or a query in parentheses", rows)
     if partition and kind != "SESSION":
         raise Refusal(f"PARTITION BY is for SESSION: all rows have the same windows in {kind}", partition[0])
+    return WindowFunction(time_window(kind, given, call), rows, _time(kind, descriptor), tuple(partition), call)
+
+
+def _time(kind: WindowKind, descriptor: exp.Expr) -> exp.Expr:
+    """The time that a table function goes by. Raises Refusal."""
+    if isinstance(descriptor, exp.Column):
+        return descriptor
     if (
         not isinstance(descriptor, exp.Anonymous)
         or word(descriptor) != "DESCRIPTOR"
         or len(descriptor.expressions) != 1
     ):
         raise Refusal(f"the time of {kind} is one column: DESCRIPTOR(ts)", descriptor)
-    time = descriptor.expressions[0]
-    return WindowFunction(time_window(kind, given, call), rows, time, tuple(partition), call)
+    time: exp.Expr = descriptor.expressions[0]
+    return time
 
 
 def _arguments(call: exp.Anonymous, names: Sequence[str]) -> dict[str, exp.Expr]:
