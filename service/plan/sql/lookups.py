@@ -112,7 +112,7 @@ def looked_up(
         return LogicalFilter(found, others)
     holds = exp.and_(*others)
     kept: dict[str, exp.Expr] = {name: resolved(name) for name in columns(left)}
-    met = {name: exp.case().when(holds.copy(), resolved(name)) for name in columns(right)}
+    met = {name: exp.case().when(holds.copy(), resolved(name)) for name in columns(found.right.input)}
     return LogicalProject(found, {**kept, **met})
 
 
