@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from rowkind.avro.schema import Type
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
@@ -189,9 +190,7 @@ def _by_time(
     time, comparison, other = times
     left, own = _with_time(left, time)
     right, theirs = _with_time(right, other)
-    mine, others = columns(left)[own], columns(right)[theirs]
-    if (family(mine) == "integer") != (family(others) == "integer"):
-        raise Refusal(f"{mine.sql} and {others.sql} do not lie on one line: compare two times, or two INT", time)
+    _check_line(columns(left)[own], columns(right)[theirs], time)
     if not said.pads:
         left = _timed(left, own)
     match = TimeMatch(own, comparison, theirs)
@@ -224,6 +223,7 @@ def _by_version(
             said.join.this,
         )
     left, own = _with_time(left, at)
+    _check_line(columns(left)[own], columns(right)[time], at)
     left = left if said.pads else _timed(left, own)
     match = TimeMatch(own, ">=", time, versions=True)
     return LogicalLookup(LogicalInput(left), LogicalInput(right), equal, match, said.pads, said.join)
@@ -285,6 +285,12 @@ def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:
     while name in below:
         name += "'"
     return LogicalProject(node, {**{each: resolved(each) for each in below}, name: time}), name
+
+
+def _check_line(left: Type, right: Type, at: exp.Expr) -> None:
+    """See that two times, or two numbers, are compared. Raises Refusal."""
+    if (family(left) == "integer") != (family(right) == "integer"):
+        raise Refusal(f"{left.sql} and {right.sql} do not lie on one line: compare two times, or two INT", at)
 
 
 def _timed(node: LogicalNode, time: str) -> LogicalNode:
