@@ -105,13 +105,13 @@ def source_of(spark: SparkSession, option: str) -> DataFrame:
     Spark has a process say what it offers, which is kept for the next time and may be gone by then: that is found out
     by asking it, and another one is started. Raises SourceLostError.
     """
-    for again in reversed(range(_MOST_ASKED)):
+    reader, why = spark.readStream.format(SOURCE).option(OPTION, option), ""
+    for _ in range(_MOST_ASKED):
         try:
-            return spark.readStream.format(SOURCE).option(OPTION, option).load()
+            return reader.load()
         except Py4JJavaError as error:
-            if not again:
-                raise SourceLostError(first_line(error)) from error
-    raise AssertionError("it is asked at least once")
+            why = first_line(error)
+    raise SourceLostError(why)
 
 
 def assemble(  # noqa: PLR0917 - two of them are numbers
