@@ -20,6 +20,7 @@ import pyspark
 
 from rowkind.service.ports import free_port
 from rowkind.service.spark.jvm import MODULE_OPTIONS, java
+from tests.processes import command, descendants
 from tests.run.process import until
 
 _HOME = Path(pyspark.__file__).parent
@@ -43,7 +44,7 @@ class Worker:
 
     def executors(self) -> list[int]:
         """The JVMs that run tasks here."""
-        return [pid for pid in _descendants(self.process.pid) if _EXECUTOR in _command(pid)]
+        return [pid for pid in descendants(self.process.pid) if _EXECUTOR in command(pid)]
 
     def kill_executors(self) -> None:
         """SIGKILL to each of them; the worker starts others."""
@@ -53,7 +54,7 @@ class Worker:
 
     def processes(self) -> list[int]:
         """Everything on this machine."""
-        return [self.process.pid, *_descendants(self.process.pid)]
+        return [self.process.pid, *descendants(self.process.pid)]
 
     def kill(self) -> None:
         """SIGKILL to everything on this machine."""
@@ -139,29 +140,3 @@ class SparkCluster:
     def _await(self, name: str, words: str) -> None:
         log = self.folder / f"{name}.log"
         until(lambda: words in log.read_text(errors="replace"), f"{words!r} of {name}", lambda: log.read_text()[-2000:])
-
-
-def _children() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                found.setdefault(parent, []).append(int(entry.name))
-    return found
-
-
-def _descendants(root: int) -> list[int]:
-    children = _children()
-    found, left = [], [root]
-    while left:
-        left += (more := children.get(left.pop(), []))
-        found += more
-    return found
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -1,0 +1,34 @@
+"""The processes of this machine, as /proc has them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+
+def descendants(root: int) -> list[int]:
+    """The processes that one has started, and those that they have."""
+    children = _children()
+    found, left = [], [root]
+    while left:
+        left += (more := children.get(left.pop(), []))
+        found += more
+    return found
+
+
+def command(pid: int) -> bytes:
+    """The command line of a process, nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _children() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                found.setdefault(parent, []).append(int(entry.name))
+    return found
