@@ -1,4 +1,4 @@
-"""Lookup join: each left row with the right row that its key has when it comes, which is not revised afterwards.
+"""Lookup join: each left row with the right rows that its key has when it comes, which are not revised afterwards.
 
 A left row that finds none is left out, or padded. What comes to the right side in a batch counts for the left rows of
 the same batch. Later changes of the right side change nothing that is out: so the result depends on when rows come, as
@@ -8,8 +8,8 @@ A left row that goes takes back what it was given when it came, so where the lef
 with what it has met. Of rows that only come nothing is kept. A row that goes and comes again within a batch keeps what
 it has met.
 
-State: arrangement "right", the rows by key, of which each has one at most; and "left" where it is needed, layout
-*multiset*, the rows by key, with what each has met for the sub-key.
+State: arrangement "right", the rows by key; and "left" where it is needed, layout *multiset*, the rows by key, with all
+that each has met, be it the pad, as a list of bytes for the sub-key: an empty one where the row was left out.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from rowkind.operators.arrangement.arrangement import Arrangement
 from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import Resolved, resolve
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Int64s, Rows, binary, concat_binary, constant
-from rowkind.operators.columns.packed_columns import without_first
+from rowkind.operators.columns.byte_lists import lists_of, members_of
+from rowkind.operators.columns.changes import Changes, Int64s, Rows, binary, concat_binary, lengths
+from rowkind.operators.errors import BatchTooLarge
 from rowkind.operators.join import Side
-from rowkind.operators.netting import net_rows
+from rowkind.operators.netting import LARGEST, net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.touched_keys import TouchedKeys
-
-_NOTHING, _MET = b"\0", b"\1"
-"""What the sub-key of a left row begins with: it was left out, or what it met is behind, be it the pad."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupJoinSpec:
-    """What the plan provides: keys as for a join, of which each has one right row at most.
+    """What the plan provides: keys as for a join.
 
     - `right_pad` stands for the row that is missing, where left rows without one are emitted; None where they are not.
     - `left_by_seq`: the changes of one left row are to be taken in the order of seq (a source).
@@ -98,25 +96,34 @@ class LookupJoin:
         return Output(emitted, Changes.concat(unmatched), state, merged, repeated=right_changes.take(right.repeated))
 
     def _met(self, left: Changes, right: Entries) -> pa.BinaryArray:
-        """What each left row meets, as it is kept."""
+        """What each left row meets, as it is kept. Raises `BatchTooLarge`."""
         keys = TouchedKeys.of(left)
         of_right = keys.find(right)
-        found = np.full(len(keys.hash) + 1, len(right))
-        found[of_right[of_right >= 0]] = np.flatnonzero(of_right >= 0)
-        missing = _NOTHING if self.spec.right_pad is None else _MET + self.spec.right_pad
-        met = concat_binary(
-            [pc.binary_join_element_wise(constant(_MET, len(right)), right.payload, b""), binary([missing])]
+        right, of_right = (
+            right.filter(of_right >= 0).units,
+            np.repeat(of_right, np.where(of_right >= 0, right.weight, 0)),
         )
-        return met.take(pa.array(found[keys.of_change]))
+        order = np.argsort(of_right, kind="stable")
+        bounds = np.searchsorted(of_right[order], np.arange(len(keys.hash) + 1))
+        met = lists_of(right.payload.take(pa.array(order)), bounds)
+        pad = self.spec.right_pad
+        missing = binary([b""]) if pad is None else lists_of(binary([pad]), np.arange(2))
+        met = concat_binary([met, missing])
+        list_of = np.where(np.diff(bounds) > 0, np.arange(len(keys.hash)), len(keys.hash))[keys.of_change]
+        size = int(lengths(met)[list_of].sum())
+        if size > LARGEST:
+            raise BatchTooLarge(len(left), size)
+        return met.take(pa.array(list_of))
 
     def _emitted(self, payload: pa.BinaryArray, met: pa.BinaryArray, seq: Int64s, weight: Int64s, again: int) -> Rows:
-        """Left rows with what they have met, the last of which are `again` there."""
-        first = np.frombuffer(pc.binary_slice(met, 0, 1).buffers()[2] or b"", np.uint8)[: len(met)]
-        there = np.flatnonzero(first != _NOTHING[0])
-        at = pa.array(there)
-        payload = pc.binary_join_element_wise(payload.take(at), without_first(met.take(at), 1), b"")
-        refreshed = np.flatnonzero(there >= len(met) - again)
-        return net_rows(payload, seq[there], weight[there], refreshed if self.spec.refreshes else None)
+        """Left rows with what they have met, the last of which are `again` there. Raises `BatchTooLarge`."""
+        of, found = members_of(met)
+        size = int(lengths(payload)[of].sum()) + int(lengths(found).sum())
+        if size > LARGEST:
+            raise BatchTooLarge(len(of), size)
+        pairs = pc.binary_join_element_wise(payload.take(pa.array(of)), found, b"")
+        refreshed = np.flatnonzero(of >= len(met) - again)
+        return net_rows(pairs, seq[of], weight[of], refreshed if self.spec.refreshes else None)
 
 
 def _with_what_they_met(left: Resolved) -> Resolved:

@@ -253,7 +253,7 @@ class PhysicalNormalize:
 
 @dataclass(frozen=True)
 class PhysicalLookup:
-    """Each left row with one right row at most: the nearest in time, or without a `match`, what is there when it comes.
+    """Each left row with the right row that is nearest in time; without a `match`, with all that are there as it comes.
 
     `pads`: a left row that finds none is there all the same. `match` names columns of the two inputs' records. `schema`
     is that of the rows that come out, which are the two concatenated.

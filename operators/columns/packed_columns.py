@@ -41,7 +41,7 @@ def pack(columns: Sequence[Column]) -> pa.BinaryArray:
 
 def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
     """The columns that were packed; `kinds` has a letter for each: n for integers, f for doubles and b for bytes."""
-    at = _starts(values)
+    at = starts_of(values)
     end = int(at[-1]) if len(at) else 0
     at = at[:-1]
     # A word may be read where the last bytes are.
@@ -60,7 +60,7 @@ def unpack(kinds: str, values: pa.BinaryArray) -> list[Column]:
             case _:
                 there = word > 0
                 lengths = word.view(np.int64) - there
-                columns.append(_spans(data, at, lengths, None if there.all() else ~there))
+                columns.append(spans(data, at, lengths, None if there.all() else ~there))
                 at = at + lengths
     return columns
 
@@ -74,8 +74,8 @@ def fixed_width(data: object, width: int, count: int) -> pa.BinaryArray:
 
 def without_first(values: pa.BinaryArray, count: int) -> pa.BinaryArray:
     """Each value without its first `count` bytes; none is shorter."""
-    starts = _starts(values)
-    return _spans(np.frombuffer(values.buffers()[2] or b"", np.uint8), starts[:-1] + count, np.diff(starts) - count)
+    starts = starts_of(values)
+    return spans(np.frombuffer(values.buffers()[2] or b"", np.uint8), starts[:-1] + count, np.diff(starts) - count)
 
 
 def _words(column: Column) -> Uint64s:
@@ -135,15 +135,13 @@ def _read(data: _Octets, at: Indices) -> tuple[Uint64s, Indices]:
     return np.where(width > 0, every[at] & _MASKS[width], first), at + width
 
 
-def _starts(values: pa.BinaryArray) -> Int64s:
+def starts_of(values: pa.BinaryArray) -> Int64s:
     """Where each value begins, and where the last one ends."""
     offsets = np.frombuffer(values.buffers()[1] or b"\0\0\0\0", np.int32, len(values) + 1, values.offset * 4)
     return offsets.astype(np.int64)
 
 
-def _spans(
-    data: _Octets, begins: Indices, lengths: Int64s, null: npt.NDArray[np.bool_] | None = None
-) -> pa.BinaryArray:
+def spans(data: _Octets, begins: Indices, lengths: Int64s, null: npt.NDArray[np.bool_] | None = None) -> pa.BinaryArray:
     """The bytes from each place on, which ascend and do not overlap; null where `null`."""
     count = len(begins)
     if count == 0:

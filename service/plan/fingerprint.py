@@ -124,7 +124,8 @@ def _own(
             return {"calls": calls, "order": _columns(node.order), "state": _input(node.state), **tail}
         case PhysicalLookup():
             match = node.match
-            by = "arrival" if match is None else f"{match.left} {match.comparison} {match.right}"
+            kept = ", what is met as a list" * (node.left.traits.mode != "append" or node.calc.refreshes)
+            by = f"arrival{kept}" if match is None else f"{match.left} {match.comparison} {match.right}"
             return {
                 "kind": "left" if node.pads else "inner",
                 "by": by + (" of versions" if match is not None and match.versions else ""),

@@ -270,10 +270,10 @@ class LogicalOver:
 
 @dataclass(frozen=True)
 class LogicalLookup:
-    """Each left row with one right row at most, of those that agree in all keys; `pads` says that it is there without.
+    """Each left row with right rows of those that agree in all keys; `pads` says that it is there without any.
 
-    It is the nearest in time, as `match` says; or where there is none, the one that is there when the left row comes,
-    and then it is not revised. `condition` are equalities, which become keys. `at` is the JOIN in the SQL.
+    It is one at most, the nearest in time, as `match` says; or where there is none, all that are there when the left
+    row comes, and then they are not revised. `condition` are equalities, which become keys. `at` is the JOIN.
     """
 
     left: LogicalInput

@@ -1,4 +1,4 @@
-"""Joins in which each left row meets at most one right row: the one that is valid at its time, or there when it comes.
+"""Joins in which each left row meets the right row that is valid at its time, or all that are there when it comes.
 
     JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.currency = r.currency        the version of the key at that time
     JOIN last_rates FOR SYSTEM_TIME AS OF o.ts AS r ON …                         the same of a view of the last rows
@@ -8,13 +8,15 @@
     ASOF JOIN rates AS r MATCH_CONDITION (o.ts >= r.ts) ON …                     as in Snowflake
 
 With LEFT, a row that meets none is padded. Of the row that is met by its key the other conditions in ON are asked
-above: with LEFT, a row of which they are not true is none.
+above: with LEFT, a row of which they are not true is none. Where several may be met, what they say of the right side
+alone is asked below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -35,7 +37,7 @@ from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.sql.versioned_views import history
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.traits.followed import is_processing_time
-from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.traits.unique_keys import meets_one
 from rowkind.service.time_match import Comparison, TimeMatch
 
 _COMPARISONS: Mapping[type[exp.Expr], tuple[Comparison, Comparison]] = {
@@ -103,18 +105,34 @@ def looked_up(
     Raises Refusal.
     """
     equal = tuple(each for each in on if _is_equality(each, left, right))
-    others = tuple(each for each in on if each not in equal)
     if said.at is None:
+        others = tuple(each for each in on if each not in equal)
         return _by_time(said, left, right, equal, _one_comparison(said, others, left, right))
     found = _found(said, left, right, equal, at)
+    others = tuple(each for each in on if each not in found.condition)
     if not others:
         return found
     if not said.pads:
         return LogicalFilter(found, others)
+    if not meets_one(found):
+        return _with_fewer(found, others)
     holds = exp.and_(*others)
     kept: dict[str, exp.Expr] = {name: resolved(name) for name in columns(left)}
     met = {name: exp.case().when(holds.copy(), resolved(name)) for name in columns(found.right.input)}
     return LogicalProject(found, {**kept, **met})
+
+
+def _with_fewer(found: LogicalLookup, others: Sequence[exp.Expr]) -> LogicalLookup:
+    """A lookup that pads, and of several rows those for which these conditions hold."""
+    theirs = columns(found.right.input).keys()
+    for each in others:
+        if not reads(each) <= theirs:
+            raise Refusal(
+                "a row of LEFT JOIN … FOR SYSTEM_TIME AS OF PROCTIME() may meet several here, and is padded if there "
+                "is none: beside equalities, ON says which by columns of the right side alone",
+                each,
+            )
+    return replace(found, right=LogicalInput(LogicalFilter(found.right.input, tuple(others))))
 
 
 def _found(
@@ -211,15 +229,15 @@ def _by_version(
             said.join.this,
         )
     time = right.name(source.watermark.time.column)
-    given = _bare(equal, right)
     key = frozenset(map(right.name, source.primary_key))
+    equal, given = _of_key(equal, right, key - {time})
     if key == given | {time} and given:
         return _by_time(said, left, right, equal, (at, ">=", resolved(time)))
     if not key or key != given:
         wanted = f"its primary key ({', '.join(source.primary_key)})" if key else "a primary_key, which it lacks"
         raise Refusal(
             f"FOR SYSTEM_TIME AS OF finds the version of one row of {source.table} by {wanted}: compare all of it "
-            f"with = in ON, and nothing else",
+            f"with = in ON",
             said.join.this,
         )
     left, own = _with_time(left, at)
@@ -241,31 +259,30 @@ def _by_history(
             "any other, write ASOF JOIN … MATCH_CONDITION (left.time >= right.time)",
             said.join.this,
         )
-    if found.key != _bare(equal, right):
+    equal, given = _of_key(equal, right, found.key)
+    if given != found.key:
         raise Refusal(
             "FOR SYSTEM_TIME AS OF finds the version of one row of the view by the columns of its PARTITION BY: "
-            "compare all of them with = in ON, and nothing else",
+            "compare all of them with = in ON",
             said.join.this,
         )
     return _by_time(said, left, found.rows, equal, (at, ">=", found.time))
 
 
 def _by_arrival(said: Lookup, left: LogicalNode, right: LogicalNode, equal: tuple[exp.Expr, ...]) -> LogicalLookup:
-    given = _bare(equal, right)
-    if not any(key <= given for key in unique_keys(right)):
-        raise Refusal(
-            "a lookup by processing time finds one row at most: compare the whole unique key of the right side with = "
-            "in ON, a table's primary_key or what a view groups by",
-            said.join.this,
-        )
     return LogicalLookup(LogicalInput(left), LogicalInput(right), equal, None, said.pads, said.join)
 
 
-def _bare(equal: Sequence[exp.Expr], right: LogicalNode) -> frozenset[str]:
-    """The columns of the right side that are compared as they are."""
-    theirs = columns(right)
-    operands = (side.unnest() for each in equal for side in (each.unnest().this, each.unnest().expression))
-    return frozenset(each.name for each in operands if isinstance(each, exp.Column) and each.name in theirs)
+def _of_key(
+    equal: Sequence[exp.Expr], right: LogicalNode, key: AbstractSet[str]
+) -> tuple[tuple[exp.Expr, ...], frozenset[str]]:
+    """Of equalities those with a column of this key of the right side, each once, and these columns."""
+    found: dict[str, exp.Expr] = {}
+    for each in equal:
+        for side in (each.unnest().this.unnest(), each.unnest().expression.unnest()):
+            if isinstance(side, exp.Column) and side.name in key and side.name in columns(right):
+                found.setdefault(side.name, each)
+    return tuple(found.values()), frozenset(found)
 
 
 def _with_time(node: LogicalNode, time: exp.Expr) -> tuple[LogicalNode, str]:

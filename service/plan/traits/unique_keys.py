@@ -10,7 +10,8 @@ They decide how an operator keeps its input, by which key a sink may replace row
                     together. An inner join's equal columns stand for each other.
     outer join      as above, as far as a pad's NULLs cannot be mistaken for another row
     semi, anti,     those of the left side
-    mark, lookup
+    mark
+    lookup          those of the left side where each of its rows meets one; else one of each side together
     aggregate       the group columns, or fewer of them that were unique before; none at all without GROUP BY: one row
     session         those below
     rank            those below; with ROW_NUMBER also partition and number, or the partition alone where one row is
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 
 from sqlglot import exp
 
@@ -75,7 +76,10 @@ def unique_keys(node: LogicalNode) -> frozenset[UniqueKey]:
         case LogicalJoin():
             return unique_keys(node.left.input) if node.keeps_left else _joined(node)
         case LogicalLookup():
-            return unique_keys(node.left.input)
+            if meets_one(node):
+                return unique_keys(node.left.input)
+            pairs = product(unique_keys(node.left.input), unique_keys(node.right.input))
+            return _minimal(left | right for left, right in pairs)
         case LogicalAggregate():
             group = frozenset(node.group)
             return _minimal([group, *(key for key in unique_keys(node.input.input) if key <= group)])
@@ -119,6 +123,19 @@ def key_columns(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> Unique
 def matches_one(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
     """Whether a key of the join finds at most one row on this side."""
     return any(unique <= key_columns(join, side) for unique in unique_keys(side.input))
+
+
+def meets_one(lookup: LogicalLookup) -> bool:
+    """Whether each left row meets one right row at most; its equalities may not be keys yet."""
+    below = by_name(columns(lookup.left.input) | (theirs := columns(lookup.right.input)))
+    bare = set()
+    for each in lookup.condition:
+        for own, other in permutations((each.unnest().this.unnest(), each.unnest().expression)):
+            if isinstance(own, exp.Column) and own.name in theirs:
+                found = compile_scalar(other, below).type
+                bare |= {own.name} if types.family(found) == types.family(theirs[own.name]) else set()
+    by_key = any(key <= bare for key in unique_keys(lookup.right.input))
+    return lookup.match is not None or by_key or matches_one(lookup, lookup.right)
 
 
 def keeps_key(join: LogicalJoin | LogicalLookup, side: LogicalInput) -> bool:
