@@ -7,6 +7,7 @@ thing, and except for extremes each counts with a sign, so that a retraction is 
     counts     COUNT, BOOL_AND, BOOL_OR         how many, or how many true and how many false
     sums       SUM, AVG                         how many, and an exact number (`operators.columns.exact_numbers`,
                                                 of doubles `operators.columns.exact_doubles`)
+    bits       BIT_AND, BIT_OR, BIT_XOR         how many, and how many have each bit (`operators.bits`)
     moments    VAR_POP, CORR, REGR_SLOPE, …     how many, and exact sums of powers (`operators.moments`)
     extremes   MIN, MAX, ANY_VALUE (as MIN),    the value; no signs, see `operators.arranged_values`
                MIN_BY, MAX_BY, FIRST, LAST
@@ -58,8 +59,8 @@ class AccumulatorCall:
     - `argument`: the name of the argument among the spec's arguments, None for COUNT(*). COUNT(DISTINCT a, b) has one
       argument of the two packed into bytes, NULL where one of them is.
     - `argument_type`: its Arrow type: an integer, a float, decimal128, boolean, a date or time, text or bytes. SUM and
-      AVG take numbers, BOOL_AND and BOOL_OR booleans, moments doubles or a struct of two; MIN_BY, MAX_BY, FIRST, LAST
-      and what is gathered take bytes.
+      AVG take numbers, BIT_AND and its like integers, BOOL_AND and BOOL_OR booleans, moments doubles or a struct of
+      two; MIN_BY, MAX_BY, FIRST, LAST and what is gathered take bytes.
     - `filter`: the name of a boolean column among the arguments; a row counts where it is true.
     - `grows`: the input may take rows back, but never the one with the extreme value without a better one in its place.
     - `gather`: for a function that is made of all values of a group, what makes it.

@@ -7,6 +7,9 @@ from typing import Literal, get_args
 AddedFunction = Literal["count", "sum", "avg", "bool_and", "bool_or"]
 """Counts and exact sums."""
 
+BitFunction = Literal["bit_and", "bit_or", "bit_xor"]
+"""Counts of each bit."""
+
 MomentFunction = Literal[
     "var_pop", "var_samp", "stddev_pop", "stddev_samp", "skewness", "kurtosis", "covar_pop", "covar_samp", "corr",
     "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_syy", "regr_sxy",
@@ -22,9 +25,12 @@ GatheredFunction = Literal["collect_list", "collect_set", "listagg", "percentile
 Stage = Literal["whole", "first", "second"]
 """An aggregate may be done in two steps, of which the first one's results are what the second one adds up."""
 
-AggregateFunction = AddedFunction | MomentFunction | ExtremeFunction | GatheredFunction | Literal["custom"]
+AggregateFunction = (
+    AddedFunction | BitFunction | MomentFunction | ExtremeFunction | GatheredFunction | Literal["custom"]
+)
 """A custom one is none of ours (`operators.group_function`)."""
 
+BITS: frozenset[str] = frozenset(get_args(BitFunction))
 MOMENTS: frozenset[str] = frozenset(get_args(MomentFunction))
 EXTREMES: frozenset[str] = frozenset(get_args(ExtremeFunction))
 GATHERED: frozenset[str] = frozenset(get_args(GatheredFunction))

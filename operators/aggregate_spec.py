@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts, Extremes, Sums
-from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, keeps_values
+from rowkind.operators.aggregate_function import ARRIVALS, BITS, EXTREMES, GATHERED, MOMENTS, keeps_values
 from rowkind.operators.aggregate_stages import FirstStage, SecondStage
 from rowkind.operators.arranged_values import Stream
+from rowkind.operators.bits import Bits
 from rowkind.operators.gathered import Gathered
 from rowkind.operators.group_function import Custom
 from rowkind.operators.group_views import ViewCodec
@@ -123,6 +124,8 @@ def _whole(call: AccumulatorCall) -> Accumulator:
         return Custom(call.custom)
     if call.function in MOMENTS:
         return Moments(call)
+    if call.function in BITS:
+        return Bits(call)
     if call.function in EXTREMES:
         return Extremes(call)
     if call.function in GATHERED:

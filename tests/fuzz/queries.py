@@ -264,6 +264,7 @@ class Queries:
         choices.append((f"{rng.choice(('MIN_BY', 'MAX_BY'))}({text}, {text})", read.kind))
         if read.kind == "int":
             choices.append((f"MEDIAN({text})", "ratio"))
+            choices.append((f"{rng.choice(('BIT_AND', 'BIT_OR', 'BIT_XOR'))}({text})", "int"))
         if read.kind == "string":
             ordered = f"DISTINCT {text}, ',') WITHIN GROUP (ORDER BY {text}{rng.choice(('', ' DESC'))}"
             choices.append((f"{rng.choice(('LISTAGG', 'STRING_AGG'))}({ordered})", "string"))

@@ -73,6 +73,10 @@ AGGREGATES = (
     Aggregated(AccumulatorCall("max_by", BINARY, "ranked", BINARY), "max(v * 1000 + coalesce(id, 0))"),
     Aggregated(AccumulatorCall("min_by", BINARY, "ranked", BINARY, "odd"), "min(v * 1000 + id) FILTER (id % 2 = 1)"),
     Aggregated(AccumulatorCall("mode", BIGINT, "v", BIGINT, gather=weighed), "coalesce(sum(v * v * 1000 + 1), 0)"),
+    Aggregated(AccumulatorCall("bit_and", BIGINT, "v", BIGINT, "odd"), "bit_and(v) FILTER (id % 2 = 1)"),
+    Aggregated(AccumulatorCall("bit_or", BIGINT, "v", BIGINT), "bit_or(v)"),
+    Aggregated(AccumulatorCall("bit_xor", BIGINT, "v", BIGINT), "bit_xor(v)"),
+    Aggregated(AccumulatorCall("bit_xor", BIGINT, "v", BIGINT, distinct=True), "bit_xor(DISTINCT v)"),
     Aggregated(AccumulatorCall("bool_and", BOOLEAN, "odd", BOOLEAN), "bool_and(id % 2 = 1)"),
     Aggregated(AccumulatorCall("bool_or", BOOLEAN, "odd", BOOLEAN), "bool_or(id % 2 = 1)"),
 )

@@ -31,6 +31,7 @@ class AggregateEntry:
 _VALUE = "one value; where rows may be taken back, all different values"
 _ROWS = "one value; where rows may be taken back, all values with their arrival"
 _ALL = "all different values, each with its number of rows; a change reads those of its group"
+_BITS = "a number of rows, and how many have each bit"
 _PAIRS = "the numbers of rows, and the exact sums of y, x, xy, y² and x²"
 _STAYS = "A row that goes and comes back in one batch has not gone"
 _LEFT_OPEN = "Without ORDER BY the values ascend, whatever order they came in"
@@ -69,6 +70,9 @@ TABLE: tuple[AggregateEntry, ...] = (
     ),
     AggregateEntry("BOOL_AND EVERY", "bool_and", "condition", "BOOLEAN", "the numbers of true and of false"),
     AggregateEntry("BOOL_OR SOME ANY", "bool_or", "condition", "BOOLEAN", "the numbers of true and of false"),
+    AggregateEntry("BIT_AND", "bit_and", "whole number", "its type", _BITS),
+    AggregateEntry("BIT_OR", "bit_or", "whole number", "its type", _BITS),
+    AggregateEntry("BIT_XOR", "bit_xor", "whole number", "its type", _BITS),
     AggregateEntry("VAR_POP", "var_pop", "number", "DOUBLE", "a number of rows, and the exact sums of x and x²"),
     AggregateEntry("VARIANCE VAR_SAMP", "var_samp", "number", "DOUBLE",
                    "a number of rows, and the exact sums of x and x²", "NULL of one row"),
@@ -119,5 +123,4 @@ REFUSED_AGGREGATES: Mapping[str, str] = {
         "its sketch cannot take a row back",
     ),
     "HISTOGRAM_NUMERIC": "its bins cannot take a row back: group by the bin and count",
-    **dict.fromkeys(("BIT_AND", "BIT_OR", "BIT_XOR"), "a bit cannot be taken back: count each, COUNT_IF(x & 4 <> 0)"),
 }

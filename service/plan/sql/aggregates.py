@@ -14,7 +14,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from rowkind.avro.schema import Type
-from rowkind.operators.aggregate_function import ARRIVALS, EXTREMES, GATHERED, MOMENTS, AggregateFunction
+from rowkind.operators.aggregate_function import ARRIVALS, BITS, EXTREMES, GATHERED, MOMENTS, AggregateFunction
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.scalar.job_functions import function_of
 from rowkind.service.plan.scalar.types import BIGINT, BOOLEAN, DOUBLE, STRING, decimal, family
@@ -136,7 +136,7 @@ def _call(node: exp.Expr, within: tuple[exp.Ordered, ...]) -> ParsedCall:
             raise Refusal("the second argument says whether to ignore NULLs: write true or false", node)
         there = _is_there(arguments[0]) if arguments[1].this else None
         return ParsedCall(function, arguments[:1], filter=there)
-    if function in EXTREMES or function in ("bool_and", "bool_or"):
+    if function in EXTREMES or function in ("bool_and", "bool_or", "bit_and", "bit_or"):
         # Only sums and counts change where equal values are counted once.
         return ParsedCall(function, arguments)
     if distinct and len(arguments) > 1 and function in MOMENTS:
@@ -211,6 +211,8 @@ def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr |
             return _decimal(argument.precision + 10, argument.scale)
         case ("avg", "decimal"):
             return _decimal(argument.precision + 4, argument.scale + 4)
+        case (("bit_and" | "bit_or" | "bit_xor"), "integer"):
+            return argument.as_nullable()
         case (("bool_and" | "bool_or"), "boolean"):
             return BOOLEAN.as_nullable()
         case (("min" | "max" | "any_value"), _) if kind not in (None, "null"):
@@ -229,6 +231,7 @@ def aggregate_type(call: ParsedCall, arguments: tuple[Type, ...], at: exp.Expr |
             return STRING.as_nullable()
     wanted = {
         **dict.fromkeys(("sum", "avg"), "a number"),
+        **dict.fromkeys(BITS, "a whole number"),
         **dict.fromkeys(("bool_and", "bool_or"), "a condition"),
         **dict.fromkeys(("first", "last", "min_by", "max_by", "collect_list", "collect_set"), "a value with a type"),
         "listagg": "text",
