@@ -87,7 +87,7 @@ GROWN: Mapping[str, tuple[Size, ...]] = {
     "shards": tuple(Size(shards=count) for count in (2, 8, 32, 128)),
     "sinks": tuple(Size(sinks=count) for count in (1, 4, 16)),
     "partitions": tuple(Size(partitions=count) for count in (4, 32, 250, 1000)),
-    "rows": tuple(Size(rows=count) for count in (100_000, 1_000_000, 10_000_000)),
+    "rows": tuple(Size(rows=count) for count in (100_000, 1_000_000, 10_000_000, 100_000_000)),
 }
 
 

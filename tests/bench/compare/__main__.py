@@ -1,8 +1,8 @@
 """Rowkind and Flink SQL, in turn: `python -m tests.bench.compare [--only SECTION …] [--rows N] [--write]`.
 
-Sections: throughput (every query, append topics), windows (of time), changelog, skewed, scaling (one and two tasks),
-state (what a change costs on a state of 1e5 to `--keys` orders), memory (Rowkind within a limit), latency (at fixed
-rates). Every result but those of the last section is checked against DuckDB over the same rows.
+Sections: throughput (every query, append topics), windows (of time), nexmark, changelog, skewed, scaling (one and two
+tasks), state (what a change costs on a state of 1e5 to `--keys` orders), memory (Rowkind within a limit), latency (at
+fixed rates). Every result but those of the last section is checked against DuckDB over the same rows.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from tests.bench.compare import page
 from tests.bench.compare.bench import Bench
 from tests.bench.compare.engine import Engine
 from tests.bench.compare.flink_engine import Flink
+from tests.bench.compare.nexmark import NEXMARK
 from tests.bench.compare.queries import QUERIES
 from tests.bench.compare.rowkind_engine import Rowkind
 from tests.bench.compare.sections import SECTIONS, Comparison
 from tests.bench.compare.windows import WINDOWS
 
-EVERY = (*QUERIES, *WINDOWS)
+EVERY = (*QUERIES, *WINDOWS, *NEXMARK)
 ENGINES: dict[str, Engine] = {"rowkind": Rowkind(), "flink": Flink(), "tuned": Flink(tuned=True)}
 
 

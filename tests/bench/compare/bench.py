@@ -12,11 +12,13 @@ from pathlib import Path
 
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
+from tests.bench.compare import nexmark
 from tests.bench.compare.engine import Engine, Running, Setting
 from tests.bench.compare.measure import Span, span, watch
 from tests.bench.compare.queries import Query
 from tests.bench.compare.result import difference, expect, fold
-from tests.bench.compare.workload import Changes, Variant, create_topic, fill, generate
+from tests.bench.compare.tables import Changes
+from tests.bench.compare.workload import Variant, create_topic, fill, generate
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Bench:
     servers: str
     folder: Path
     options: dict[str, str]
-    _filled: dict[tuple[Variant, int], tuple[dict[str, str], tuple[Changes, Changes]]] = field(default_factory=dict)
+    _filled: dict[tuple[Variant, int], tuple[dict[str, str], tuple[Changes, ...]]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -43,19 +45,19 @@ class Bench:
         """The schemas of all topics."""
         return FolderRegistry(self.folder / "schemas")
 
-    def filled(self, variant: Variant, rows: int) -> tuple[dict[str, str], tuple[Changes, Changes]]:
-        """Topics with so many changes to each table, and the changes: filled once, read by every system."""
+    def filled(self, variant: Variant, rows: int) -> tuple[dict[str, str], tuple[Changes, ...]]:
+        """Topics with so many changes to each table, or Nexmark events, and the changes: filled once, read by all."""
         if (variant, rows) not in self._filled:
-            topics = self.topics(variant)
-            changes = generate(variant, rows, rows)
+            changes = nexmark.generate(rows) if variant == "nexmark" else generate(variant, rows, rows)
+            topics = self.topics(variant, [each.table for each in changes])
             fill(self.servers, self.registry, topics, variant, *changes)
             self._filled[variant, rows] = (topics, changes)
         return self._filled[variant, rows]
 
-    def topics(self, label: str) -> dict[str, str]:
+    def topics(self, label: str, tables: Sequence[str] = ("orders", "payments")) -> dict[str, str]:
         """New topics, one for each table, with names like `label`."""
         number = next(self._numbers)
-        names = {table: f"{label}-{number}-{table}" for table in ("orders", "payments")}
+        names = {table: f"{label}-{number}-{table}" for table in tables}
         for topic in names.values():
             create_topic(self.servers, topic)
         return names
@@ -95,7 +97,7 @@ class Bench:
         """Take in the topics from their start; the first third of the rows is warm-up. Check the result."""
         topics, changes = self.filled(variant, rows)
         load = os.getloadavg()[0]
-        total = rows * len(query.tables)
+        total = sum(len(each) for each in changes if each.table in query.tables)
         with self.running(engine, query, variant, topics, parallelism=parallelism) as (setting, running):
             samples = watch(self.servers, setting.sink, running, total)
             measured = span(samples, total // 3, running.state_bytes())

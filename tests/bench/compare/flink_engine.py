@@ -31,7 +31,8 @@ from rowkind.service.dev.jars import logging_jars
 from rowkind.service.jars import Module, fetched, java, spark_jars
 from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Setting
 from tests.bench.compare.queries import Query
-from tests.bench.compare.workload import TABLES, create_topic
+from tests.bench.compare.tables import TABLES
+from tests.bench.compare.workload import create_topic
 
 VERSION = "2.2.0"
 _MODULES: tuple[Module, ...] = (
@@ -129,7 +130,8 @@ class RunningFlink:
         environment = flink.table.api.bridge.java.StreamTableEnvironment.create(streams)
         for table in setting.query.tables:
             # In a stream of rows the watermark is no longer that of each partition, and rows of the others are late.
-            if engine.tuned and setting.variant != "changelog" and not setting.query.closes:
+            keyed = setting.variant != "changelog" and TABLES[table].key and not setting.query.closes
+            if engine.tuned and keyed:
                 environment.executeSql(_source(setting, table, f"{table}_rows"))
                 environment.createTemporaryView(table, _keyed(jvm, environment, setting, table))
             else:
@@ -201,8 +203,8 @@ def _settings(setting: Setting, *, tuned: bool) -> dict[str, str]:
 def _keyed(jvm: Any, environment: Any, setting: Setting, table: str) -> Any:
     """The rows of a table, which may have no key, as a table that has one."""
     # The planner does not look through the stream for what is not needed behind it.
-    key, *others = TABLES[table]
-    columns = [key, *(name for name in others if re.search(rf"\b{name}\b", setting.query.sql))]
+    key, every = TABLES[table].key, TABLES[table].columns
+    columns = [name for name in every if name == key or re.search(rf"\b{name}\b", setting.query.sql)]
     rows = environment.sqlQuery(f"SELECT {', '.join(f'`{name}`' for name in columns)} FROM {table}_rows")
     fields = rows.getResolvedSchema().toPhysicalRowDataType()
     internal = jvm.java.lang.Class.forName("org.apache.flink.table.data.RowData")
@@ -211,19 +213,19 @@ def _keyed(jvm: Any, environment: Any, setting: Setting, table: str) -> Any:
     for name, type_ in zip(columns, fields.getChildren(), strict=True):
         schema.column(name, type_)
     schema.primaryKey(jvm.java.util.List.of(key))
-    if setting.query.watermark:
-        schema.watermark("ts", setting.query.watermark)
+    if watermark := setting.query.watermark(TABLES[table]):
+        schema.watermark(TABLES[table].time, watermark)
     return environment.fromDataStream(stream, schema.build())
 
 
 def _source(setting: Setting, table: str, name: str) -> str:
-    key, *_ = TABLES[table]
+    of = TABLES[table]
     keyed = setting.variant == "changelog"
-    rows = [*_FRAME, *(f"`{column}` {_type(sql)}" for column, sql in TABLES[table].items())]
+    rows = [*_FRAME, *(f"`{column}` {_type(sql)}" for column, sql in of.columns.items())]
     if keyed:
-        rows.append(f"PRIMARY KEY ({key}) NOT ENFORCED")
-    if setting.query.watermark and name == table:
-        rows.append(f"WATERMARK FOR ts AS {setting.query.watermark}")
+        rows.append(f"PRIMARY KEY ({of.key}) NOT ENFORCED")
+    if (watermark := setting.query.watermark(of)) and name == table:
+        rows.append(f"WATERMARK FOR {of.time} AS {watermark}")
     options = {
         "topic": setting.topics[table],
         "properties.bootstrap.servers": setting.servers,
@@ -238,16 +240,17 @@ def _source(setting: Setting, table: str, name: str) -> str:
 
 def _sink(setting: Setting, *, transactional: bool) -> str:
     rows = [f"`{name}` {_type(sql)}" for name, sql in setting.query.columns.items()]
-    rows.append(f"PRIMARY KEY ({', '.join(setting.query.key)}) NOT ENFORCED")
     options = {
-        "connector": "upsert-kafka",
         "topic": setting.sink,
         "properties.bootstrap.servers": setting.servers,
         "properties.linger.ms": "5" if setting.quick else "50",
         "properties.batch.size": "262144",
-        "key.format": "avro",
-        "value.format": "avro",
     }
+    if setting.query.key:
+        rows.append(f"PRIMARY KEY ({', '.join(setting.query.key)}) NOT ENFORCED")
+        options |= {"connector": "upsert-kafka", "key.format": "avro", "value.format": "avro"}
+    else:
+        options |= {"connector": "kafka", "format": "avro"}
     if transactional:
         options |= {
             "sink.delivery-guarantee": "exactly-once",

@@ -20,7 +20,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.bench.compare.bench import Bench
 from tests.bench.compare.engine import SINK_PARTITIONS, Engine, EngineError, Progress
 from tests.bench.compare.queries import Query
-from tests.bench.compare.workload import Changes, Sent, generate, records
+from tests.bench.compare.tables import Changes
+from tests.bench.compare.workload import Sent, generate, records
 
 _TICK_SECONDS = 0.01
 _START_SECONDS = 180.0

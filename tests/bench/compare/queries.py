@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tests.bench.compare.tables import Table
+
 _JOINED = "p.payment_id, o.order_id, o.customer_id, o.amount, p.paid, p.`method`"
 _LEFT = "FROM orders o LEFT JOIN payments p ON p.order_id = o.order_id"
 _BUCKETS = "SELECT MOD(order_id, CAST(50000 AS BIGINT)) AS bucket, payment_id, order_id, paid, `method` FROM payments"
@@ -32,8 +34,8 @@ _PAYMENT_OF_ORDER = {
 class Query:
     """A query whose result is kept in a topic.
 
-    - `tables`: what it reads; `columns` and `key`: of its result.
-    - `flink_sql`: what Flink is told instead. `mode`: of Rowkind's sink; that of Flink is always upsert.
+    - `tables`: what it reads; `columns` and `key`: of its result, of which rows only come where there is no key.
+    - `flink_sql`: what Flink is told instead. `mode`: of Rowkind's sink; that of Flink is upsert where there is a key.
     - `compared`: the columns by which results are compared where not all are determined, because NULLs tie in ranks.
     - `event_time`: the payments' time is an event time, which Flink has to be told.
     - `closes`: of a query of windows the column that says when each is over. `oracle`: what DuckDB is told of it.
@@ -47,7 +49,7 @@ class Query:
     columns: dict[str, str]
     key: tuple[str, ...]
     flink_sql: str = ""
-    mode: Literal["upsert", "retract"] = "upsert"
+    mode: Literal["upsert", "retract", "append"] = "upsert"
     compared: tuple[str, ...] = ()
     event_time: bool = False
     appended: bool = False
@@ -55,10 +57,11 @@ class Query:
     oracle: str = ""
     emit: Literal["", "final"] = ""
 
-    @property
-    def watermark(self) -> str:
-        """Until when rows of the payments, and of windows those of orders, may still come; nothing if it counts not."""
-        return "ts - INTERVAL '1' SECOND" if self.closes else "ts" if self.event_time else ""
+    def watermark(self, table: Table) -> str:
+        """Until when rows of a table may still come; nothing if it counts not."""
+        if self.closes:
+            return f"{table.time} - INTERVAL '{table.delay}' SECOND"
+        return table.time if self.event_time else ""
 
 
 def _top(rows: str, partition: str, columns: str) -> str:

@@ -16,7 +16,7 @@ from rowkind.avro.codec import read
 from rowkind.avro.framing import split
 from rowkind.avro.schema import Record
 from tests.bench.compare.queries import Query
-from tests.bench.compare.workload import Changes
+from tests.bench.compare.tables import Changes
 
 _MARGIN, _SHARE = 2e-6, 1e-12
 """By how much DOUBLEs may differ, and by which share of themselves."""
@@ -66,7 +66,10 @@ def expect(sql: str, tables: Sequence[Changes], oracle: str = "") -> pa.Table:
 
 
 def fold(servers: str, topic: str, record: Record, *, framed: bool) -> pa.Table:
-    """The rows that a topic stands for: by key, where null or a row kind of -U or -D takes the row away."""
+    """The rows that a topic stands for: by key, where null or a row kind of -U or -D takes the row away.
+
+    Records without a key are rows that only come.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -79,30 +82,35 @@ def fold(servers: str, topic: str, record: Record, *, framed: bool) -> pa.Table:
     partitions = range(len(consumer.list_topics(topic).topics[topic].partitions))
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     rows: dict[bytes, bytes] = {}
+    come: list[bytes] = []
     ended: set[int | None] = set()
     while len(ended) < len(partitions):
         for message in consumer.consume(10_000, 1.0):
             key, value = message.key(), message.value()
             if message.error():
                 ended.add(message.partition())
+            elif key is None:
+                come.append(value)  # type: ignore[arg-type] # values are bytes
             elif value is None or message.headers() in _TAKEN_BACK:
-                rows.pop(key, None)  # type: ignore[arg-type] # an upsert topic's records have keys, of bytes
+                rows.pop(key, None)  # type: ignore[call-overload] # and so are keys
             else:
                 rows[key] = value  # type: ignore[index,assignment]
     consumer.close()
-    payloads = pa.array(rows.values(), pa.binary())
+    payloads = pa.array([*rows.values(), *come], pa.binary())
     decoded = read(record, split(payloads).payload if framed else payloads)
     assert not decoded.bad.any(), f"{topic}: {decoded.reason(int(np.flatnonzero(decoded.bad)[0]))}"
     return pa.table({name: decoded.column(name) for name in record.names})
 
 
 def _latest(changes: Changes) -> pa.Table:
-    """The last row of every key that is not deleted; `arrival` is its place."""
+    """The last row of every key that is not deleted, or all where there is no key; `arrival` is its place."""
+    table = pa.table(changes.columns).append_column("arrival", pa.array(np.arange(len(changes))))
+    if not changes.key:
+        return table
     keys = changes.columns[changes.key].to_numpy()
     reversed_places = np.unique(keys[::-1], return_index=True)[1]
     places = len(keys) - 1 - reversed_places
     places = np.sort(places[~changes.deleted[places]])
-    table = pa.table(changes.columns).append_column("arrival", pa.array(np.arange(len(keys))))
     return table.take(pa.array(places))
 
 

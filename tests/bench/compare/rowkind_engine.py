@@ -20,7 +20,8 @@ from rowkind.service.job import size
 from tests.bench.compare.engine import SINK_PARTITIONS, EngineError, Progress, Setting
 from tests.bench.compare.limited import limited
 from tests.bench.compare.queries import Query
-from tests.bench.compare.workload import TABLES, Variant
+from tests.bench.compare.tables import TABLES
+from tests.bench.compare.workload import Variant
 
 _JOB = """
 job: "{sink}"
@@ -33,8 +34,7 @@ tables:
 sinks:
   result:
     topic: {sink}
-    mode: {mode}
-    key: [{key}]
+    mode: {mode}{key}
     partitions: {partitions}{emit}
     sql: >-
       {sql}
@@ -43,6 +43,7 @@ _MODES: dict[Variant, str] = {
     "append": "mode: append, row_kind: {missing: insert}",
     "skewed": "mode: append, row_kind: {missing: insert}",
     "changelog": "mode: upsert",
+    "nexmark": "mode: append, row_kind: {missing: insert}",
 }
 
 
@@ -83,11 +84,12 @@ def job_file(setting: Setting) -> str:
     """The job of a setting."""
     tables = []
     for name in setting.query.tables:
-        columns = ", ".join(f'{column}: "{sql}"' for column, sql in TABLES[name].items())
-        key = next(iter(TABLES[name]))
-        watermark = ", watermark: {column: ts, delay: 1s}" if setting.query.closes else ""
+        table = TABLES[name]
+        columns = ", ".join(f'{column}: "{sql}"' for column, sql in table.columns.items())
+        key = f", primary_key: [{table.key}]" if table.key else ""
+        watermark = f", watermark: {{column: {table.time}, delay: {table.delay}s}}" if setting.query.closes else ""
         tables.append(
-            f"  {name}: {{topic: {setting.topics[name]}, {_MODES[setting.variant]}, primary_key: [{key}], "
+            f"  {name}: {{topic: {setting.topics[name]}, {_MODES[setting.variant]}{key}, "
             f"columns: {{{columns}}}{watermark}}}"
         )
     return _JOB.format(
@@ -98,7 +100,7 @@ def job_file(setting: Setting) -> str:
         tables="\n".join(tables),
         sink=setting.sink,
         mode=setting.query.mode,
-        key=", ".join(setting.query.key),
+        key=f"\n    key: [{', '.join(setting.query.key)}]" if setting.query.key else "",
         partitions=SINK_PARTITIONS,
         emit=f"\n    emit: {setting.query.emit}" if setting.query.emit else "",
         sql=setting.query.sql,

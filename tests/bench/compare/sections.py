@@ -12,9 +12,11 @@ from tests.bench.compare.engine import Engine, EngineError
 from tests.bench.compare.flink_engine import Flink
 from tests.bench.compare.latency import latency
 from tests.bench.compare.measure import Span
+from tests.bench.compare.nexmark import NEXMARK
 from tests.bench.compare.page import Table
-from tests.bench.compare.queries import Query
+from tests.bench.compare.queries import QUERIES, Query
 from tests.bench.compare.rowkind_engine import Rowkind
+from tests.bench.compare.windows import WINDOWS
 from tests.bench.compare.workload import Variant
 
 _OF_LATENCY: Mapping[str, Sequence[int]] = {"inner join": (1_000, 5_000, 20_000), "join, top 3": (5_000,)}
@@ -46,9 +48,9 @@ class Comparison:
     keys: int
     seconds: float
 
-    def chosen(self, names: Sequence[str] = ()) -> list[Query]:
+    def chosen(self, of: Sequence[Query], names: Sequence[str] = ()) -> list[Query]:
         """The queries of a section that were asked for."""
-        return [query for query in self.queries if not names or query.name in names]
+        return [query for query in of if query in self.queries and (not names or query.name in names)]
 
     def measure(self, engine: Engine, query: Query, variant: Variant, parallelism: int = 2) -> Measured:
         """The run with the median rate; if a result is wrong, that run."""
@@ -66,33 +68,36 @@ class Comparison:
 
 def throughput(comparison: Comparison) -> Iterator[Table]:
     """Rates, CPU time, memory and state of every query, and where Rowkind's time goes."""
-    queries = [query for query in comparison.chosen() if not query.closes]
-    yield from _rates(comparison, "append", queries, "Append topics")
+    yield from _rates(comparison, "append", comparison.chosen(QUERIES), "Append topics")
 
 
 def windows(comparison: Comparison) -> Iterator[Table]:
     """The same of windows of time, whose rows come once, when they are over."""
-    queries = [query for query in comparison.chosen() if query.closes]
-    yield from _rates(comparison, "append", queries, "Windows of time")
+    yield from _rates(comparison, "append", comparison.chosen(WINDOWS), "Windows of time")
+
+
+def of_nexmark(comparison: Comparison) -> Iterator[Table]:
+    """The same of Nexmark's queries over its events."""
+    yield from _rates(comparison, "nexmark", comparison.chosen(NEXMARK), "Nexmark")
 
 
 def changelog(comparison: Comparison) -> Iterator[Table]:
     """The same over keyed topics with updates and deletes."""
-    queries = [query for query in comparison.chosen() if not query.appended]
+    queries = [query for query in comparison.chosen(QUERIES) if not query.appended]
     yield from _rates(comparison, "changelog", queries, "Upsert topics: 60 % new rows, 30 % updates, 10 % deletes")
 
 
 def skewed(comparison: Comparison) -> Iterator[Table]:
     """The same with few orders that get many payments."""
     title = "Append topics, orders of payments by Zipf's law with exponent 1.1"
-    yield from _rates(comparison, "skewed", comparison.chosen(_OF_SKEW), title)
+    yield from _rates(comparison, "skewed", comparison.chosen(QUERIES, _OF_SKEW), title)
 
 
 def scaling(comparison: Comparison) -> Iterator[Table]:
     """One task against two."""
     head = ("query", "system", "rows/s, 1 task", "2 tasks", "speed-up", "CPU s/M rows, 1 task", "2 tasks", "result")
     rows = []
-    for query in comparison.chosen(_OF_SCALING):
+    for query in comparison.chosen(QUERIES, _OF_SCALING):
         for engine in comparison.engines:
 
             def cells(engine: Engine = engine, query: Query = query) -> list[str]:
@@ -114,7 +119,7 @@ def state(comparison: Comparison) -> Iterator[Table]:
     """What a change costs on states of different sizes."""
     head = ("query", "orders", "system", "rows/s", "CPU s/M", "peak MB", "state MB", "batch s: median, p99", "result")
     rows = []
-    for query in comparison.chosen(_OF_STATE):
+    for query in comparison.chosen(QUERIES, _OF_STATE):
         keys = _SMALLEST_STATE
         while keys <= comparison.keys:
             for engine in comparison.engines:
@@ -140,7 +145,7 @@ def latencies(comparison: Comparison) -> Iterator[Table]:
         engines.append(Flink(transactional=True))
     rows = []
     batches: dict[str, dict[str, float]] = {}
-    for query in comparison.chosen(list(_OF_LATENCY)):
+    for query in comparison.chosen(QUERIES, list(_OF_LATENCY)):
         for rate in _OF_LATENCY[query.name]:
             for engine in engines:
 
@@ -174,7 +179,7 @@ def memory(comparison: Comparison) -> Iterator[Table]:
     """Rowkind with a limit on its memory, which is also that of the group that its processes are in."""
     head = ("query", "memory", "rows/s", "CPU s/M", "peak MB", "state MB", "result")
     rows = []
-    for query in comparison.chosen(_OF_MEMORY):
+    for query in comparison.chosen(QUERIES, _OF_MEMORY):
         for limit in _LIMITS:
 
             def cells(query: Query = query, limit: str | None = limit) -> list[str]:
@@ -192,6 +197,7 @@ def memory(comparison: Comparison) -> Iterator[Table]:
 SECTIONS: dict[str, Callable[[Comparison], Iterator[Table]]] = {
     "throughput": throughput,
     "windows": windows,
+    "nexmark": of_nexmark,
     "changelog": changelog,
     "skewed": skewed,
     "scaling": scaling,
@@ -219,8 +225,9 @@ def _rates(comparison: Comparison, variant: Variant, queries: Sequence[Query], t
                 return [*_figures(measured.span), ratio, f"{measured.load:.1f}", _verdict(measured)]
 
             rows.append(_row(head, (query.name, engine.name), cells))
+    what = "events" if variant == "nexmark" else "changes to each table"
     note = (
-        f"{comparison.rows:,} changes to each table; the first third of the rows is warm-up. Rowkind writes exactly "
+        f"{comparison.rows:,} {what}; the first third of the rows is warm-up. Rowkind writes exactly "
         f"once, Flink at least once with a checkpoint every 10 s; tuned, it knows the keys of append topics and "
         f"aggregates in mini-batches. Median of {comparison.runs}."
     )

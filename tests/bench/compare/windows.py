@@ -1,4 +1,4 @@
-"""Windows of time over payments and orders, in SQL that both systems take, and as DuckDB takes it.
+"""Windows of time over payments and orders, joins within an interval and OVER, in SQL that both systems take.
 
 A row comes every millisecond, out of order by up to a second, and a thousand items have the payments among them. The
 last ones are Nexmark's q5, q7 and q8 over these tables, q11 is `session`.
@@ -26,6 +26,15 @@ _COUNTS = (
     f"GROUP BY {_ITEM}, window_start, window_end"
 )
 
+_NEAR = (
+    "SELECT p.payment_id, o.customer_id, p.ts FROM payments AS p JOIN orders AS o ON p.order_id = o.order_id "
+    "AND p.ts BETWEEN o.ts - INTERVAL '1' MINUTE AND o.ts + INTERVAL '1' MINUTE"
+)
+_SLIDING = (
+    "SELECT payment_id, SUM(paid) OVER w AS s, COUNT(*) OVER w AS n, ts FROM payments "
+    "WINDOW w AS (PARTITION BY {} ORDER BY ts RANGE BETWEEN INTERVAL '10' SECOND PRECEDING AND CURRENT ROW)"
+)
+
 
 def _in_duckdb(slide: int, size: int) -> str:
     """The payments, each once for every window, in DuckDB."""
@@ -35,12 +44,18 @@ def _in_duckdb(slide: int, size: int) -> str:
     return f"(SELECT *, begins + INTERVAL '{size} seconds' AS window_end FROM ({inner}))"
 
 
-def _windowed(name: str, sql: str, columns: dict[str, str], key: tuple[str, str], oracle: str) -> Query:
+def _windowed(
+    name: str,
+    sql: str,
+    columns: dict[str, str],
+    key: tuple[str, ...],
+    oracle: str,
+    *,
+    tables: tuple[str, ...] = ("payments",),
+    emit: Literal["", "final"] = "final",
+) -> Query:
     """The last column that is a time says when a window is over."""
     closes = [column for column, type_ in columns.items() if type_.startswith("TIMESTAMP")][-1]
-    tables = ("orders", "payments") if "TABLE orders" in sql else ("payments",)
-    # The join of q7 is no window: its rows are corrected as bids come.
-    emit: Literal["", "final"] = "" if "BETWEEN" in sql else "final"
     return Query(name, sql, tables, columns, key, appended=True, closes=closes, oracle=oracle, emit=emit)
 
 
@@ -101,6 +116,8 @@ WINDOWS = (
         ("payment_id", "ends"),
         f"SELECT payment_id, window_end AS ends, order_id, paid FROM {_in_duckdb(10, 10)} "
         "QUALIFY paid = MAX(paid) OVER (PARTITION BY window_end)",
+        # The join is no window: its rows are corrected as bids come.
+        emit="",
     ),
     _windowed(
         "q8, new users",
@@ -114,5 +131,22 @@ WINDOWS = (
         "SELECT DISTINCT o.order_id, o.customer_id, TIME_BUCKET(INTERVAL '10 seconds', o.ts) + INTERVAL '10 seconds' "
         "AS ends FROM orders AS o JOIN payments AS p ON o.order_id = p.order_id "
         "AND TIME_BUCKET(INTERVAL '10 seconds', o.ts) = TIME_BUCKET(INTERVAL '10 seconds', p.ts)",
+        tables=("orders", "payments"),
+    ),
+    _windowed(
+        "interval join",
+        _NEAR,
+        {"payment_id": "BIGINT NOT NULL", "customer_id": "BIGINT NOT NULL", "ts": "TIMESTAMP(3) NOT NULL"},
+        ("payment_id",),
+        _NEAR,
+        tables=("orders", "payments"),
+        emit="",
+    ),
+    _windowed(
+        "over 10 s",
+        _SLIDING.format(_ITEM),
+        {"payment_id": "BIGINT NOT NULL", "s": "DOUBLE", "n": "BIGINT NOT NULL", "ts": "TIMESTAMP(3) NOT NULL"},
+        ("payment_id",),
+        _SLIDING.format("order_id % 1000"),
     ),
 )

@@ -3,6 +3,7 @@
 - `append`: every order once, in random order, and payments for uniformly drawn orders. One value in a hundred is NULL.
 - `skewed`: the same, but the orders of payments follow Zipf's law with exponent 1.1.
 - `changelog`: keyed upsert topics; of the changes to each table 60 % are new rows, 30 % updates and 10 % deletes.
+- `nexmark`: other tables, of `nexmark`.
 
 There are a tenth as many customers as orders. The partition is the order's id modulo four, so that the changes of one
 order keep their order in both topics. Values are Avro in Confluent's frame, as a registry's clients write them.
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -25,27 +25,10 @@ from rowkind.avro.codec import encode
 from rowkind.avro.framing import KEY_HEADER, frame
 from rowkind.avro.registry import FolderRegistry
 from rowkind.avro.schema import Record
+from tests.bench.compare.tables import TABLES, Changes
 
 PARTITIONS = 4
-TABLES = {
-    "orders": {
-        "order_id": "BIGINT NOT NULL",
-        "customer_id": "BIGINT NOT NULL",
-        "amount": "DOUBLE",
-        "status": "STRING",
-        "ts": "TIMESTAMP(3) NOT NULL",
-    },
-    "payments": {
-        "payment_id": "BIGINT NOT NULL",
-        "order_id": "BIGINT NOT NULL",
-        "paid": "DOUBLE",
-        "method": "STRING",
-        "ts": "TIMESTAMP(3) NOT NULL",
-    },
-}
-"""Columns of the tables; the first one is the primary key."""
-
-Variant = Literal["append", "skewed", "changelog"]
+Variant = Literal["append", "skewed", "changelog", "nexmark"]
 Ids = npt.NDArray[np.int64]
 
 _STATUSES = np.array(["new", "paid", "shipped", "done", "cancelled"])
@@ -53,29 +36,6 @@ _METHODS = np.array(["card", "cash", "transfer", "voucher"])
 _FIRST_TIME = 1_700_000_000_000
 _EXPONENT = 1.1
 _TRANSACTION_MS = 900_000
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Changes of one table in the order in which they are sent; where `deleted`, only the primary key counts."""
-
-    table: str
-    columns: dict[str, pa.Array]
-    deleted: npt.NDArray[np.bool_]
-
-    @property
-    def key(self) -> str:
-        """The primary key."""
-        return next(iter(TABLES[self.table]))
-
-    def __len__(self) -> int:
-        """How many changes."""
-        return len(self.deleted)
-
-    def slice(self, first: int, last: int) -> Changes:
-        """A part of them."""
-        columns = {name: column.slice(first, last - first) for name, column in self.columns.items()}
-        return Changes(self.table, columns, self.deleted[first:last])
 
 
 def generate(variant: Variant, orders: int, payments: int, seed: int = 42) -> tuple[Changes, Changes]:
@@ -152,9 +112,9 @@ def records(registry: FolderRegistry, topic: str, variant: Variant, changes: Cha
 
     The keys of upsert topics are bare Avro, for which a tombstone's header names the schema: so both systems read them.
     """
-    record = Record.of(TABLES[changes.table], name=changes.table)
+    record = Record.of(TABLES[changes.table].columns, name=changes.table)
     values = frame(registry.register(f"{topic}-value", record), encode(record, changes.columns)).to_pylist()
-    partitions = (changes.columns["order_id"].to_numpy() % PARTITIONS).tolist()
+    partitions = (changes.columns[TABLES[changes.table].partition].to_numpy() % PARTITIONS).tolist()
     if variant != "changelog":
         for value, partition in zip(values, partitions, strict=True):
             yield None, value, None, partition

@@ -1,0 +1,369 @@
+"""Nexmark's events and queries: of fifty events one is a person, three are auctions and the others bids on them.
+
+Bids, bidders and sellers are hot as in Nexmark's own generator: half of the bids go to one auction of the last hundred,
+and three quarters come from one bidder, and so with sellers. An event is a millisecond later than the one before, and
+they come out of order by up to a second.
+
+The queries are those of `examples/nexmark` in words that both systems have. Left out are q6, which Flink cannot run,
+q12, whose windows are of the time of processing and so nobody's to compare, and q13, whose other side is a file.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tests.bench.compare.queries import Query
+from tests.bench.compare.tables import TABLES, Changes
+from tests.bench.compare.workload import Ids
+
+_EVENTS, _AUCTIONS = 50, 3
+_FIRST_ID = 1000
+_FIRST_TIME = 1_700_000_000_000
+_HOT = 100
+"""Of so many ids one is hot."""
+_BEHIND = {"auction": 100, "person": 1000}
+"""How many of the last ones those that are not hot are drawn from."""
+_CHANNELS = 10_000
+_STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
+_CITIES = (
+    "Phoenix",
+    "Los Angeles",
+    "San Francisco",
+    "Boise",
+    "Portland",
+    "Bend",
+    "Redmond",
+    "Seattle",
+    "Kent",
+    "Cheyenne",
+)
+
+
+def generate(events: int, seed: int = 42) -> tuple[Changes, Changes, Changes]:
+    """So many events: people, auctions and bids."""
+    rng = np.random.default_rng(seed)
+    number = _shuffled(np.arange(events), rng)
+    epoch, place = number // _EVENTS, number % _EVENTS
+    person, auction = place == 0, (place > 0) & (place <= _AUCTIONS)
+    bid = ~(person | auction)
+    # The last of each that there is when an event happens.
+    last_person = _FIRST_ID + epoch
+    last_auction = _FIRST_ID + epoch * _AUCTIONS + np.clip(place - 1, 0, _AUCTIONS - 1)
+    people = {
+        "id": pa.array(last_person[person]),
+        "name": _words(rng, int(person.sum()), 12),
+        "emailAddress": _words(rng, int(person.sum()), 20),
+        "creditCard": _words(rng, int(person.sum()), 19),
+        "city": _one_of(rng, _CITIES, int(person.sum())),
+        "state": _one_of(rng, _STATES, int(person.sum())),
+        "dateTime": _times(number[person]),
+        "extra": _words(rng, int(person.sum()), 100),
+    }
+    count = int(auction.sum())
+    first = _prices(rng, count)
+    auctions = {
+        "id": pa.array(last_auction[auction]),
+        "itemName": _words(rng, count, 20),
+        "description": _words(rng, count, 100),
+        "initialBid": pa.array(first),
+        "reserve": pa.array(first + _prices(rng, count)),
+        "dateTime": _times(number[auction]),
+        "expires": _times(number[auction] + rng.integers(1_000, 20_000, count)),
+        "seller": pa.array(_drawn(rng, last_person[auction], "person", 0.75, 0)),
+        "category": pa.array(10 + rng.integers(0, 5, count)),
+        "extra": _words(rng, count, 200),
+    }
+    count = int(bid.sum())
+    channel = np.where(rng.random(count) < 0.5, rng.integers(0, 4, count), rng.integers(4, _CHANNELS, count))
+    names = ["Google", "Facebook", "Baidu", "Apple", *(f"channel-{each}" for each in range(4, _CHANNELS))]
+    urls = [
+        f"https://www.nexmark.com/{each % 97:03}/{each % 89:03}/{each % 83:03}/item.htm?query=1"
+        + (f"&channel_id={each}" if each % 10 else "")
+        for each in range(_CHANNELS)
+    ]
+    bids = {
+        "auction": pa.array(_drawn(rng, last_auction[bid], "auction", 0.5, 0)),
+        "bidder": pa.array(_drawn(rng, last_person[bid], "person", 0.75, 1)),
+        "price": pa.array(_prices(rng, count)),
+        "channel": pa.array(names).take(pa.array(channel)),
+        "url": pa.array(urls).take(pa.array(channel)),
+        "dateTime": _times(number[bid]),
+        "extra": _words(rng, count, 40),
+    }
+    made = zip(("person", "auction", "bid"), (people, auctions, bids), strict=True)
+    people_, auctions_, bids_ = (Changes(name, rows, np.zeros(len(rows["extra"]), np.bool_)) for name, rows in made)
+    return people_, auctions_, bids_
+
+
+def _drawn(rng: np.random.Generator, last: Ids, what: str, hot: float, offset: int) -> Ids:
+    """An id for each event, of those up to the last one: a hot one, or one of those that came shortly before."""
+    behind = last - (rng.random(len(last)) * np.minimum(last - _FIRST_ID + 1, _BEHIND[what])).astype(np.int64)
+    hottest = last // _HOT * _HOT + offset
+    drawn: Ids = np.where(rng.random(len(last)) < hot, hottest, behind)
+    return drawn
+
+
+def _prices(rng: np.random.Generator, count: int) -> Ids:
+    return np.rint(10 ** (rng.random(count) * 6) * 100).astype(np.int64)
+
+
+def _one_of(rng: np.random.Generator, words: tuple[str, ...], count: int) -> pa.Array:
+    return pa.array(words).take(pa.array(rng.integers(0, len(words), count)))
+
+
+def _words(rng: np.random.Generator, count: int, length: int) -> pa.Array:
+    """Random text, of a thousand that there are."""
+    letters = rng.integers(ord("a"), ord("z") + 1, (1000, length), np.uint8)
+    return _one_of(rng, tuple(bytes(each).decode() for each in letters), count)
+
+
+def _times(milliseconds: Ids) -> pa.Array:
+    return pa.array(_FIRST_TIME + milliseconds).cast(pa.timestamp("ms", "UTC"))
+
+
+def _shuffled(numbers: Ids, rng: np.random.Generator) -> Ids:
+    """Each by less than a thousand places from where it was."""
+    return numbers[np.argsort(numbers + rng.random(len(numbers)) * 1000)]
+
+
+_BIGINT, _STRING, _TIME = "BIGINT NOT NULL", "STRING NOT NULL", "TIMESTAMP(3) NOT NULL"
+_BID = TABLES["bid"].columns
+_BARE = {name: _BID[name] for name in ("auction", "bidder", "price", "dateTime", "extra")}
+_DAY = "COALESCE(DATE_FORMAT(dateTime, 'yyyy-MM-dd'), '')"
+_HOP = "TABLE(HOP(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
+_TUMBLE = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))"
+_COUNTS = (
+    f"SELECT auction, COUNT(*) AS num, window_start AS starttime, window_end AS endtime FROM {_HOP} "
+    "GROUP BY auction, window_start, window_end"
+)
+_SOLD = "FROM auction AS a JOIN bid AS b ON a.id = b.auction WHERE b.dateTime BETWEEN a.dateTime AND a.expires"
+_CHANNEL = "REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2)"
+_PRICES = {"min_price": "BIGINT", "max_price": "BIGINT", "avg_price": "DOUBLE", "sum_price": "BIGINT"}
+_STATISTICS = (
+    "COUNT(*) AS total_bids, COUNT(*) FILTER (WHERE price < 1000) AS rank1_bids, "
+    "COUNT(DISTINCT bidder) AS total_bidders, COUNT(DISTINCT bidder) FILTER (WHERE price < 1000) AS rank1_bidders, "
+    "COUNT(DISTINCT auction) AS total_auctions"
+)
+_OF_STATISTICS = dict.fromkeys(
+    ("total_bids", "rank1_bids", "total_bidders", "rank1_bidders", "total_auctions"), _BIGINT
+)
+
+
+def _appended(name: str, sql: str, columns: dict[str, str], tables: tuple[str, ...] = ("bid",), **more: str) -> Query:
+    """A query whose rows only come."""
+    return Query(name, sql, tables, columns, (), mode="append", appended=True, **more)  # type: ignore[arg-type]
+
+
+def _in_duckdb(table: str, slide: int, size: int) -> str:
+    """A table's rows, each once for every window, in DuckDB."""
+    first = f"TIME_BUCKET(INTERVAL '{slide} seconds', dateTime)"
+    begins = f"[{first} - back * INTERVAL '{slide} seconds' FOR back IN RANGE({size // slide})]"
+    return f"(SELECT *, UNNEST({begins}) + INTERVAL '{size} seconds' AS endtime FROM {table})"
+
+
+NEXMARK = (
+    _appended("q0", "SELECT auction, bidder, price, dateTime, extra FROM bid", _BARE),
+    _appended(
+        "q1",
+        "SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)) AS price, dateTime, extra FROM bid",
+        {**_BARE, "price": "DECIMAL(23, 3)"},
+    ),
+    _appended(
+        "q2", "SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0", {"auction": _BIGINT, "price": _BIGINT}
+    ),
+    _appended(
+        "q3",
+        "SELECT p.name, p.city, p.state, a.id FROM auction AS a JOIN person AS p ON a.seller = p.id "
+        "WHERE a.category = 10 AND (p.state = 'OR' OR p.state = 'ID' OR p.state = 'CA')",
+        {"name": _STRING, "city": _STRING, "state": _STRING, "id": _BIGINT},
+        ("auction", "person"),
+    ),
+    Query(
+        "q4",
+        "SELECT category, AVG(CAST(highest AS DOUBLE)) AS average FROM "
+        f"(SELECT MAX(b.price) AS highest, a.category {_SOLD} GROUP BY a.id, a.category) AS q GROUP BY category",
+        ("auction", "bid"),
+        {"category": _BIGINT, "average": "DOUBLE"},
+        ("category",),
+    ),
+    _appended(
+        "q5",
+        f"SELECT b.auction, b.num, b.endtime FROM ({_COUNTS}) AS b JOIN (SELECT MAX(num) AS maxn, starttime, endtime "
+        f"FROM ({_COUNTS}) AS each_auction GROUP BY starttime, endtime) AS most "
+        "ON b.starttime = most.starttime AND b.endtime = most.endtime AND b.num >= most.maxn",
+        {"auction": _BIGINT, "num": _BIGINT, "endtime": _TIME},
+        closes="endtime",
+        emit="final",
+        oracle=f"SELECT auction, COUNT(*) AS num, endtime FROM {_in_duckdb('bid', 2, 10)} GROUP BY auction, endtime "
+        "QUALIFY num = MAX(num) OVER (PARTITION BY endtime)",
+    ),
+    _appended(
+        "q7",
+        "SELECT b.auction, b.price, b.bidder, b.extra, m.endtime FROM bid AS b JOIN (SELECT MAX(price) AS maxprice, "
+        f"window_end AS endtime FROM {_TUMBLE.format('bid')} GROUP BY window_start, window_end) AS m "
+        "ON b.price = m.maxprice WHERE b.dateTime BETWEEN m.endtime - INTERVAL '10' SECOND AND m.endtime",
+        {"auction": _BIGINT, "price": _BIGINT, "bidder": _BIGINT, "extra": _STRING, "endtime": _TIME},
+        closes="endtime",
+        emit="final",
+        oracle="SELECT b.auction, b.price, b.bidder, b.extra, m.endtime FROM bid AS b JOIN (SELECT MAX(price) AS "
+        f"maxprice, endtime FROM {_in_duckdb('bid', 10, 10)} GROUP BY endtime) AS m ON b.price = m.maxprice "
+        "WHERE b.dateTime BETWEEN m.endtime - INTERVAL '10 seconds' AND m.endtime",
+    ),
+    _appended(
+        "q8",
+        "SELECT p.id, p.name, p.endtime FROM (SELECT id, name, window_start AS starttime, window_end AS endtime FROM "
+        f"{_TUMBLE.format('person')} GROUP BY id, name, window_start, window_end) AS p JOIN "
+        f"(SELECT seller, window_start AS starttime, window_end AS endtime FROM {_TUMBLE.format('auction')} "
+        "GROUP BY seller, window_start, window_end) AS a "
+        "ON p.id = a.seller AND p.starttime = a.starttime AND p.endtime = a.endtime",
+        {"id": _BIGINT, "name": _STRING, "endtime": _TIME},
+        ("auction", "person"),
+        closes="endtime",
+        emit="final",
+        oracle=f"SELECT DISTINCT p.id, p.name, p.endtime FROM {_in_duckdb('person', 10, 10)} AS p JOIN "
+        f"{_in_duckdb('auction', 10, 10)} AS a ON p.id = a.seller AND p.endtime = a.endtime",
+    ),
+    Query(
+        "q9",
+        "SELECT id, itemName, description, initialBid, reserve, dateTime, expires, seller, category, extra, auction, "
+        "bidder, price, bid_dateTime, bid_extra FROM (SELECT a.*, b.auction, b.bidder, b.price, b.dateTime AS "
+        "bid_dateTime, b.extra AS bid_extra, ROW_NUMBER() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.dateTime) "
+        f"AS rownum {_SOLD}) WHERE rownum <= 1",
+        ("auction", "bid"),
+        {
+            **TABLES["auction"].columns,
+            "auction": _BIGINT,
+            "bidder": _BIGINT,
+            "price": _BIGINT,
+            "bid_dateTime": _TIME,
+            "bid_extra": _STRING,
+        },
+        ("id",),
+    ),
+    _appended(
+        "q10",
+        "SELECT auction, bidder, price, dateTime, extra, DATE_FORMAT(dateTime, 'yyyy-MM-dd') AS dt, "
+        "DATE_FORMAT(dateTime, 'HH:mm') AS hm FROM bid",
+        {**_BARE, "dt": "STRING", "hm": "STRING"},
+    ),
+    _appended(
+        "q11",
+        "SELECT bidder, COUNT(*) AS bid_count, SESSION_START(dateTime, INTERVAL '10' SECOND) AS starttime, "
+        "SESSION_END(dateTime, INTERVAL '10' SECOND) AS endtime FROM bid "
+        "GROUP BY bidder, SESSION(dateTime, INTERVAL '10' SECOND)",
+        {"bidder": _BIGINT, "bid_count": _BIGINT, "starttime": _TIME, "endtime": _TIME},
+        closes="endtime",
+        emit="final",
+        oracle="""
+        WITH begun AS (
+          SELECT *, COALESCE(dateTime - LAG(dateTime) OVER w > INTERVAL '10 seconds', TRUE) AS new
+          FROM bid WINDOW w AS (PARTITION BY bidder ORDER BY dateTime)
+        ), numbered AS (SELECT *, SUM(new::INT) OVER (PARTITION BY bidder ORDER BY dateTime) AS number FROM begun)
+        SELECT bidder, COUNT(*) AS bid_count, MIN(dateTime) AS starttime,
+               MAX(dateTime) + INTERVAL '10 seconds' AS endtime
+        FROM numbered GROUP BY bidder, number
+        """,
+    ),
+    _appended(
+        "q14",
+        "SELECT auction, bidder, CAST(0.908 * price AS DECIMAL(23, 3)) AS price, CASE WHEN HOUR(dateTime) >= 8 AND "
+        "HOUR(dateTime) <= 18 THEN 'dayTime' WHEN HOUR(dateTime) <= 6 OR HOUR(dateTime) >= 20 THEN 'nightTime' "
+        "ELSE 'otherTime' END AS bidTimeType, dateTime, extra, CHAR_LENGTH(extra) - "
+        "CHAR_LENGTH(REPLACE(extra, 'c', '')) AS c_counts FROM bid WHERE 0.908 * price > 1000 AND 0.908 * price < 5000",
+        {
+            "auction": _BIGINT,
+            "bidder": _BIGINT,
+            "price": "DECIMAL(23, 3)",
+            "bidTimeType": "STRING",
+            "dateTime": _TIME,
+            "extra": _STRING,
+            "c_counts": "INT",
+        },
+    ),
+    Query(
+        "q15",
+        f"SELECT {_DAY} AS day_, {_STATISTICS} FROM bid GROUP BY {_DAY}",
+        ("bid",),
+        {"day_": _STRING, **_OF_STATISTICS},
+        ("day_",),
+    ),
+    Query(
+        "q16",
+        f"SELECT channel, {_DAY} AS day_, MAX(DATE_FORMAT(dateTime, 'HH:mm')) AS minute_, {_STATISTICS} FROM bid "
+        f"GROUP BY channel, {_DAY}",
+        ("bid",),
+        {"channel": _STRING, "day_": _STRING, "minute_": "STRING", **_OF_STATISTICS},
+        ("channel", "day_"),
+    ),
+    Query(
+        "q17",
+        f"SELECT auction, {_DAY} AS day_, COUNT(*) AS total_bids, COUNT(*) FILTER (WHERE price < 1000) AS rank1_bids, "
+        "MIN(price) AS min_price, MAX(price) AS max_price, AVG(CAST(price AS DOUBLE)) AS avg_price, SUM(price) AS "
+        f"sum_price FROM bid GROUP BY auction, {_DAY}",
+        ("bid",),
+        {"auction": _BIGINT, "day_": _STRING, "total_bids": _BIGINT, "rank1_bids": _BIGINT, **_PRICES},
+        ("auction", "day_"),
+    ),
+    Query(
+        "q18",
+        "SELECT auction, bidder, price, channel, url, dateTime, extra FROM (SELECT *, ROW_NUMBER() OVER "
+        "(PARTITION BY bidder, auction ORDER BY dateTime DESC) AS rank_number FROM bid) WHERE rank_number <= 1",
+        ("bid",),
+        dict(_BID),
+        ("bidder", "auction"),
+    ),
+    Query(
+        "q19",
+        "SELECT auction, rank_number, bidder, price, channel, url, dateTime, extra FROM (SELECT *, ROW_NUMBER() OVER "
+        "(PARTITION BY auction ORDER BY price DESC) AS rank_number FROM bid) WHERE rank_number <= 10",
+        ("bid",),
+        {"auction": _BIGINT, "rank_number": _BIGINT, **{name: _BID[name] for name in list(_BID)[1:]}},
+        ("auction", "rank_number"),
+        compared=("auction", "rank_number", "price"),
+    ),
+    _appended(
+        "q20",
+        "SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.dateTime AS bid_dateTime, b.extra AS bid_extra, "
+        "a.itemName, a.description, a.initialBid, a.reserve, a.dateTime AS auction_dateTime, a.expires, a.seller, "
+        "a.category, a.extra AS auction_extra FROM bid AS b JOIN auction AS a ON b.auction = a.id "
+        "WHERE a.category = 10",
+        {
+            **{name: type_ for name, type_ in _BID.items() if name not in ("dateTime", "extra")},
+            "bid_dateTime": _TIME,
+            "bid_extra": _STRING,
+            "itemName": _STRING,
+            "description": _STRING,
+            "initialBid": _BIGINT,
+            "reserve": _BIGINT,
+            "auction_dateTime": _TIME,
+            "expires": _TIME,
+            "seller": _BIGINT,
+            "category": _BIGINT,
+            "auction_extra": _STRING,
+        },
+        ("auction", "bid"),
+    ),
+    _appended(
+        "q21",
+        "SELECT auction, bidder, price, channel, CASE WHEN LOWER(channel) = 'apple' THEN '0' WHEN LOWER(channel) = "
+        "'google' THEN '1' WHEN LOWER(channel) = 'facebook' THEN '2' WHEN LOWER(channel) = 'baidu' THEN '3' ELSE "
+        f"{_CHANNEL} END AS channel_id FROM bid WHERE {_CHANNEL} <> '' OR LOWER(channel) IN ('apple', 'google', "
+        "'facebook', 'baidu')",
+        {"auction": _BIGINT, "bidder": _BIGINT, "price": _BIGINT, "channel": _STRING, "channel_id": "STRING"},
+    ),
+    _appended(
+        "q22",
+        "SELECT auction, bidder, price, channel, SPLIT_PART(url, '/', 4) AS dir1, SPLIT_PART(url, '/', 5) AS dir2, "
+        "SPLIT_PART(url, '/', 6) AS dir3 FROM bid",
+        {
+            "auction": _BIGINT,
+            "bidder": _BIGINT,
+            "price": _BIGINT,
+            "channel": _STRING,
+            **dict.fromkeys(("dir1", "dir2", "dir3"), "STRING"),
+        },
+        flink_sql="SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3) AS dir1, SPLIT_INDEX(url, '/', 4) "
+        "AS dir2, SPLIT_INDEX(url, '/', 5) AS dir3 FROM bid",
+    ),
+)
