@@ -11,6 +11,7 @@ from math import inf, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.errors import RowkindError
@@ -70,6 +71,8 @@ class Running:
     again: float | None = None
     """When it is to be started again, having failed; None while it runs."""
     failure: RowkindError | None = None
+    told: int = -1
+    """The last batch of this start of which Spark has told that it ended."""
     due: float | None = None
     """When it next has something to do without rows, in ms, as its source has been told."""
 
@@ -85,10 +88,17 @@ class Running:
 
     def begin(self) -> None:
         """Start it from its checkpoint, which may be done again. Raises a ChangelogError."""
-        self.again = None
+        self.again, self.told = None, -1
         at = self.at if self.cut_over is None else self.cut_over.begin()
         self.redoing = self.checkpoint.forward()
         self.query = self.start(at.once if self.redoing else at)
+
+    def progress(self) -> list[StreamingQueryProgress]:
+        """What Spark tells of the batches that have ended since this was asked, or of what it does without any."""
+        # What a query that has failed told last is from before.
+        found = progress_since(self.query, self.told) if self.again is None else []
+        self.told = max([self.told, *(each["batchId"] for each in found if "addBatch" in each["durationMs"])])
+        return found
 
 
 @dataclass
@@ -256,10 +266,9 @@ class Supervisor:
 
     def _note(self, each: Running) -> None:
         """What has become known of a query since."""
-        # What a query that has failed told last is from before.
-        progress = each.query.lastProgress if each.again is None else None
-        if progress is not None:
-            self.monitor.progress(each.name, progress)
+        progress = each.progress()
+        for told_of in progress:
+            self.monitor.progress(each.name, told_of)
         reports = each.at.reports.take()
         if self.traces is not None:
             self.traces.note(each.name, reports, progress)
@@ -294,6 +303,18 @@ class Supervisor:
                 each.idle = 0
         # Idle twice in a row, because a trigger that began just before the signal may still be on its way to a batch.
         return self.signals.count > 1 or (self.drain.exists() and all(each.idle > 1 for each in running))
+
+
+def progress_since(query: StreamingQuery, told: int) -> list[StreamingQueryProgress]:
+    """Spark's progress of the batches after number `told`, or if there are none, the last one; it keeps a hundred."""
+    last = query.lastProgress
+    if last is None:
+        return []
+    ran = last["batchId"] - ("addBatch" not in last["durationMs"])
+    if ran <= told + 1:
+        return [last]
+    # More than one has ended since somebody looked.
+    return [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
 
 
 def _replace(path: Path, text: str) -> None:

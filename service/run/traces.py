@@ -75,15 +75,14 @@ class Traces:
         if (protocol := next(filter(None, map(os.environ.get, _PROTOCOLS)), _SPOKEN)) != _SPOKEN:
             log.warning("traces are sent as %s and not as %s: its usual port is 4318", _SPOKEN, protocol)
 
-    def note(self, query: str, reports: Sequence[Report], progress: Mapping[str, Any] | None) -> None:
-        """What tasks of a query have counted since, and Spark's last progress, which may be told more than once."""
+    def note(self, query: str, reports: Sequence[Report], progress: Sequence[Mapping[str, Any]]) -> None:
+        """What tasks of a query have counted since, and Spark's progress, which may be told more than once."""
         self._reports[query] += reports
-        if progress is None or "addBatch" not in progress["durationMs"]:
-            return
-        number, milliseconds = progress["batchId"], progress["durationMs"]
-        if number != self._told.get(query):
-            self._told[query] = number
-            self._batch(query, number, progress["timestamp"], milliseconds)
+        for each in progress:
+            number, milliseconds = each["batchId"], each["durationMs"]
+            if "addBatch" in milliseconds and number != self._told.get(query):
+                self._told[query] = number
+                self._batch(query, number, each["timestamp"], milliseconds)
 
     def _batch(self, query: str, number: int, timestamp: str, milliseconds: Mapping[str, int]) -> None:
         reports = [each for each in self._reports[query] if each.of.batch == number]
