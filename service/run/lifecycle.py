@@ -107,8 +107,6 @@ def run(
         beginning(job, fresh, monitor, signals) as life,
     ):
         cluster = master is not None and not is_local(master)
-        if cluster and "folder" in (job.registry or {}):
-            log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
         while True:
             spark = session(
                 job.name,
@@ -188,6 +186,8 @@ class Life:
 
     def live(self, spark: SparkSession, rebuild: Rebuild, *, moves: bool = False) -> None:
         """Start the queries in a session, and see that they run until they have stopped; or only move their state."""
+        if "folder" in (self.job.registry or {}) and not is_local(spark.sparkContext.master):
+            log.warning("schemas are read from a folder: every machine of the cluster must have it at this path")
         if not whole(spark, f"{self.checkpoint}/{self.job.name}"):
             raise SavepointError("the job was to begin with a savepoint, and got not all of it: give --from again")
         while True:

@@ -41,6 +41,7 @@ def test_a_job_gets_over_what_a_cluster_loses(stage: Stage, cluster: SparkCluste
         ended = stage.drain(job)
     assert ended.code == 0, ended.error
     assert "Traceback" not in ended.error
+    assert "every machine of the cluster must have it at this path" in ended.error, "the registry is a folder"
     stage.validate()
 
 
