@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.bench.compare import page
 from tests.chaos.brokers import Brokers
-from tests.chaos.checks import CHECKS
+from tests.chaos.checks import CHECKS, KEPT
 from tests.chaos.clock import Clock
 from tests.chaos.faults import FAULTS, drawn
 from tests.chaos.outcomes import Outcome, commit, gets_over, table, told
@@ -70,7 +70,7 @@ def episode(seed: int, kinds: Sequence[str], count: int, at: str = "") -> Iterat
             brokers.servers,
             folder,
             seed,
-            CHECKS,
+            (*CHECKS, KEPT),
             far_servers=brokers.far_servers,
             disks=disks,
             environment=clock.environment,

@@ -21,6 +21,10 @@ _MATCHED = """
     SELECT p.payment_id, o.order_id, o.customer, p.paid, o.amount - p.paid AS remaining
     FROM orders o JOIN payments p ON o.order_id = p.order_id
 """
+_KEPT = """
+    SELECT o.customer, COUNT(DISTINCT p.method) AS methods, MIN(p.paid) AS least, MAX(p.paid) AS most
+    FROM orders o JOIN payments p ON o.order_id = p.order_id GROUP BY o.customer
+"""
 
 
 @dataclass(frozen=True)
@@ -44,5 +48,8 @@ class Check:
 RETRACT_BY_KEY = Check("retract_by_key", {"mode": "retract", "key": "payment_id", "sql": _MATCHED})
 RETRACT_WITHOUT_KEY = Check("retract_without_key", {"mode": "retract", "sql": _PADDED})
 UPSERT = Check("upsert", {"mode": "upsert", "key": "payment_id", "sql": _MATCHED})
+
+KEPT = Check("kept", {"mode": "retract", "sql": _KEPT})
+"""Of each group all values, whose times have to bear a clock that is put back."""
 
 CHECKS = (RETRACT_BY_KEY, RETRACT_WITHOUT_KEY, UPSERT)

@@ -24,7 +24,8 @@ from tests.bench.compare.measure import span, watch
 from tests.bench.compare.page import Table
 from tests.bench.compare.queries import Query
 from tests.bench.compare.rowkind_engine import Rowkind
-from tests.bench.compare.workload import Changes, Variant, fill
+from tests.bench.compare.tables import Changes
+from tests.bench.compare.workload import Variant, fill
 
 _PAGE = Path("docs/reliability.md")
 _HALF_NULL = "CASE WHEN MOD(p.payment_id, CAST(2 AS BIGINT)) = 0 THEN p.order_id END"
