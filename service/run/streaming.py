@@ -34,7 +34,7 @@ from rowkind.service.run.operator_letters import LateLetters, LeftOutLetters, Un
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
 from rowkind.service.run.writer import Reports, TaskWriter
-from rowkind.service.spark.cache import DEFAULT_LIMITS, CacheLimits, lies_in_memory, scratch
+from rowkind.service.spark.cache import DEFAULT_LIMITS, IN_MEMORY, CacheLimits, lies_in_memory, scratch
 from rowkind.service.spark.errors import SourceLostError, first_line
 from rowkind.service.spark.placement import one_each, placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
@@ -131,8 +131,8 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     moves = graph.exchange or job.atomic
     labels = placement(shards)
     cache, limits = job.budget.cache, DEFAULT_LIMITS
-    if cache is not None and lies_in_memory(scratch()):
-        limits = CacheLimits(worker=cache // tasks, disk=cache)
+    if lies_in_memory(scratch()):
+        limits = CacheLimits(disk=IN_MEMORY) if cache is None else CacheLimits(worker=cache // tasks, disk=cache)
     blocks = read
     for level in range(1, graph.levels + 1):
         members = [

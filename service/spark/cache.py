@@ -6,13 +6,16 @@ system's and are counted once. The directory is Spark's own for the application,
 
 A file is written under another name and then renamed, so that nobody sees half of one. Even so it is trusted only once
 its digest has been checked, when a worker first maps it: a file that is missing, cut short or somebody else's is a
-cache miss, and the blob comes from the state store. A batch that fails leaves files that nothing refers to; they go
-when the space is needed. A disk that is full or read-only makes the cache smaller, and fails nothing.
+cache miss, and the blob comes from the state store. Where there is more state than a worker may keep mapped, it maps
+files again and again, and does not look at those that it has checked. A batch that fails leaves files that nothing
+refers to; they go when the space is needed. A disk that is full or read-only makes the cache smaller, and fails
+nothing.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections import OrderedDict
 from contextlib import suppress
@@ -26,16 +29,22 @@ from rowkind.operators.arrangement.store import digest
 _SCAN_AFTER = 16
 """A worker looks through the directory each time it has added this fraction of its limit."""
 
+IN_MEMORY = 8 << 30
+"""A limit for files that take memory."""
+
+_DISK, _SHARE = 8 << 30, 4
+"""Bytes of files where no limit is set, or what fraction of the disk's room, if that is more."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
     """Bytes that each worker keeps mapped or in memory, and bytes of files that an executor keeps on its disk.
 
-    Zero turns either off.
+    Zero turns either off. None: as much of the disk as does no harm, and state can use.
     """
 
     worker: int = 1 << 30
-    disk: int = 8 << 30
+    disk: int | None = None
 
 
 DEFAULT_LIMITS = CacheLimits()
@@ -50,6 +59,7 @@ class RunCache:
         self._used: OrderedDict[str, pa.Buffer] = OrderedDict()
         self._used_bytes = 0
         self._mapped: set[str] = set()
+        self._checked: dict[str, tuple[int, int]] = {}
         self._added = 0
 
     def get(self, name: str) -> pa.Buffer | None:
@@ -59,14 +69,18 @@ class RunCache:
             self._used.move_to_end(name)
             return blob
         path = self._directory / name
-        blob = _map(path) if self._limits.disk else None
+        blob = None if self._limits.disk == 0 else _map(path)
         if blob is None:
-            return None
-        if digest(blob) != name:
-            path.unlink(missing_ok=True)
             return None
         with suppress(OSError):
             os.utime(path)
+        file = _identity(path)
+        if file is None or self._checked.get(name) != file:
+            if digest(blob) != name:
+                path.unlink(missing_ok=True)
+                return None
+            if file is not None:
+                self._checked[name] = file
         self._keep(name, blob, mapped=True)
         return blob
 
@@ -84,6 +98,7 @@ class RunCache:
     def drop(self, name: str) -> None:
         """Forget a blob that state no longer refers to."""
         self._let_go(name)
+        self._checked.pop(name, None)
         with suppress(OSError):
             (self._directory / name).unlink()
 
@@ -95,6 +110,8 @@ class RunCache:
             return
         for name in self._mapped - there:
             self._let_go(name)
+        for name in self._checked.keys() - there:
+            del self._checked[name]
 
     def _keep(self, name: str, blob: pa.Buffer, *, mapped: bool) -> None:
         self._used[name] = blob
@@ -112,7 +129,8 @@ class RunCache:
 
     def _write(self, name: str, blob: pa.Buffer) -> pa.Buffer | None:
         """The blob as a mapped file, or None if the disk would not have it."""
-        if not blob.size or blob.size > self._limits.disk:
+        limit = _DISK if self._limits.disk is None else self._limits.disk
+        if not blob.size or blob.size > limit:
             return None
         path = self._directory / name
         try:
@@ -127,20 +145,25 @@ class RunCache:
         except OSError:
             return None
         self._added += blob.size
-        if self._added > self._limits.disk // _SCAN_AFTER:
+        if self._added > limit // _SCAN_AFTER:
             self._added = 0
             self._evict()
         return _map(path)
 
     def _evict(self) -> None:
-        """Remove the files that were used longest ago until the directory is within its limit."""
+        """Remove the files that were used longest ago until the directory is within its limit. Raises no OSError."""
         files: list[tuple[int, int, Path]] = []
         with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in entries:
                 with suppress(OSError):
                     status = entry.stat()
                     files.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
-        excess = sum(size for _, size, _ in files) - self._limits.disk
+        kept, limit = sum(size for _, size, _ in files), self._limits.disk
+        if limit is None:
+            limit = _DISK
+            with suppress(OSError):
+                limit = max(limit, (shutil.disk_usage(self._directory).free + kept) // _SHARE)
+        excess = kept - limit
         for _, size, path in sorted(files):
             if excess <= 0:
                 break
@@ -156,6 +179,15 @@ def _map(path: Path) -> pa.Buffer | None:
             return source.read_buffer()
     except OSError:
         return None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one that has taken its place."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size
 
 
 def scratch() -> str:

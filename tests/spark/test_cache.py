@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from rowkind.operators.arrangement.store import digest
+from rowkind.service.spark import cache as cache_module
 from rowkind.service.spark.cache import CacheLimits, RunCache, lies_in_memory, worker_cache
 
 LIMITS = CacheLimits(worker=1 << 20, disk=1 << 20)
@@ -109,6 +110,31 @@ def test_the_memory_limit_holds(tmp_path: Path) -> None:
     assert cache._used_bytes <= 10_000
     assert sum(kept.size for kept in cache._used.values()) == cache._used_bytes
     assert cache.get(digest(blob(0))) == blob(0)
+
+
+def test_a_file_is_checked_once_and_another_one_in_its_place_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More state than may be mapped is mapped again and again, and to read all of it each time takes too long."""
+    checked: list[str] = []
+
+    def counted(blob: pa.Buffer) -> str:
+        checked.append(digest(blob))
+        return checked[-1]
+
+    monkeypatch.setattr(cache_module, "digest", counted)
+    names = [digest(blob(seed)) for seed in range(50)]
+    for seed in range(50):
+        RunCache(tmp_path, LIMITS).put(names[seed], blob(seed))
+    cache = RunCache(tmp_path, CacheLimits(worker=10_000, disk=1 << 20))
+    for _ in range(3):
+        assert [cache.get(name) for name in names] == [blob(seed) for seed in range(50)]
+    assert checked == names
+    other = tmp_path / "other"
+    other.write_bytes(blob(7))
+    other.replace(tmp_path / names[0])
+    assert cache.get(names[0]) is None
+    assert checked == [*names, names[7]]
 
 
 def test_a_useless_disk_fails_nothing(tmp_path: Path) -> None:
