@@ -98,7 +98,7 @@ class Sink(Section):
 class BatchSettings(Section):
     """How much one micro-batch takes."""
 
-    max_rows: int = Field(default=200_000, gt=0)
+    max_rows: int = Field(default=500_000, gt=0)
     """A batch ends after so many rows of all tables together, and earlier after 64 MB or what `memory` has room for."""
 
 

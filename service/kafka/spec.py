@@ -58,7 +58,7 @@ class SourceSpec:
     tasks: int = 2
     rows_per_task: int = 5_000
     whole_partitions: bool = False
-    rows_per_batch: int = 200_000
+    rows_per_batch: int = 500_000
     bytes_per_batch: int = 64 << 20
     tolerate: bool = False
     promises: OnBroken = "warn"

@@ -111,7 +111,7 @@ def test_defaults(tmp_path: Path) -> None:
     """What a short job leaves out."""
     found = job(tmp_path, "")
 
-    assert (found.parallelism, found.unmatched, found.batch.max_rows, found.ttl) == (2, "ignore", 200_000, None)
+    assert (found.parallelism, found.unmatched, found.batch.max_rows, found.ttl) == (2, "ignore", 500_000, None)
     assert (found.dead_letters.topic, found.dead_letters.tolerance) == (None, "none")
     assert found.tables["orders"].topic == "orders"
     assert found.tables["orders"].primary_key == ("order_id",)
