@@ -20,6 +20,9 @@ from tests.bench.compare.result import difference, expect, fold
 from tests.bench.compare.tables import Changes
 from tests.bench.compare.workload import Variant, create_topic, fill, generate
 
+Tables = tuple[str, ...]
+_TABLES: Tables = ("orders", "payments")
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -37,7 +40,7 @@ class Bench:
     servers: str
     folder: Path
     options: dict[str, str]
-    _filled: dict[tuple[Variant, int], tuple[dict[str, str], tuple[Changes, ...]]] = field(default_factory=dict)
+    _filled: dict[tuple[Variant, int, Tables], tuple[dict[str, str], tuple[Changes, ...]]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -45,16 +48,19 @@ class Bench:
         """The schemas of all topics."""
         return FolderRegistry(self.folder / "schemas")
 
-    def filled(self, variant: Variant, rows: int) -> tuple[dict[str, str], tuple[Changes, ...]]:
-        """Topics with so many changes to each table, or Nexmark events, and the changes: filled once, read by all."""
-        if (variant, rows) not in self._filled:
-            changes = nexmark.generate(rows) if variant == "nexmark" else generate(variant, rows, rows)
-            topics = self.topics(variant, [each.table for each in changes])
+    def filled(
+        self, variant: Variant, rows: int, tables: Tables = _TABLES
+    ) -> tuple[dict[str, str], tuple[Changes, ...]]:
+        """Topics with so many changes to each table, of Nexmark's to all, and the changes: filled once, read by all."""
+        of = variant, rows, tables if variant == "nexmark" else _TABLES
+        if of not in self._filled:
+            changes = nexmark.generate(tables, rows) if variant == "nexmark" else generate(variant, rows, rows)
+            topics = self.topics(variant, of[2])
             fill(self.servers, self.registry, topics, variant, *changes)
-            self._filled[variant, rows] = (topics, changes)
-        return self._filled[variant, rows]
+            self._filled[of] = (topics, changes)
+        return self._filled[of]
 
-    def topics(self, label: str, tables: Sequence[str] = ("orders", "payments")) -> dict[str, str]:
+    def topics(self, label: str, tables: Tables = _TABLES) -> dict[str, str]:
         """New topics, one for each table, with names like `label`."""
         number = next(self._numbers)
         names = {table: f"{label}-{number}-{table}" for table in tables}
@@ -95,7 +101,7 @@ class Bench:
         self, engine: Engine, query: Query, variant: Variant, rows: int, *, parallelism: int = 2
     ) -> Measured:
         """Take in the topics from their start; the first third of the rows is warm-up. Check the result."""
-        topics, changes = self.filled(variant, rows)
+        topics, changes = self.filled(variant, rows, query.tables)
         load = os.getloadavg()[0]
         total = sum(len(each) for each in changes if each.table in query.tables)
         with self.running(engine, query, variant, topics, parallelism=parallelism) as (setting, running):

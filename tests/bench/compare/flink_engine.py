@@ -95,7 +95,7 @@ class Flink:
         try:
             yield RunningFlink(gateway.jvm, process.pid, self, setting)
         except Py4JJavaError as error:
-            raise EngineError(f"Flink refuses: {error}") from None
+            raise EngineError(f"Flink refuses: {str(error.java_exception)[:500]}") from None
         finally:
             gateway.close()
             process.kill()
@@ -214,7 +214,7 @@ def _keyed(jvm: Any, environment: Any, setting: Setting, table: str) -> Any:
         schema.column(name, type_)
     schema.primaryKey(jvm.java.util.List.of(key))
     if watermark := setting.query.watermark(TABLES[table]):
-        schema.watermark(TABLES[table].time, watermark)
+        schema.watermark("ts", watermark)
     return environment.fromDataStream(stream, schema.build())
 
 
@@ -225,7 +225,7 @@ def _source(setting: Setting, table: str, name: str) -> str:
     if keyed:
         rows.append(f"PRIMARY KEY ({of.key}) NOT ENFORCED")
     if (watermark := setting.query.watermark(of)) and name == table:
-        rows.append(f"WATERMARK FOR {of.time} AS {watermark}")
+        rows.append(f"WATERMARK FOR ts AS {watermark}")
     options = {
         "topic": setting.topics[table],
         "properties.bootstrap.servers": setting.servers,

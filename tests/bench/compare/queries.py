@@ -60,8 +60,8 @@ class Query:
     def watermark(self, table: Table) -> str:
         """Until when rows of a table may still come; nothing if it counts not."""
         if self.closes:
-            return f"{table.time} - INTERVAL '{table.delay}' SECOND"
-        return table.time if self.event_time else ""
+            return f"ts - INTERVAL '{table.delay}' SECOND"
+        return "ts" if self.event_time else ""
 
 
 def _top(rows: str, partition: str, columns: str) -> str:

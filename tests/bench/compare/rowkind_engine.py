@@ -87,7 +87,7 @@ def job_file(setting: Setting) -> str:
         table = TABLES[name]
         columns = ", ".join(f'{column}: "{sql}"' for column, sql in table.columns.items())
         key = f", primary_key: [{table.key}]" if table.key else ""
-        watermark = f", watermark: {{column: {table.time}, delay: {table.delay}s}}" if setting.query.closes else ""
+        watermark = f", watermark: {{column: ts, delay: {table.delay}s}}" if setting.query.closes else ""
         tables.append(
             f"  {name}: {{topic: {setting.topics[name]}, {_MODES[setting.variant]}{key}, "
             f"columns: {{{columns}}}{watermark}}}"

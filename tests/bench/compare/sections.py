@@ -225,7 +225,7 @@ def _rates(comparison: Comparison, variant: Variant, queries: Sequence[Query], t
                 return [*_figures(measured.span), ratio, f"{measured.load:.1f}", _verdict(measured)]
 
             rows.append(_row(head, (query.name, engine.name), cells))
-    what = "events" if variant == "nexmark" else "changes to each table"
+    what = "rows of the tables that are read" if variant == "nexmark" else "changes to each table"
     note = (
         f"{comparison.rows:,} {what}; the first third of the rows is warm-up. Rowkind writes exactly "
         f"once, Flink at least once with a checkpoint every 10 s; tuned, it knows the keys of append topics and "

@@ -14,13 +14,12 @@ import pyarrow as pa
 class Table:
     """Columns with their types; the primary key, empty if there is none; and the number that says a row's partition.
 
-    `time` is the column with the event's time, of which rows come up to `delay` seconds out of order.
+    The column `ts` has the event's time, of which rows come up to `delay` seconds out of order.
     """
 
     columns: Mapping[str, str]
     key: str
     partition: str
-    time: str
     delay: int
 
 
@@ -35,7 +34,6 @@ TABLES: Mapping[str, Table] = {
         },
         key="order_id",
         partition="order_id",
-        time="ts",
         delay=1,
     ),
     "payments": Table(
@@ -48,7 +46,6 @@ TABLES: Mapping[str, Table] = {
         },
         key="payment_id",
         partition="order_id",
-        time="ts",
         delay=1,
     ),
     "person": Table(
@@ -59,12 +56,11 @@ TABLES: Mapping[str, Table] = {
             "creditCard": "STRING NOT NULL",
             "city": "STRING NOT NULL",
             "state": "STRING NOT NULL",
-            "dateTime": "TIMESTAMP(3) NOT NULL",
+            "ts": "TIMESTAMP(3) NOT NULL",
             "extra": "STRING NOT NULL",
         },
         key="id",
         partition="id",
-        time="dateTime",
         delay=4,
     ),
     "auction": Table(
@@ -74,7 +70,7 @@ TABLES: Mapping[str, Table] = {
             "description": "STRING NOT NULL",
             "initialBid": "BIGINT NOT NULL",
             "reserve": "BIGINT NOT NULL",
-            "dateTime": "TIMESTAMP(3) NOT NULL",
+            "ts": "TIMESTAMP(3) NOT NULL",
             "expires": "TIMESTAMP(3) NOT NULL",
             "seller": "BIGINT NOT NULL",
             "category": "BIGINT NOT NULL",
@@ -82,7 +78,6 @@ TABLES: Mapping[str, Table] = {
         },
         key="id",
         partition="id",
-        time="dateTime",
         delay=4,
     ),
     "bid": Table(
@@ -92,12 +87,11 @@ TABLES: Mapping[str, Table] = {
             "price": "BIGINT NOT NULL",
             "channel": "STRING NOT NULL",
             "url": "STRING NOT NULL",
-            "dateTime": "TIMESTAMP(3) NOT NULL",
+            "ts": "TIMESTAMP(3) NOT NULL",
             "extra": "STRING NOT NULL",
         },
         key="",
         partition="auction",
-        time="dateTime",
         delay=4,
     ),
 }
