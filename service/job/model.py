@@ -99,7 +99,8 @@ class BatchSettings(Section):
     """How much one micro-batch takes."""
 
     max_rows: int = Field(default=500_000, gt=0)
-    """A batch ends after so many rows of all tables together, and earlier after 64 MB or what `memory` has room for."""
+    """A batch ends after so many rows of all tables together; earlier after 64 MB or what `memory` has room for, and
+    after 200,000 rows where more take longer than two seconds."""
 
 
 class DeadLetterSettings(Section):

@@ -25,6 +25,11 @@ _TICKS_EVERY_SECONDS = 1.0
 _FEW_ROWS = 1_000
 """So many rows make a batch without a look at their sizes, which takes as long as a small batch."""
 
+_BATCH_SECONDS = 2.0
+_LEAST_ROWS = 200_000
+"""A batch of a backlog has so many rows, and more where those are done in less time, going by the batch before: what it
+costs in any case is then little of it. One whose rows become many on their way would take too much memory."""
+
 _BYTES_BESIDE = 100
 """What a row has beside its record, in columns: hash, key, arrival number, the lengths of all."""
 
@@ -70,6 +75,8 @@ class Planner:
         self._target: Mapping[At, int] | None = None
         self._tick_after = 0.0
         self._sizes: dict[str, tuple[float, float]] = {}
+        self._paced_rows = _LEAST_ROWS
+        self._under_way: tuple[float, int] | None = None
 
     def initial(self) -> Offset:
         """Where a source without a checkpoint begins."""
@@ -82,6 +89,7 @@ class Planner:
         """
         if self._spec.drain_file is not None and Path(self._spec.drain_file).exists():
             return start
+        self._pace()
         view = self._look()
         begin = self._begin(start, view)
         ends = self._cluster.ends(view.topics.partitions)
@@ -92,7 +100,9 @@ class Planner:
         moved = start.ids != view.topics.ids or any(begin[at] != start.at.get(at, 0) for at in begin)
         if ends == begin and not moved and not self.opens_with(start):
             return replace(start, begin=begin, ticks=start.ticks + 1) if self._is_due() else start
-        end = admit(begin, ends, min(rows, self._fitting(begin, ends))) if rows is not None else ends
+        end = ends if rows is None else admit(begin, ends, min(rows, self._fitting(begin, ends), self._paced_rows))
+        if end != ends:
+            self._under_way = self._clock(), sum(end.values()) - sum(begin.values())
         return Offset(end, view.topics.ids, begin, start.ticks)
 
     def stop_at_now(self) -> None:
@@ -127,6 +137,15 @@ class Planner:
                 return False
         self._tick_after = self._clock() + _TICKS_EVERY_SECONDS
         return True
+
+    def _pace(self) -> None:
+        """Take in how long the last batch took, if there were more rows than it had: until now, when it is over."""
+        if self._under_way is not None:
+            began, rows = self._under_way
+            fits = int(rows * _BATCH_SECONDS / max(self._clock() - began, 0.001))
+            # Half of the one before at least: a batch may have waited for something else than its rows.
+            self._paced_rows = max(_LEAST_ROWS, self._paced_rows // 2, min(fits, self._paced_rows * 2))
+            self._under_way = None
 
     def _fitting(self, begin: Mapping[At, int], ends: Mapping[At, int]) -> int:
         """About how many of the rows between these offsets a batch can have by their bytes, and one at least."""

@@ -142,6 +142,10 @@ _COUNTS = (
 )
 _SOLD = "FROM auction AS a JOIN bid AS b ON a.id = b.auction WHERE b.ts BETWEEN a.ts AND a.expires"
 _CHANNEL = "REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2)"
+_FOLDERS = (
+    "SELECT auction, bidder, price, channel, SPLIT_PART(url, '/', 4) AS dir1, SPLIT_PART(url, '/', 5) AS dir2, "
+    "SPLIT_PART(url, '/', 6) AS dir3 FROM bid"
+)
 _PRICES = {"min_price": "BIGINT", "max_price": "BIGINT", "avg_price": "DOUBLE", "sum_price": "BIGINT"}
 _STATISTICS = (
     "COUNT(*) AS total_bids, COUNT(*) FILTER (WHERE price < 1000) AS rank1_bids, "
@@ -357,8 +361,7 @@ NEXMARK = (
     ),
     _appended(
         "q22",
-        "SELECT auction, bidder, price, channel, SPLIT_PART(url, '/', 4) AS dir1, SPLIT_PART(url, '/', 5) AS dir2, "
-        "SPLIT_PART(url, '/', 6) AS dir3 FROM bid",
+        _FOLDERS,
         {
             "auction": _BIGINT,
             "bidder": _BIGINT,
@@ -368,5 +371,6 @@ NEXMARK = (
         },
         flink_sql="SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3) AS dir1, SPLIT_INDEX(url, '/', 4) "
         "AS dir2, SPLIT_INDEX(url, '/', 5) AS dir3 FROM bid",
+        oracle=_FOLDERS,
     ),
 )
