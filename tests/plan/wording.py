@@ -34,6 +34,7 @@ PLANS = (
     "interval_join_one_bound",
     "interval_join_without_watermark",
     "limit_of_union",
+    "lookup_of_many_by_updates",
     "lookup_of_updates",
     "mark_below_join",
     "not_in",
