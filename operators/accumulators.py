@@ -126,10 +126,7 @@ class Counts:
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> list[Int64s]:
         """The sums."""
-        return [
-            summed([(part[number], group, sign) for part, group, sign in pieces], count)
-            for number in range(len(self.kinds))
-        ]
+        return summed_each(pieces, len(self.kinds), count)
 
     def to_columns(self, part: list[Int64s]) -> list[Column]:
         """As they are."""
@@ -296,3 +293,8 @@ def summed(pieces: Sequence[tuple[Int64s, Indices, Int64s]], count: int) -> Int6
     for numbers, group, sign in pieces:
         np.add.at(sums, group, numbers * sign)
     return sums
+
+
+def summed_each(pieces: Sequence[AccumulatorPiece], numbers: int, count: int) -> list[Int64s]:
+    """The same of parts that have so many numbers, of each."""
+    return [summed([(part[at], group, sign) for part, group, sign in pieces], count) for at in range(numbers)]

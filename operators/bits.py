@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rowkind.operators.accumulators import AccumulatorCall, AccumulatorPiece, counts_where, summed
+from rowkind.operators.accumulators import AccumulatorCall, AccumulatorPiece, counts_where, summed_each
 from rowkind.operators.columns.changes import Int64s, Mask
 from rowkind.operators.columns.packed_columns import Column
 
@@ -47,12 +47,7 @@ class Bits:
 
     def total(self, pieces: Sequence[AccumulatorPiece], count: int) -> _Numbers:
         """The sums."""
-        return np.stack(
-            [
-                summed([(part[number], group, sign) for part, group, sign in pieces], count)
-                for number in range(len(self.kinds))
-            ]
-        )
+        return np.stack(summed_each(pieces, len(self.kinds), count))
 
     def to_columns(self, part: _Numbers) -> list[Column]:
         """One for each number."""

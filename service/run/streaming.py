@@ -34,7 +34,7 @@ from rowkind.service.run.operator_letters import LateLetters, LeftOutLetters, Un
 from rowkind.service.run.source import SOURCE, KafkaSource
 from rowkind.service.run.topics import Connection
 from rowkind.service.run.writer import Reports, TaskWriter
-from rowkind.service.spark.cache import DEFAULT_LIMITS, IN_MEMORY, CacheLimits, lies_in_memory, scratch
+from rowkind.service.spark.cache import DEFAULT_LIMITS, DISK, CacheLimits, lies_in_memory, scratch
 from rowkind.service.spark.errors import SourceLostError, first_line
 from rowkind.service.spark.placement import one_each, placement
 from rowkind.service.spark.processor import OperatorProcessor, over_shards
@@ -132,7 +132,7 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     labels = placement(shards)
     cache, limits = job.budget.cache, DEFAULT_LIMITS
     if lies_in_memory(scratch()):
-        limits = CacheLimits(disk=IN_MEMORY) if cache is None else CacheLimits(worker=cache // tasks, disk=cache)
+        limits = CacheLimits(disk=DISK) if cache is None else CacheLimits(worker=cache // tasks, disk=cache)
     blocks = read
     for level in range(1, graph.levels + 1):
         members = [

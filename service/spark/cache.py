@@ -29,10 +29,8 @@ from rowkind.operators.arrangement.store import digest
 _SCAN_AFTER = 16
 """A worker looks through the directory each time it has added this fraction of its limit."""
 
-IN_MEMORY = 8 << 30
-"""A limit for files that take memory."""
-
-_DISK, _SHARE = 8 << 30, 4
+DISK = 8 << 30
+_SHARE = 4
 """Bytes of files where no limit is set, or what fraction of the disk's room, if that is more."""
 
 
@@ -129,7 +127,7 @@ class RunCache:
 
     def _write(self, name: str, blob: pa.Buffer) -> pa.Buffer | None:
         """The blob as a mapped file, or None if the disk would not have it."""
-        limit = _DISK if self._limits.disk is None else self._limits.disk
+        limit = DISK if self._limits.disk is None else self._limits.disk
         if not blob.size or blob.size > limit:
             return None
         path = self._directory / name
@@ -160,7 +158,7 @@ class RunCache:
                     files.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
         kept, limit = sum(size for _, size, _ in files), self._limits.disk
         if limit is None:
-            limit = _DISK
+            limit = DISK
             with suppress(OSError):
                 limit = max(limit, (shutil.disk_usage(self._directory).free + kept) // _SHARE)
         excess = kept - limit

@@ -5,23 +5,21 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 import pytest
 
 from rowkind.operators.arrangement import compaction, segment
+from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.join import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, pack
-from tests.oracle.inputs import Input, Materialised
+from tests.oracle.inputs import TABLES, Input, Materialised
 from tests.seeds import seeds
 
 PAD: Row = (None, None, None)
-
-Layout = Literal["one row per key", "unique key", "multiset"]
 
 
 @dataclass
@@ -82,7 +80,7 @@ def changelog(generator: random.Random, *, only_comes: bool) -> list[list[Change
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("only_comes", [False, True])
-@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize("layout", TABLES)
 def test_a_left_row_keeps_what_it_met_when_it_came(
     layout: Layout, padded: bool, only_comes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,12 +18,11 @@ import pyarrow as pa
 
 from tests.bench.compare.queries import Query
 from tests.bench.compare.tables import TABLES, Changes
-from tests.bench.compare.workload import Ids
+from tests.bench.compare.workload import Ids, times
 
 _EVENTS, _AUCTIONS = 50, 3
 _OF_EVENTS = {"person": 1, "auction": _AUCTIONS, "bid": _EVENTS - _AUCTIONS - 1}
 _FIRST_ID = 1000
-_FIRST_TIME = 1_700_000_000_000
 _HOT = 100
 """Of so many ids one is hot."""
 _BEHIND = {"auction": 100, "person": 1000}
@@ -61,7 +60,7 @@ def generate(tables: Sequence[str], rows: int, seed: int = 42) -> tuple[Changes,
         "creditCard": _words(rng, int(person.sum()), 19),
         "city": _one_of(rng, _CITIES, int(person.sum())),
         "state": _one_of(rng, _STATES, int(person.sum())),
-        "ts": _times(number[person]),
+        "ts": times(number[person]),
         "extra": _words(rng, int(person.sum()), 100),
     }
     count = int(auction.sum())
@@ -72,8 +71,8 @@ def generate(tables: Sequence[str], rows: int, seed: int = 42) -> tuple[Changes,
         "description": _words(rng, count, 100),
         "initialBid": pa.array(first),
         "reserve": pa.array(first + _prices(rng, count)),
-        "ts": _times(number[auction]),
-        "expires": _times(number[auction] + rng.integers(1_000, 20_000, count)),
+        "ts": times(number[auction]),
+        "expires": times(number[auction] + rng.integers(1_000, 20_000, count)),
         "seller": pa.array(_drawn(rng, last_person[auction], "person", 0.75, 0)),
         "category": pa.array(10 + rng.integers(0, 5, count)),
         "extra": _words(rng, count, 200),
@@ -92,7 +91,7 @@ def generate(tables: Sequence[str], rows: int, seed: int = 42) -> tuple[Changes,
         "price": pa.array(_prices(rng, count)),
         "channel": pa.array(names).take(pa.array(channel)),
         "url": pa.array(urls).take(pa.array(channel)),
-        "ts": _times(number[bid]),
+        "ts": times(number[bid]),
         "extra": _words(rng, count, 40),
     }
     made = {"person": people, "auction": auctions, "bid": bids}
@@ -119,10 +118,6 @@ def _words(rng: np.random.Generator, count: int, length: int) -> pa.Array:
     """Random text, of a thousand that there are."""
     letters = rng.integers(ord("a"), ord("z") + 1, (1000, length), np.uint8)
     return _one_of(rng, tuple(bytes(each).decode() for each in letters), count)
-
-
-def _times(milliseconds: Ids) -> pa.Array:
-    return pa.array(_FIRST_TIME + milliseconds).cast(pa.timestamp("ms", "UTC"))
 
 
 def _shuffled(numbers: Ids, rng: np.random.Generator) -> Ids:

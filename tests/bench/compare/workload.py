@@ -56,7 +56,7 @@ def generate(variant: Variant, orders: int, payments: int, seed: int = 42) -> tu
         "customer_id": pa.array(customer_of[order_ids]),
         "amount": _with_nulls(np.round(rng.random(orders) * 1000, 2), rng),
         "status": _with_nulls(_STATUSES[rng.integers(0, len(_STATUSES), orders)], rng),
-        "ts": _times(np.arange(orders)),
+        "ts": times(np.arange(orders)),
     }
     changes_of_payments = {
         "payment_id": pa.array(payment_ids),
@@ -64,7 +64,7 @@ def generate(variant: Variant, orders: int, payments: int, seed: int = 42) -> tu
         "paid": _with_nulls(rng.random(payments) * 500, rng),
         "method": _with_nulls(_METHODS[rng.integers(0, len(_METHODS), payments)], rng),
         # All different and out of order by up to a second, so that the last by time is seldom the last to arrive.
-        "ts": _times(np.arange(payments) // 1000 * 1000 + _shuffled(payments, rng)),
+        "ts": times(np.arange(payments) // 1000 * 1000 + _shuffled(payments, rng)),
     }
     return (
         Changes("orders", changes_of_orders, orders_deleted),
@@ -154,5 +154,6 @@ def _shuffled(count: int, rng: np.random.Generator) -> Ids:
     return np.argsort(rng.random((-(-count // 1000), 1000)), axis=1).ravel()[:count]
 
 
-def _times(milliseconds: Ids) -> pa.Array:
+def times(milliseconds: Ids) -> pa.Array:
+    """So long after the first event."""
     return pa.array(_FIRST_TIME + milliseconds).cast(pa.timestamp("ms", "UTC"))
