@@ -234,7 +234,7 @@ def test_several_jobs_are_a_folder_that_the_service_follows() -> None:
         ({"job": "", "jobs": {"shop": JOB}, "savepoint": "/saved"}, "a savepoint is one job's"),
         ({"job": "", "jobs": {"shop": {"job": "shop"}}}, "`jobs.shop` has to be text"),
         ({"job": "", "jobs": {"shop": "{job: shop}"}}, "`jobs.shop` does not say where its checkpoint lies"),
-        ({"job": "", "jobs": {"Shop": JOB}}, "jobs"),
+        ({"job": "", "jobs": {"Shop": JOB}}, "'/jobs': additional properties 'Shop' not allowed"),
     ],
 )
 def test_what_several_jobs_cannot_have_is_refused_by_name(values: Manifest, told: str) -> None:
