@@ -97,7 +97,7 @@ class Running:
         """What Spark tells of the batches that have ended since this was asked, or of what it does without any."""
         # What a query that has failed told last is from before.
         found = progress_since(self.query, self.told) if self.again is None else []
-        self.told = max([self.told, *(each["batchId"] for each in found if "addBatch" in each["durationMs"])])
+        self.told = max([self.told, *map(_ended, found)])
         return found
 
 
@@ -310,11 +310,16 @@ def progress_since(query: StreamingQuery, told: int) -> list[StreamingQueryProgr
     last = query.lastProgress
     if last is None:
         return []
-    ran = last["batchId"] - ("addBatch" not in last["durationMs"])
-    if ran <= told + 1:
+    if _ended(last) <= told + 1:
         return [last]
-    # More than one has ended since somebody looked.
-    return [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
+    # More than one has ended since somebody looked; or all of them before this start, of which Spark has no progress.
+    ended = [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
+    return ended or [last]
+
+
+def _ended(progress: StreamingQueryProgress) -> int:
+    """The last batch that has ended by then: that of the progress, or if it is of no batch, the one before the next."""
+    return int(progress["batchId"]) - ("addBatch" not in progress["durationMs"])
 
 
 def _replace(path: Path, text: str) -> None:

@@ -30,6 +30,31 @@ def test_no_batch_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     assert [each["batchId"] for each in progress_since(query, last)] == [last]
 
 
+def test_what_finds_nothing_to_do_after_its_batches_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    """A start that goes on behind several batches tells of none of them, and is not waited for."""
+    (tmp_path / "rows").mkdir()
+
+    def started() -> StreamingQuery:
+        rows = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "rows"))
+        return rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    for row in ("a", "b", "c"):
+        (tmp_path / "rows" / row).write_text(row)
+    query = started()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    query = started()
+    try:
+        until(lambda: progress_since(query, -1), "a word of it")
+        (told,) = progress_since(query, -1)
+        assert told["batchId"] == 3
+        assert "addBatch" not in told["durationMs"]
+    finally:
+        query.stop()
+
+
 def _last(query: StreamingQuery) -> int:
     """The last batch of which is told."""
     return query.lastProgress["batchId"] if query.lastProgress is not None else -1
