@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
 from rowkind.service.job.model import Job
@@ -89,4 +90,8 @@ class StartedJob:
                     executors.check(spark, lambda: self._asked.count > 0)
                 life.live(spark, rebuild)
         except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is told
-            self._failure = SessionStoppedError() if is_stopped(spark) else error
+            self._failure = error
+            # Where Java itself has ended, nobody can be asked.
+            with suppress(Py4JError, OSError):
+                if is_stopped(spark):
+                    self._failure = SessionStoppedError()

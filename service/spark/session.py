@@ -227,8 +227,10 @@ def beside(
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Whether this process has stopped the session."""
-    return spark.sparkContext._jsc is None
+    """Whether the session has been stopped, or is being stopped."""
+    # pyspark lets go of its context only when that has stopped.
+    context = spark.sparkContext._jsc
+    return context is None or bool(context.sc().isStopped())
 
 
 def is_local(master: str | None) -> bool:
