@@ -119,7 +119,12 @@ FUNCTIONS = (
         "CHR CHAR", "bigint", STRING, "(CASE WHEN {0} < 0 THEN '' ELSE chr(CAST({0} % 256 AS INTEGER)) END)"
     ),
     ScalarFunction(
-        "SPLIT_PART", "text, text, int", STRING, "spark_part({0}, {1}, {2})", "Negative numbers count from the end."
+        "SPLIT_PART",
+        "text, text, int",
+        STRING,
+        # DuckDB's parts an empty delimiter into letters, and knows a part number 0.
+        "(CASE WHEN {1} = '' OR {2} = 0 THEN spark_part({0}, {1}, {2}) ELSE split_part({0}, {1}, {2}) END)",
+        "Negative numbers count from the end.",
     ),
     ScalarFunction("SUBSTRING_INDEX", "text, text, int", STRING, "spark_until({0}, {1}, {2})"),
     ScalarFunction("LEVENSHTEIN", "text, text", INT, "spark_distance({0}, {1})"),
