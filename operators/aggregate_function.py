@@ -22,7 +22,7 @@ ExtremeFunction = Literal["min", "max", "any_value", "min_by", "max_by", "first"
 GatheredFunction = Literal["collect_list", "collect_set", "listagg", "percentile_cont", "percentile_disc", "mode"]
 """What is made of all values."""
 
-Stage = Literal["whole", "first", "second"]
+Stage = Literal["whole", "first", "between", "second"]
 """An aggregate may be done in two steps, of which the first one's results are what the second one adds up."""
 
 AggregateFunction = (

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rowkind.operators.accumulators import Accumulator, AccumulatorCall, Counts, Extremes, Sums
 from rowkind.operators.aggregate_function import ARRIVALS, BITS, EXTREMES, GATHERED, MOMENTS, keeps_values
-from rowkind.operators.aggregate_stages import FirstStage, SecondStage
+from rowkind.operators.aggregate_stages import FirstStage, SecondStage, StageBetween
 from rowkind.operators.arranged_values import Stream
 from rowkind.operators.bits import Bits
 from rowkind.operators.gathered import Gathered
@@ -114,6 +114,8 @@ def accumulator(call: AccumulatorCall) -> Accumulator:
     match call.stage:
         case "first":
             return FirstStage(_whole(call))
+        case "between":
+            return StageBetween(_whole(call))
         case "second":
             return SecondStage(_whole(call))
     return _whole(call)

@@ -1,8 +1,9 @@
-"""Two steps of one aggregate: accumulators that are results of the first and arguments of the second.
+"""Steps of one aggregate: accumulators that are results of the first and arguments of the second.
 
 A group with a hot DISTINCT is split by its values (`service.plan.passes.split_distinct`), and what else is asked of it
 then is added up per value, and per group over those. So that nothing is rounded twice or overflows on the way, the
-first step's result is not a sum but its accumulator, packed; equal accumulators have equal bytes.
+first step's result is not a sum but its accumulator, packed; equal accumulators have equal bytes. A step between two
+adds up accumulators to others.
 """
 
 from __future__ import annotations
@@ -62,3 +63,12 @@ class SecondStage(FirstStage):
     def finish(self, part: AccumulatorColumn) -> pa.Array:
         """The result of the whole."""
         return self.whole.finish(part)
+
+
+@dataclass(frozen=True, slots=True)
+class StageBetween(SecondStage):
+    """An accumulator whose rows are accumulators, packed, and whose result is itself."""
+
+    def finish(self, part: AccumulatorColumn) -> pa.Array:
+        """The part, packed."""
+        return pack(self.whole.to_columns(part))

@@ -64,7 +64,7 @@ def argument_of(call: AggregateCall, record: Record) -> Argument | None:
     if call.function in ARRIVALS or call.function in GATHERED:
         names = dict.fromkeys([*call.arguments, *(each.column for each in call.order)])
         return Entry(record.select(names))
-    if call.function in MOMENTS and call.stage != "second":
+    if call.function in MOMENTS and call.stage in ("whole", "first"):
         return AsDoubles(call.arguments)
     if len(call.arguments) > 1:
         return Packed(call.arguments)

@@ -101,8 +101,9 @@ def _call(call: AggregateCall, argument: Argument | None, record: Record) -> Acc
         custom = PythonAggregate(call.function)
         return AccumulatorCall("custom", call.type.arrow, argument.name, filter=call.filter, custom=custom)
     types = call.types or tuple(record.type(name) for name in call.arguments)
-    own = None if argument is None else argument.type if call.stage != "second" else whole_type(call, types)
-    reads_bytes = call.stage == "first" or isinstance(argument, Ranked | Entry)
+    stands = call.stage in ("whole", "first")
+    own = None if argument is None else argument.type if stands else whole_type(call, types)
+    reads_bytes = call.stage in ("first", "between") or isinstance(argument, Ranked | Entry)
     return AccumulatorCall(
         function=call.function,
         type=pa.binary() if reads_bytes else call.type.arrow,

@@ -111,7 +111,7 @@ def random_windows(rng: random.Random, tables: Sequence[Table]) -> list[Windowed
         for number in range(rng.choice((1, 1, 2)) if times else 0):
             kind = rng.choice(("TUMBLE", "TUMBLE", "HOP", "CUMULATE", "SESSION"))
             step = rng.choice((6, 12))
-            size = step * rng.choice((1, 2, 3)) if kind in ("HOP", "CUMULATE") else rng.choice((6, 12, 24))
+            size = step * rng.choice((1, 2, 3, 4, 24)) if kind in ("HOP", "CUMULATE") else rng.choice((6, 12, 24))
             plain = [each.name for each in table.columns if each.kind in ("int", "string", "date")]
             of = rng.choice(plain) if kind == "SESSION" and plain and rng.random() < _SHARE else None
             name = f"{table.name}w{number}"

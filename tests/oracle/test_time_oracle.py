@@ -36,8 +36,15 @@ HOP = "TABLE(HOP(TABLE {0}, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' S
 PANES = "TABLE(HOP(TABLE {0}, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '10' SECOND)) AS {0}"
 CUMULATE = "TABLE(CUMULATE(TABLE {0}, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) AS {0}"
 CUMULATED_PANES = "TABLE(CUMULATE(TABLE {0}, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '10' SECOND)) AS {0}"
-
-FORMS = {"tumble": TUMBLE, "hop": HOP, "panes": PANES, "cumulate": CUMULATE, "cumulated panes": CUMULATED_PANES}
+RUNS = "TABLE(HOP(TABLE {0}, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '30' SECOND)) AS {0}"
+FORMS = {
+    "tumble": TUMBLE,
+    "hop": HOP,
+    "panes": PANES,
+    "runs of panes": RUNS,
+    "cumulate": CUMULATE,
+    "cumulated panes": CUMULATED_PANES,
+}
 
 GROUPED = "SELECT k, window_start, COUNT(*) AS n, SUM(v) AS s FROM {a} GROUP BY k, window_start, window_end"
 VALUES = "SELECT window_end, MAX(v) AS m, COUNT(DISTINCT k) AS d FROM {a} GROUP BY window_start, window_end"
@@ -101,6 +108,9 @@ class Model:
             case "panes":
                 last = ts.replace(microsecond=0)
                 yield from ((last - timedelta(seconds=each), last - timedelta(seconds=each - 10)) for each in range(10))
+            case "runs of panes":
+                last = ts.replace(microsecond=0)
+                yield from ((last - timedelta(seconds=each), last - timedelta(seconds=each - 30)) for each in range(30))
             case "cumulated panes":
                 ends = (first + timedelta(seconds=each + 1) for each in range(10))
                 yield from ((first, end) for end in ends if ts < end)

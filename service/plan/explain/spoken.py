@@ -12,7 +12,14 @@ from rowkind.service.plan.explain.description import Description, QueryDescripti
 from rowkind.service.plan.explain.facts import TIED
 
 _MADE_UP = re.compile(r"`(\w*)#([\w .]+)`|(\w*)#(\w+)")
-_WORDS = {"last": "last time", "first": "part", "begins": "begin", "ends": "end", "row": "digest of the row"}
+_WORDS = {
+    "last": "last time",
+    "first": "part",
+    "between": "larger part",
+    "begins": "begin",
+    "ends": "end",
+    "row": "digest of the row",
+}
 
 
 def spoken(query: QueryDescription) -> QueryDescription:

@@ -1,11 +1,13 @@
 """Windows that overlap are added up from panes, the pieces of time into which their edges cut it.
 
-    HOP by 1 minute of 1 hour          SUM(x) of each minute, then the sum of 60 minutes for each window
+    HOP by 1 minute of 1 hour          SUM(x) of each minute, then of each 10 minutes, then of 6 times these
     CUMULATE by 1 minute to 1 hour     SUM(x) of each minute, then the sum of up to 60 minutes
 
 Without that, every row is one in each of its windows: 60 of them here. The rows of a pane are in the same windows, so
 that only what has been added up of them need be there as often: not sums, which would be rounded twice, but
-accumulators (`passes.split_distinct`). Where a call needs the rows of the whole window, each row stays one of each.
+accumulators (`passes.split_distinct`). Where a pane is in many windows that hop, panes are first added up to runs of
+them, one run from each pane on, and windows from runs that follow each other: a pane is in 10 runs and each run in 6
+windows, which is 16 instead of 60. Where a call needs the rows of the whole window, each row stays one of each.
 """
 
 from __future__ import annotations
@@ -26,15 +28,27 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalProject,
 )
-from rowkind.service.plan.passes.split_distinct import in_two_steps
+from rowkind.service.plan.passes.split_distinct import between, in_two_steps
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
-from rowkind.service.plan.scalar.time_windows import PANE, PaneStart, WindowEnds, WindowStarts, interval, micros
+from rowkind.service.plan.scalar.time_windows import (
+    PANE,
+    PANES,
+    PaneStart,
+    WindowEnds,
+    WindowStarts,
+    WindowStartsBy,
+    interval,
+    micros,
+)
 from rowkind.service.plan.scalar.types import TIMESTAMP
 from rowkind.service.plan.traits.meanings import meaning
 from rowkind.service.plan.tree import bottom_up
 from rowkind.service.python.function import PythonFunction
+
+_MANY = 24
+"""In how many windows a pane must be for runs of panes to pay, which are an aggregate more."""
 
 _LEAST = 4
 """In how many windows a row must be for panes to pay, and of how many a slide may be: they are an aggregate more."""
@@ -105,6 +119,18 @@ def _slide(array: WindowStarts | WindowEnds) -> exp.Expr:
     return slide
 
 
+def _run(array: WindowStarts | WindowEnds) -> int:
+    """How long the runs of panes are of which windows are put together, in microseconds; 0 where there are none."""
+    size, slide = micros(array.args["size"]), micros(_slide(array))
+    if isinstance(array, WindowEnds) or size % slide or size < _MANY * slide:
+        return 0
+    panes = size // slide
+    best = min(
+        (each for each in range(1, panes + 1) if panes % each == 0), key=lambda each: (each + panes // each, -each)
+    )
+    return best * slide if 2 * (best + panes // best) <= panes else 0
+
+
 def _in_panes(
     node: LogicalAggregate, windows: _Windows, meanings: Mapping[str, exp.Expr], of_windows: Sequence[str]
 ) -> LogicalAggregate:
@@ -134,6 +160,17 @@ def _in_panes(
     array = windows.array.copy()
     array.set("this", resolved(pane))
     expand: LogicalNode = replace(windows.expand, input=by_pane, array=array, at=array)
+    if length := _run(windows.array):
+        panes = f"{windows.edge.rpartition('.')[0]}.{PANES}"
+        array.set("size", interval(length))
+        runs = replace(windows.expand, input=by_pane, array=array, elements={panes: 0}, at=array)
+        first = {}
+        for name, call in second.items():
+            partial, first[partial], second[name] = between(call.arguments[0], call)
+        of_runs = {name: resolved(name) for name in (*plain, panes, *by_pane.calls)}
+        by_run = replace(by_pane, input=LogicalInput(LogicalProject(runs, of_runs)), group=(*plain, panes), calls=first)
+        array = WindowStartsBy(this=resolved(panes), slide=interval(length), size=size.copy())
+        expand = replace(windows.expand, input=by_run, array=array, at=array)
     if windows.on_windows:
         expand = LogicalFilter(expand, windows.on_windows)
     groups = {name: meanings[name] if name in of_windows else resolved(name) for name in node.group}

@@ -13,10 +13,9 @@ from dataclasses import replace
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.logical import LogicalAggregate, LogicalNode
 from rowkind.service.plan.query import Query
-from rowkind.service.plan.traits.monotonic import Monotonic, progress
+from rowkind.service.plan.traits.monotonic import grows, progress, stays_in_groups
 from rowkind.service.plan.traits.sessions import only_merges
 from rowkind.service.plan.tree import bottom_up
-from rowkind.service.python.function import PythonFunction
 
 
 def choose_extremes(query: Query) -> Query:
@@ -30,19 +29,10 @@ def _visit(node: LogicalNode) -> LogicalNode:
     if only_merges(node):
         return replace(node, calls={name: replace(call, grows=_is_extreme(call)) for name, call in node.calls.items()})
     known = progress(node.input.input)
-    if known is None or any(known.directions.get(name) != "constant" for name in node.group):
+    if known is None or not stays_in_groups(node, known):
         return node
-    return replace(node, calls={name: replace(call, grows=_grows(call, known)) for name, call in node.calls.items()})
+    return replace(node, calls={name: replace(call, grows=grows(call, known)) for name, call in node.calls.items()})
 
 
 def _is_extreme(call: LogicalCall) -> bool:
     return call.function in ("max", "min", "any_value", "max_by", "min_by")
-
-
-def _grows(call: LogicalCall, known: Monotonic) -> bool:
-    if call.filter is not None and known.directions.get(call.filter) != "constant":
-        return False
-    if isinstance(call.function, PythonFunction):
-        return False
-    wanted = {"max": "increasing", "min": "decreasing", "any_value": "decreasing"}.get(call.function)
-    return wanted is not None and known.directions.get(call.arguments[0]) in (wanted, "constant")

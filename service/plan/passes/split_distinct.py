@@ -90,6 +90,14 @@ def in_two_steps(name: str, call: LogicalCall, below: Mapping[str, Type]) -> Ste
     return partial, replace(call, type=BINARY, stage="first"), second
 
 
+def between(partial: str, second: LogicalCall) -> tuple[str, LogicalCall, LogicalCall]:
+    """A second step over `partial` in two: one by larger parts, behind the column of its results, and one over it."""
+    name = f"{partial.removesuffix('#first')}#between"
+    if second.stage == "whole":
+        return name, second, replace(second, arguments=(name,))
+    return name, replace(second, type=BINARY, stage="between"), replace(second, arguments=(name,))
+
+
 def _split(node: LogicalAggregate) -> LogicalAggregate:
     below = columns(node.input.input)
     values = next(call.arguments for call in node.calls.values() if call.distinct)

@@ -2,6 +2,7 @@
 
     WINDOW_START(t, size[, offset])             the beginning of the tumbling window that t is in
     HOP_STARTS(t, slide, size[, offset])        those of all hopping windows that t is in, the earliest first
+    HOP_STARTS_BY(begin, length, size)          those of windows of pieces so long, one of which begins then
     CUMULATE_ENDS(t, step, size[, offset])      the ends of all cumulating windows that t is in, the earliest first
     WINDOW_END(start, size)                     start + size
     WINDOW_TIME(end, by)                        end - by, the last time in the window
@@ -46,6 +47,13 @@ class WindowStarts(exp.Expression, exp.Func):
     arg_types = {"this": True, "slide": True, "size": True, "offset": False}  # noqa: RUF012 -- as above
 
 
+class WindowStartsBy(WindowStarts):
+    """The beginnings of the windows that are put together from pieces of a length, of which one begins at a time."""
+
+    _sql_names = ["HOP_STARTS_BY"]  # noqa: RUF012 -- as above
+    arg_types = {"this": True, "slide": True, "size": True}  # noqa: RUF012 -- as above
+
+
 class WindowEnds(exp.Expression, exp.Func):
     """The ends of the cumulating windows of a time."""
 
@@ -68,7 +76,10 @@ class WindowTime(exp.Expression, exp.Func):
 PANE = "#pane"
 """What a column is called in which a window begins that others are put together from; no query can say so."""
 
-NODES = (WindowStart, PaneStart, WindowStarts, WindowEnds, WindowEnd, WindowTime)
+PANES = "#panes"
+"""What one is called in which several panes begin that follow each other."""
+
+NODES = (WindowStart, PaneStart, WindowStarts, WindowStartsBy, WindowEnds, WindowEnd, WindowTime)
 """None of them fails on any row."""
 
 _UNITS = (("DAY", DAY), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000), ("MILLISECOND", 1_000))
@@ -147,6 +158,12 @@ def _starts(compiler: Compiler, node: WindowStarts) -> Typed:
     return _several(first, f"{last} + 1", slide, type_)
 
 
+def _starts_by(compiler: Compiler, node: WindowStartsBy) -> Typed:
+    time, type_ = of_time(compiler, node.this)
+    length, size = micros(node.args["slide"]), micros(node.args["size"])
+    return _several(f"({time} - {size - length})", f"{time} + 1", length, type_)
+
+
 def _ends(compiler: Compiler, node: WindowEnds) -> Typed:
     time, type_ = of_time(compiler, node.this)
     step, size, offset = micros(node.args["step"]), micros(node.args["size"]), _offset(node)
@@ -163,6 +180,7 @@ RULES: Mapping[type[exp.Expr], Rule] = {
     WindowStart: (_start, ("this", "size", "offset")),
     PaneStart: (_start, ("this", "size", "offset", "windows")),
     WindowStarts: (_starts, ("this", "slide", "size", "offset")),
+    WindowStartsBy: (_starts_by, ("this", "slide", "size")),
     WindowEnds: (_ends, ("this", "step", "size", "offset")),
     WindowEnd: (_end, ("this", "size")),
     WindowTime: (_time, ("this", "by")),

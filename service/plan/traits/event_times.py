@@ -57,7 +57,7 @@ from rowkind.service.plan.logical import (
     LogicalWindow,
 )
 from rowkind.service.plan.memoized import memoized
-from rowkind.service.plan.scalar.time_windows import PANE, WindowEnds, WindowStarts, micros
+from rowkind.service.plan.scalar.time_windows import PANE, PANES, WindowEnds, WindowStarts, micros
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.traits.followed import (
     PROCESSING,
@@ -193,8 +193,8 @@ def _expanded(node: LogicalExpand) -> dict[str, EventTime]:
     size = micros(array.args["size"])
     kind: TimeKind = "window_start" if isinstance(array, WindowStarts) else "window_end"
     found = moved(array.this, below, kind, size if kind == "window_start" else 0, size)
-    if found is not None and array.this.name.endswith(PANE):
-        # A time is in the windows that its pane is in, of which its slack tells already.
+    if found is not None and array.this.name.endswith((PANE, PANES)):
+        # A time is in the windows that its pane, or its panes, are in, of which their slack tells already.
         found = replace(found, slack=found.slack - size)
     return {} if found is None else dict.fromkeys(node.elements, found)
 

@@ -1,7 +1,8 @@
 """Monotonic columns: which columns of a row can only grow, or only shrink, while the row is replaced.
 
-Over rows that only come, COUNT and MAX of a group grow and MIN shrinks, and no group ever goes away. A rank by such a
-column need not remember rows that have fallen out of its range: they come back by themselves, with a better value.
+Over rows that only come, COUNT and MAX of a group grow and MIN shrinks, and no group ever goes away; so it is with
+MAX and MIN over rows that are replaced by such that have grown, or shrunk, in groups that they stay in. A rank by such
+a column need not remember rows that have fallen out of its range: they come back by themselves, with a better value.
 What depends on nothing but columns that stay as they are is the same for a row and for the one that replaces it: a
 filter passes both or none, and both are in the same windows.
 (Flink's monotonicity, which makes its UpdateFastStrategy possible.)
@@ -15,10 +16,11 @@ from typing import Literal
 
 from sqlglot import exp
 
-from rowkind.service.plan.calls import OrderColumn
+from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.plan.logical import LogicalAggregate, LogicalExpand, LogicalFilter, LogicalNode, LogicalProject
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.traits.changelog_modes import produced
+from rowkind.service.python.function import PythonFunction
 
 Direction = Literal["constant", "increasing", "decreasing"]
 
@@ -65,18 +67,40 @@ def progress(node: LogicalNode) -> Monotonic | None:
                 return None
             made: dict[str, Direction] = dict.fromkeys([*node.elements, node.place], "constant")
             return Monotonic(None, {**below.directions, **made}, below.from_null)
-        case LogicalAggregate() if node.calls and produced(node.input.input) == "append":
-            growing: dict[str, Direction] = dict.fromkeys(node.group, "constant")
-            for name, call in node.calls.items():
-                if call.stage == "first":
-                    continue
-                if call.function in ("count", "max"):
-                    growing[name] = "increasing"
-                elif call.function == "min":
-                    growing[name] = "decreasing"
-            nullable = frozenset(name for name, call in node.calls.items() if call.type.nullable)
-            return Monotonic(node.group, growing, nullable)
+        case LogicalAggregate() if node.calls:
+            return _of_groups(node)
     return None
+
+
+def grows(call: LogicalCall, known: Monotonic) -> bool:
+    """Whether an extreme is never lost without a better one, over such rows of which none leaves its group."""
+    if call.filter is not None and known.directions.get(call.filter) != "constant":
+        return False
+    if isinstance(call.function, PythonFunction):
+        return False
+    wanted = {"max": "increasing", "min": "decreasing", "any_value": "decreasing"}.get(call.function)
+    return wanted is not None and known.directions.get(call.arguments[0]) in (wanted, "constant")
+
+
+def stays_in_groups(node: LogicalAggregate, known: Monotonic) -> bool:
+    """Whether what replaces a row is always in the group that the row was in."""
+    return all(known.directions.get(name) == "constant" for name in node.group)
+
+
+def _of_groups(node: LogicalAggregate) -> Monotonic | None:
+    below = None if produced(node.input.input) == "append" else progress(node.input.input)
+    if produced(node.input.input) != "append" and (below is None or not stays_in_groups(node, below)):
+        return None
+    growing: dict[str, Direction] = dict.fromkeys(node.group, "constant")
+    for name, call in node.calls.items():
+        if call.stage in ("first", "between") or (below is not None and not grows(call, below)):
+            continue
+        if call.function in ("count", "max"):
+            growing[name] = "increasing"
+        elif call.function == "min":
+            growing[name] = "decreasing"
+    nullable = frozenset(name for name, call in node.calls.items() if call.type.nullable)
+    return Monotonic(node.group, growing, nullable)
 
 
 def _stay(known: Monotonic, *expressions: exp.Expr) -> bool:
