@@ -39,6 +39,9 @@ _STAGED = (
 """The modules that Kubernetes keeps in its own tree and publishes under the same number, as 0.x instead of 1.x."""
 
 _SOURCE = Path(__file__).parent / "apiserver" / "main.go"
+_ADDRESS = "127.1.0.1"
+"""Where the API server listens, at the port that its name in the cluster stands for: it needs root, as Docker does."""
+
 _ADMIN = "admin"
 _ASKED = "ROWKIND_KUBERNETES"
 
@@ -90,7 +93,6 @@ class ControlPlane:
     def __init__(self, folder: Path, *users: str) -> None:
         self.folder = folder
         self._tokens = {user: f"{user}-token" for user in (_ADMIN, *users)}
-        self._port = free_port()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._authority = trustme.CA()
         self._trust = ssl.create_default_context()
@@ -99,7 +101,17 @@ class ControlPlane:
     @property
     def url(self) -> str:
         """Of the API server."""
-        return f"https://127.0.0.1:{self._port}"
+        return f"https://{_ADDRESS}:443"
+
+    @property
+    def address(self) -> str:
+        """Of the API server, by which pods find it."""
+        return _ADDRESS
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """By which pods call the API server."""
+        return "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"
 
     @property
     def master(self) -> str:
@@ -116,8 +128,8 @@ class ControlPlane:
         self._start("etcd", [*etcd, "--initial-cluster", f"default={among}"])
         settings = {
             "etcd-servers": stored,
-            "bind-address": "127.0.0.1",
-            "secure-port": self._port,
+            "bind-address": _ADDRESS,
+            "secure-port": 443,
             "tls-cert-file": self.folder / "server.pem",
             "tls-private-key-file": self.folder / "server.key",
             "client-ca-file": self.authority,
@@ -198,7 +210,7 @@ class ControlPlane:
     def _write(self) -> None:
         """The files that the API server reads."""
         self._authority.cert_pem.write_to_path(str(self.authority))
-        served = self._authority.issue_cert("127.0.0.1", "localhost")
+        served = self._authority.issue_cert(_ADDRESS, *self.names)
         served.private_key_pem.write_to_path(str(self.folder / "server.key"))
         for part in served.cert_chain_pems:
             part.write_to_path(str(self.folder / "server.pem"), append=True)

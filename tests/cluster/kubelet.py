@@ -1,14 +1,17 @@
 """A machine of a Kubernetes cluster, so far as tests need one: pods that the API server has become containers here.
 
-It stands in for the scheduler, the kubelet and the cluster's DNS, none of which runs without rights on the kernel that
-test machines do not give. It takes every pod that has no node, runs its one container by Docker on the machine's own
-network, says what has become of it, and lets it go when it is deleted. Each pod has an address of its own, of the
-loopback network. Claims of volumes are folders, and a headless service's names are told to pods as they start.
+It stands in for controllers, the scheduler, the kubelet and the cluster's DNS, the last of which do not run without
+rights on the kernel that test machines do not give. It takes every pod that has no node, runs its one container by
+Docker on the machine's own network, says what has become of it, and lets it go when it is deleted. Each pod has an
+address of its own, of the loopback network. Claims of volumes are folders, and a headless service's names are told to
+pods as they start. A StatefulSet has one pod, as it says now; what belonged to somebody who has gone is deleted.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -23,7 +26,7 @@ from tests.cluster.control_plane import ApiError, ControlPlane
 
 _LOOK_SECONDS = 0.3
 _FIRST_ADDRESS = 100
-_NOT_FOUND = 404
+_REVISION = "controller-revision-hash"
 Manifest = Mapping[str, Any]
 
 
@@ -91,11 +94,53 @@ class Kubelet:
         here = (self._pods.get(pod["metadata"]["uid"]) for pod in found)
         return [pod for pod in here if pod is not None and pod.running]
 
+    def said(self, name: str) -> str:
+        """What the pods of this name have said, one after the other."""
+        return "\n".join(pod.log for pod in self._pods.values() if pod.name == name and pod.process is not None)
+
     def _live(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
-            for manifest in self._plane.ask("GET", "/api/v1/pods")["items"]:
+            pods = self._plane.ask("GET", "/api/v1/pods")["items"]
+            sets = self._plane.ask("GET", "/apis/apps/v1/statefulsets")["items"]
+            for each in sets:
                 with suppress(ApiError):  # it has gone, or changed, meanwhile: the next look tells
+                    self._replicate(each, pods)
+            owners = {each["metadata"]["uid"] for each in (*pods, *sets)}
+            for manifest in pods:
+                with suppress(ApiError):
+                    self._let_go(manifest["metadata"], owners)
                     self._see_to(manifest)
+
+    def _replicate(self, of: Manifest, pods: list[Manifest]) -> None:
+        """See that a StatefulSet has its pod; of one as it was before, another takes the place."""
+        about, template = of["metadata"], of["spec"]["template"]
+        name, space = f"{about['name']}-0", about["namespace"]
+        revision = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
+        there = next((each["metadata"] for each in pods if each["metadata"]["name"] == name), None)
+        path = f"/api/v1/namespaces/{space}/pods"
+        if there is not None:
+            if there["labels"][_REVISION] != revision and "deletionTimestamp" not in there:
+                self._plane.ask("DELETE", f"{path}/{name}")
+            return
+        claims = [each["metadata"]["name"] for each in of["spec"].get("volumeClaimTemplates", [])]
+        volumes = [{"name": each, "persistentVolumeClaim": {"claimName": f"{each}-{name}"}} for each in claims]
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": about["name"], "uid": about["uid"]}
+        pod = {
+            "metadata": {
+                "name": name,
+                "labels": {**template["metadata"]["labels"], _REVISION: revision},
+                "annotations": template["metadata"].get("annotations", {}),
+                "ownerReferences": [owner],
+            },
+            "spec": {**template["spec"], "volumes": [*template["spec"].get("volumes", []), *volumes]},
+        }
+        self._plane.create(path, pod)
+
+    def _let_go(self, about: Manifest, owners: set[str]) -> None:
+        """Delete a pod whose owners are no more."""
+        owned = about.get("ownerReferences", [])
+        if owned and not any(each["uid"] in owners for each in owned) and "deletionTimestamp" not in about:
+            self._plane.ask("DELETE", f"/api/v1/namespaces/{about['namespace']}/pods/{about['name']}")
 
     def _see_to(self, manifest: Manifest) -> None:
         about = manifest["metadata"]
@@ -182,16 +227,21 @@ class Kubelet:
             reference = each.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
             known = {"status.podIP": pod.address, "metadata.name": pod.name, "metadata.namespace": pod.namespace}
             yield f"--env={each['name']}={known.get(reference, each.get('value', ''))}"
+        yield from (f"--hostname={pod.name}", f"--add-host={pod.name}:{pod.address}")
+        yield f"--env=KUBERNETES_SERVICE_HOST={self._plane.address}"
+        yield "--env=KUBERNETES_SERVICE_PORT=443"
+        for name in self._plane.names:
+            yield f"--add-host={name}:{self._plane.address}"
         volumes = {volume["name"]: self._volume(pod, volume) for volume in spec.get("volumes", [])}
         for mount in container.get("volumeMounts", []):
             source = volumes[mount["name"]] / mount.get("subPath", "")
             yield f"--volume={source}:{mount['mountPath']}{':ro' if mount.get('readOnly') else ''}"
         for service in self._plane.ask("GET", f"/api/v1/namespaces/{pod.namespace}/services")["items"]:
             if service["spec"].get("clusterIP") == "None":
-                name = f"{service['metadata']['name']}.{pod.namespace}.svc"
+                name = service["metadata"]["name"]
+                full = f"{name}.{pod.namespace}.svc"
                 for address in self._behind(pod, manifest, service["spec"].get("selector", {})):
-                    yield f"--add-host={name}:{address}"
-                    yield f"--add-host={name}.cluster.local:{address}"
+                    yield from (f"--add-host={each}:{address}" for each in (name, full, f"{full}.cluster.local"))
 
     def _behind(self, started: Pod, manifest: Manifest, selector: Mapping[str, str]) -> Iterator[str]:
         """The addresses of pods that a service selects, also of one that is just started."""

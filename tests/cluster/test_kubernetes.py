@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rowkind.service.dev.broker import Broker
 from rowkind.service.ports import free_port
 from tests.chaos.stage import SLOW, Stage
 from tests.cluster.control_plane import ControlPlane, missing
-from tests.cluster.kubelet import Kubelet
+from tests.cluster.kubelet import Kubelet, Pod
+from tests.deploy.chart import CHART
 from tests.e2e.containers import build_product, require_daemon
-from tests.run.process import until
+from tests.run.process import Rowkind, get, until
+from tests.run.results import Results
+from tests.run.shop import Shop
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.containers]
 if missing():
@@ -156,3 +166,87 @@ def test_what_keeps_pods_from_running_is_told_while_they_are_awaited(
         ended = job.ended(SLOW)
     assert ended.code == 0, ended.error
     assert "Traceback" not in ended.error
+
+
+@dataclass
+class Release:
+    """The chart installed as `shop`, whose job counts the ratings of a shop in two pods beside the driver's."""
+
+    plane: ControlPlane
+    shop: Shop
+    port: int
+    driver: str = "shop-rowkind-0"
+
+    def helm(self, *arguments: str) -> None:
+        """A command of helm's, which has to succeed."""
+        own = {"KUBECONFIG": str(self.plane.kubeconfig())}
+        done = subprocess.run(
+            ["helm", *arguments], env=os.environ | own, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+
+    def values(self, where: str, **changed: Any) -> tuple[str, ...]:
+        """The chart and the values of a job that counts some ratings."""
+        sql = f"SELECT stars, COUNT(*) AS n FROM ratings WHERE {where} GROUP BY stars"
+        sinks = {"counted": {"mode": "upsert", "key": "stars", "sql": sql}}
+        with Rowkind(self.shop.folder, "topics", "create", str(self.shop.job(sinks))) as made:
+            assert made.ended().code == 0, made.error
+        there = {"registry": {"folder": "/etc/rowkind/schemas"}, "checkpoint": "/var/lib/rowkind/checkpoint"}
+        values = {
+            "job": self.shop.job(sinks, **there).read_text(),
+            "schemas": {each.name: each.read_text() for each in self.shop.registry.path.glob("*.avsc")},
+            "image": {"repository": build_product(), "tag": "latest"},
+            "executors": {"count": 2, "memory": "512m"},
+            "port": self.port,
+            **changed,
+        }
+        path = self.shop.folder / "values.json"
+        path.write_text(json.dumps(values))
+        return str(CHART), "--values", str(path)
+
+
+def test_a_release_of_the_chart_runs_in_pods(
+    broker: Broker, plane: ControlPlane, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """Installed, asked by `helm test`, killed, upgraded with another query, and uninstalled; each change once."""
+    shop = Shop(broker.bootstrap_servers, tmp_path, f"release-{os.getpid()}")
+    release = Release(plane, shop, free_port())
+    numbers = count()
+
+    def driver() -> Pod | None:
+        return next((each for each in kubelet.pods() if each.name == release.driver), None)
+
+    def said() -> str:
+        return kubelet.said(release.driver)
+
+    def ready() -> bool:
+        return driver() is not None and get(release.port, "/readyz")[0] == 200
+
+    def rated(stars: int) -> None:
+        shop.row("ratings", "+I", rating_id=next(numbers), stars=stars)
+        shop.flush()
+
+    rated(5)
+    release.helm("install", "shop", *release.values("stars IS NOT NULL"))
+    with closing(Results(shop, "counted")) as results:
+        until(lambda: results.rows() == Counter({(5, 1): 1}), "the first result", said)
+        until(ready, "a job that is ready", said)
+        assert len(kubelet.pods(spark_role="executor")) == 2
+        release.helm("test", "shop")
+        killed = driver()
+        assert killed is not None
+        killed.kill()
+        rated(5)
+        rated(1)
+        until(lambda: results.rows() == Counter({(5, 2): 1, (1, 1): 1}), "the result after a loss", said)
+        until(lambda: len(kubelet.pods(spark_role="executor")) == 2, "the executors of the new driver alone", said)
+        release.helm("upgrade", "shop", *release.values("stars > 1", upgrade=True))
+        until(lambda: results.rows() == Counter({(5, 2): 1}), "the result of the other query", said)
+        until(ready, "a job that is ready", said)
+        rated(5)
+        until(lambda: results.rows() == Counter({(5, 3): 1}), "a result after the upgrade", said)
+        release.helm("uninstall", "shop")
+        until(lambda: not plane.ask("GET", "/api/v1/namespaces/default/pods")["items"], "the end of all pods", said)
+        assert results.flaws == []
+    assert "Traceback" not in said()
+    assert "\tat " not in said()
