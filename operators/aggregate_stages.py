@@ -51,8 +51,8 @@ class FirstStage:
 
 
 @dataclass(frozen=True, slots=True)
-class SecondStage(FirstStage):
-    """An accumulator whose rows are accumulators, packed."""
+class StageBetween(FirstStage):
+    """An accumulator whose rows are accumulators, packed, and whose result is itself."""
 
     def lift(self, values: pa.Array | None, counted: Mask) -> AccumulatorColumn:
         """What the first stage has added up; there is no row without."""
@@ -60,15 +60,11 @@ class SecondStage(FirstStage):
         assert counted.all(), "what a row counts for has been decided in the first stage"
         return self.whole.of_columns(unpack(self.whole.kinds, values))
 
+
+@dataclass(frozen=True, slots=True)
+class SecondStage(StageBetween):
+    """An accumulator whose rows are accumulators, packed."""
+
     def finish(self, part: AccumulatorColumn) -> pa.Array:
         """The result of the whole."""
         return self.whole.finish(part)
-
-
-@dataclass(frozen=True, slots=True)
-class StageBetween(SecondStage):
-    """An accumulator whose rows are accumulators, packed, and whose result is itself."""
-
-    def finish(self, part: AccumulatorColumn) -> pa.Array:
-        """The part, packed."""
-        return pack(self.whole.to_columns(part))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, isqrt
 
 from sqlglot import exp
 
@@ -125,10 +125,9 @@ def _run(array: WindowStarts | WindowEnds) -> int:
     if isinstance(array, WindowEnds) or size % slide or size < _MANY * slide:
         return 0
     panes = size // slide
-    best = min(
-        (each for each in range(1, panes + 1) if panes % each == 0), key=lambda each: (each + panes // each, -each)
-    )
-    return best * slide if 2 * (best + panes // best) <= panes else 0
+    # Of all ways to write a number as a product, the sum is least where the two are closest.
+    runs = next(each for each in range(isqrt(panes), 0, -1) if panes % each == 0)
+    return size // runs if 2 * (runs + panes // runs) <= panes else 0
 
 
 def _in_panes(
