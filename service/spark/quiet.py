@@ -18,6 +18,8 @@ _NOISE = (
     b"WARNING: Using incubator modules:",
     b"Picked up JDK_JAVA_OPTIONS",
     b"Picked up JAVA_TOOL_OPTIONS",
+    # Spark's own options open it, and Java 25 has it no more.
+    b"WARNING: package sun.security.action not in java.base",
     b"Setting default log level to ",
     b"To adjust logging level use ",
     # Said for each start of a stateful query by the worker that asks the processor for its state variables.

@@ -57,6 +57,16 @@ def _steps(folder: Path, job: str, changes: list[Change], column: str) -> list[A
     return found
 
 
+def test_a_limit_without_an_order_keeps_what_came_first(tmp_path: Path) -> None:
+    """A row that is written anew comes last, and one that goes makes room for the next."""
+    job = JOB.format(key="id", conflict="", sql="SELECT id, item FROM prices LIMIT 1")
+    assert _steps(tmp_path, job, TWO_PRICES_AND_ONE_GOES[:2], "id") == [1, 1]
+    gone = [*TWO_PRICES_AND_ONE_GOES[:2], ("prices", "-D", {"id": 1, "item": "tea", "price": 3})]
+    assert _steps(tmp_path, job, gone, "id") == [1, 1, 2]
+    second = JOB.format(key="id", conflict="", sql="SELECT id, price FROM prices LIMIT 1 OFFSET 1")
+    assert _steps(tmp_path, second, TWO_PRICES_AND_ONE_GOES, "id") == [None, 2, 1, None]
+
+
 @pytest.mark.parametrize(("conflict", "expected"), [("last", [3, 4, 5, 4]), ("first", [3, 3, 4, 4])])
 def test_of_rows_that_share_a_sinks_key_one_stands(conflict: str, expected: list[int], tmp_path: Path) -> None:
     """It is the first or the last to have arrived, an update arrives anew, and another one follows what is deleted."""

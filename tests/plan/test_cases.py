@@ -31,9 +31,10 @@ from tests.seeds import batches, seeds
 _STAYS = re.compile(r'"how": "(unmoved|same stage)"')
 _OF_TIME = re.compile(
     r"\b((DESCRIPTOR|TUMBLE|HOP|SESSION|window|NOW)\(|ASOF\b|SYSTEM_TIME\b|SUM\(amount\) OVER \([^)]*PROCTIME\b)|"
-    r"PROCTIME\(\) AS\b"
+    r"PROCTIME\(\) AS\b|\A(?!.*\bORDER BY\b).*\bLIMIT\b",
+    re.DOTALL,
 )
-"""What DuckDB cannot read."""
+"""What DuckDB cannot read, or of which it may say something else."""
 CASES = cases()
 PLANNED = [case for case in CASES if not case.is_refused]
 RUN = [case for case in PLANNED if not _OF_TIME.search(case.sql) and not graph([planned(case)[1]]).timed_tables]

@@ -1,6 +1,7 @@
 """ORDER BY … LIMIT n: the rows whose number in the order is at most n.
 
-ORDER BY alone says nothing inside of a query, where rows have no order. At its end `sql.time_order` has dealt with it.
+LIMIT alone may keep any rows: those that came first stay, as in Flink, so that others are written no more. ORDER BY
+alone says nothing inside of a query, where rows have no order. At its end `sql.time_order` has dealt with it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ from rowkind.service.plan.sql.scope import Scope, near
 from rowkind.service.plan.sql.select_list import Item, SelectList
 from rowkind.service.plan.sql.windows import Terms, no_windows
 
-_NO_LIMIT = (
-    "LIMIT without ORDER BY keeps any rows: say which by ORDER BY, or ORDER BY PROCTIME() for the first to arrive"
-)
+_ARRIVAL = exp.Order(expressions=[exp.Ordered(this=exp.Anonymous(this="PROCTIME"), nulls_first=True)])
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,6 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
         return None
     if limit is None:
         raise Refusal("OFFSET needs a LIMIT: write LIMIT n OFFSET m", offset)
-    if order is None:
-        raise Refusal(_NO_LIMIT, limit if limit.find(exp.Literal) else tree)
     skipped = _number(offset.expression, "OFFSET") if offset is not None else 0
     if isinstance(limit, exp.Fetch):
         options = limit.args.get("limit_options")
@@ -55,7 +52,7 @@ def top_rows(tree: exp.Expr) -> TopRows | None:
     kept = _number(count, "LIMIT")
     if kept == 0:
         raise Refusal("LIMIT 0 keeps no row: write 1 or more, or leave the query out", limit)
-    return TopRows(order, skipped + 1, skipped + kept, order)
+    return TopRows(order or _ARRIVAL.copy(), skipped + 1, skipped + kept, order or limit)
 
 
 def keep_top(
