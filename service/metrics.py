@@ -23,6 +23,7 @@ Unit = Literal[
 
 MetricName = Literal[
     "rowkind_info",
+    "rowkind_job_up",
     "rowkind_start_timestamp_seconds",
     "rowkind_up",
     "rowkind_restarts_total",
@@ -70,10 +71,10 @@ MetricName = Literal[
 class Metric:
     """A metric: what it is called, what it counts in which unit, and which labels its samples carry.
 
-    The label `query` is added in the end: what rides with blocks does without it. An operator that several sinks share
-    has the first one's label. `shards` says that samples carry the label `shard` on their way, and what the exposition
-    says of all shards. What a histogram observes has on its way the label `made`, the time in ms since when it is, and
-    how often it was.
+    The label `query` is added in the end, and `name`, the job's, to all there is: what rides with blocks does without.
+    An operator that several sinks share has the first one's label. `shards` says that samples carry the label `shard`
+    on their way, and what the exposition says of all shards. What a histogram observes has on its way the label
+    `made`, the time in ms since when it is, and how often it was.
     """
 
     name: MetricName
@@ -96,8 +97,15 @@ METRICS: tuple[Metric, ...] = (
         "rowkind_info",
         "gauge",
         "1",
-        "Constant, with the job's name and the versions.",
-        ("name", "version", "spark", "python"),
+        "Constant, with the versions.",
+        ("version", "spark", "python"),
+    ),
+    Metric(
+        "rowkind_job_up",
+        "gauge",
+        "1 or 0",
+        "1 while the job's process answers. A service with several jobs says 0 of each that has none, because it "
+        "starts, has ended or was refused; a file that says no job has its own name.",
     ),
     Metric("rowkind_start_timestamp_seconds", "gauge", "Unix time", "When the process was started."),
     Metric(

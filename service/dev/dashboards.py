@@ -37,10 +37,10 @@ RESULTS = Dashboard(
                 f"time() - max({of('rowkind_last_batch_timestamp_seconds')})",
             ),
             stat(
-                "Queries down",
-                "Queries that have failed and do not run yet.",
+                "Down",
+                "Jobs of a service that have no process, and queries that have failed and do not run yet.",
                 "short",
-                f"count({of('rowkind_up')} == 0) or vector(0)",
+                f"(count({of('rowkind_job_up')} == 0) or vector(0)) + (count({of('rowkind_up')} == 0) or vector(0))",
                 1,
             ),
             stat(

@@ -38,8 +38,8 @@ class Dashboard:
 
 
 def of(metric: str) -> str:
-    """The samples of the chosen processes."""
-    return f'{metric}{{instance=~"$instance"}}'
+    """The samples of the chosen jobs and processes."""
+    return f'{metric}{{name=~"$job",instance=~"$instance"}}'
 
 
 def gauge(metric: str, *by: str, over: str = "sum") -> str:
@@ -76,8 +76,8 @@ def model(dashboard: Dashboard) -> dict[str, Any]:
     """A dashboard as Grafana reads it."""
     variables = [
         {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-        _variable("job", "Job", "label_values(rowkind_info, name)"),
-        _variable("instance", "Instance", 'label_values(rowkind_info{name=~"$job"}, instance)'),
+        _variable("job", "Job", "label_values(rowkind_job_up, name)"),
+        _variable("instance", "Instance", 'label_values(rowkind_job_up{name=~"$job"}, instance)'),
     ]
     return {
         "uid": dashboard.file,

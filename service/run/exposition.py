@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from rowkind.operators.columns.changes import Counters
@@ -21,9 +23,10 @@ BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 
 class Exposition:
-    """Takes in what is counted and set."""
+    """Takes in what is counted and set in a job. Every sample has the job's name, as the label `name`."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: str) -> None:
+        self._job = job
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._metrics = {metric.name: (metric, _instrument(metric, self._registry)) for metric in METRICS}
@@ -64,7 +67,20 @@ class Exposition:
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        return bytes(generate_latest(self._registry))
+        return bytes(generate_latest(_Named(self._registry, self._job)))
+
+
+@dataclass(frozen=True)
+class _Named(Collector):
+    """What a registry has, under the name of a job."""
+
+    registry: CollectorRegistry
+    job: str
+
+    def collect(self) -> Iterator[Family]:
+        for family in self.registry.collect():
+            family.samples = [each._replace(labels={"name": self.job, **each.labels}) for each in family.samples]
+            yield family
 
 
 class _Observed:

@@ -19,6 +19,7 @@ This page is generated: `python -m rowkind.service.run.metrics_page`. `rowkind r
 in Prometheus' text format; nothing else is there. [alerts.md](alerts.md) has the alerts that rest on them, and
 [deploy/grafana](../deploy/grafana) two dashboards.
 
+- Every sample has **name**, the job's name: of a service with several jobs, `/metrics` has those of all.
 - **query** is `main` unless a sink has a query of its own. What an operator does and keeps carries **sink**; one that
   several sinks share has the name of the first. **operator** is what `rowkind explain` calls it.
 - **kind** is the row kind: `+I`, `-U`, `+U`, `-D`. Counters that an alert rests on are there from the start, with 0.

@@ -60,12 +60,13 @@ class Monitor:
     def __init__(self, job: str, version: str, spark: str) -> None:
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
-        self._metrics = Exposition()
+        self._metrics = Exposition(job)
         self._warnings: dict[str, str] = {}
         self._job, self._version, self._since = job, version, time.time()
         self._incidents = Incidents()
         self.works = Works()
-        self._metrics.set("rowkind_info", 1, name=job, version=version, spark=spark, python=platform.python_version())
+        self._metrics.set("rowkind_info", 1, version=version, spark=spark, python=platform.python_version())
+        self._metrics.set("rowkind_job_up", 1)
         self._metrics.set("rowkind_start_timestamp_seconds", self._since)
 
     def add(

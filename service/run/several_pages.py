@@ -1,7 +1,7 @@
 """What the port of a service with several jobs shows: all that each of their ports shows, and what they are together.
 
 - `/jobs/NAME/` and what is below it is the port of job NAME.
-- `/metrics` has the metrics of all jobs, each with the label `name`, the job's.
+- `/metrics` has the metrics of all jobs, which say by the label `name` whose they are.
 - `/healthz` is 200 while the service looks after its jobs; what is wrong with one of them is no reason to end them all.
 - `/readyz` is 200 when every job is ready and no file is refused; else it is 503 and says which is not, and why.
 - `/` lists the jobs.
@@ -30,6 +30,7 @@ from rowkind.service.run.several import Several
 from rowkind.service.run.status_page import STYLE
 
 _PATIENCE_SECONDS = 10.0
+_UP = "rowkind_job_up"
 _TEMPLATE = Template(resources.files("rowkind.service.run").joinpath("several.html").read_text("utf-8"))
 
 
@@ -98,7 +99,7 @@ class SeveralPages:
 
 
 class _Merged(Collector):
-    """The metrics of all jobs that answer."""
+    """The metrics of all jobs, of those that do not answer that they do not."""
 
     def __init__(self, of: Several) -> None:
         self._of = of
@@ -106,12 +107,17 @@ class _Merged(Collector):
     def collect(self) -> Iterator[Metric]:
         """Each family once, with the samples of all jobs."""
         families: dict[str, Metric] = {}
+        silent: list[str] = []
         for member in self._of.all():
             answer = _ask(member, "/metrics")
             for family in text_string_to_metric_families(answer.body.decode()) if answer else ():
                 merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-                for sample in family.samples:
-                    merged.samples.append(sample._replace(labels={"name": member.job.name, **sample.labels}))
+                merged.samples += family.samples
+            if answer is None:
+                silent.append(member.job.name)
+        up = families.setdefault(_UP, Metric(_UP, "Whether the process of the job answers.", "gauge"))
+        for name in (*silent, *(file.stem for file in [*self._of.refused])):
+            up.add_sample(_UP, {"name": name}, 0)
         yield from families.values()
 
 

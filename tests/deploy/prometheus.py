@@ -43,9 +43,10 @@ def hastened(rules: str) -> str:
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A running server."""
+    """A running server, and the file that says whom it asks."""
 
     port: int
+    targets: Path
 
     def ask(self, query: str) -> Sequence[tuple[Mapping[str, str], float]]:
         """What a query gives now: labels and values."""
@@ -61,6 +62,12 @@ class Prometheus:
         """The names of the alerts that have fired within the last ten minutes."""
         return {labels["alertname"] for labels, _ in self.ask('count_over_time(ALERTS{alertstate="firing"}[10m])')}
 
+    def forget(self) -> None:
+        """There is nobody to ask any more, as where a pod is gone."""
+        draft = self.targets.with_suffix(".draft")
+        draft.write_text("[]")
+        draft.replace(self.targets)
+
     def _get(self, path: str, **parameters: str) -> Any:
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         with urllib.request.urlopen(url, timeout=10) as answer:
@@ -72,10 +79,12 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     """A server that asks `target` every second, with the hastened rules, and keeps all in `folder`."""
     port = free_port()
     (folder / "rules.yaml").write_text(hastened(RULES.read_text()))
+    targets = folder / "targets.json"
+    targets.write_text(json.dumps([{"targets": [target]}]))
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "rule_files": ["rules.yaml"],
-        "scrape_configs": [{"job_name": "rowkind", "static_configs": [{"targets": [target]}]}],
+        "scrape_configs": [{"job_name": "rowkind", "file_sd_configs": [{"files": [str(targets)]}]}],
     }
     # JSON is YAML, too.
     (folder / "prometheus.yaml").write_text(json.dumps(config))
@@ -85,7 +94,7 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
         try:
             said = (folder / "prometheus.log").read_text
             until(lambda: get(port, "/-/ready")[0] == 200, "Prometheus", said)
-            yield Prometheus(port)
+            yield Prometheus(port, targets)
         finally:
             server.terminate()
             server.wait(30)

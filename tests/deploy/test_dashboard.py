@@ -16,8 +16,8 @@ from rowkind.service.metrics import METRICS
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BY_NAME = {metric.name: metric for metric in METRICS}
 
-# What Prometheus itself adds to every series of a target, and to the buckets of a histogram.
-OF_PROMETHEUS = {"instance", "le"}
+# What Prometheus itself adds to every series of a target, and to the buckets of a histogram, and each job to all.
+OF_PROMETHEUS = {"instance", "le", "name"}
 
 NOT_SHOWN = {
     "rowkind_info",

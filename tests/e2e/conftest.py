@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from testcontainers.core.network import Network
 
-from tests.e2e.containers import KafkaContainer, build_product, missing, require_daemon
+from tests.e2e.containers import KafkaContainer, RegistryContainer, build_product, missing, require_daemon
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +24,13 @@ def rowkind_image() -> str:
     """The product's image, built from the working tree."""
     require_daemon()
     return build_product()
+
+
+@pytest.fixture(scope="session")
+def registry(kafka: KafkaContainer, rowkind_image: str) -> Iterator[RegistryContainer]:
+    """A schema registry in a container beside the broker."""
+    with RegistryContainer(kafka.network, rowkind_image).running() as answering:
+        yield answering
 
 
 @pytest.fixture(scope="session")

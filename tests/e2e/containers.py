@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from rowkind.service.ports import free_port
+from tests.run.process import until
 
 ROOT = Path(__file__).parents[2]
 BASE_IMAGE = os.environ.get("ROWKIND_TEST_BASE", "rowkind-test/base")
@@ -64,6 +66,47 @@ def build_product() -> str:
     )
     assert built.returncode == 0, f"the image did not build:\n{built.stdout[-2000:]}\n{built.stderr[-4000:]}"
     return ROWKIND_IMAGE
+
+
+REGISTRY = """\
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from rowkind.avro.registry import FolderRegistry
+from rowkind.service.dev.registry_server import _RegistryHandler
+handler = type("Handler", (_RegistryHandler,), {"registry": FolderRegistry(Path("/tmp"))})
+ThreadingHTTPServer(("", 8081), handler).serve_forever()
+"""
+"""A schema registry as a program for the Python of the product's image: that of `rowkind dev`."""
+
+
+class RegistryContainer:
+    """A schema registry in a container of its own: `url` for this machine, `INSIDE` for containers on `network`."""
+
+    INSIDE = "http://registry:8081"
+
+    def __init__(self, network: Network, image: str) -> None:
+        container = DockerContainer(image).with_network(network).with_network_aliases("registry")
+        started = container.with_kwargs(entrypoint=["python3", "-c", REGISTRY]).with_exposed_ports(8081)
+        self._container = started.with_tmpfs_mount("/tmp")
+
+    @property
+    def url(self) -> str:
+        """Where it answers this machine."""
+        return f"http://127.0.0.1:{self._container.get_exposed_port(8081)}"
+
+    @contextmanager
+    def running(self) -> Iterator[RegistryContainer]:
+        """The registry, answering, for the length of a `with` block."""
+        with self._container:
+            until(self._answers, "a registry", lambda: str(self._container.get_logs()))
+            yield self
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
 
 
 class KafkaContainer:

@@ -145,12 +145,13 @@ class Tables:
             result.update(of_order + of_payment for of_payment in paid or [(None, None, None)])
         return result
 
-    def paid_orders(self) -> Counter[Values]:
-        """Every payment that belongs to an order, with what remains to be paid."""
+    def paid_orders(self, method: str = "") -> Counter[Values]:
+        """Every payment that belongs to an order, with what remains to be paid; those of one method, if it is said."""
         return Counter(
             (p["payment_id"], order_id, row["customer"], p["paid"], row["amount"] - p["paid"])
             for order_id, row in self._rows["orders"].items()
             for p in self._of(order_id)
+            if method in ("", p["method"])
         )
 
     def _of(self, order_id: int) -> list[dict[str, Any]]:

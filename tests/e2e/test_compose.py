@@ -17,21 +17,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from rowkind.service.ports import free_port
-from tests.e2e.containers import KAFKA_IMAGE, ROOT, missing, require_daemon
+from tests.e2e.containers import KAFKA_IMAGE, REGISTRY, ROOT, missing, require_daemon
 from tests.run.process import get, until
 
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
 DEPLOY = ROOT / "deploy"
 SECONDS = 240.0
-REGISTRY = """\
-from http.server import ThreadingHTTPServer
-from pathlib import Path
-from rowkind.avro.registry import FolderRegistry
-from rowkind.service.dev.registry_server import _RegistryHandler
-handler = type("Handler", (_RegistryHandler,), {"registry": FolderRegistry(Path("/tmp"))})
-ThreadingHTTPServer(("", 8081), handler).serve_forever()
-"""
 
 
 def _standing_in(image: str, port: int) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The example's job from end to end: kcat sends, its image works, kcat reads, and fastavro and two loops judge."""
+"""The example's job from end to end: kcat sends, its image works, kcat reads, and fastavro and two loops judge.
+
+Broker, schema registry and job are containers; nothing that judges shares code with the product.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import docker
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from docker.models.containers import Container
 from testcontainers.core.container import DockerContainer
 
-from rowkind.avro.registry import FolderRegistry
-from rowkind.avro.schema import Record
-from tests.e2e.containers import ROOT, KafkaContainer
+from tests.e2e.containers import ROOT, KafkaContainer, RegistryContainer
 from tests.e2e.kcat import Kcat
 from tests.e2e.shop import CHAPTERS, SCHEMAS, Event, Reader, Tables, Teller
 from tests.run.process import get, until
@@ -36,9 +40,9 @@ class Shop:
     folder: Path
     prefix: str
     kafka: KafkaContainer
-    tables: Tables
     teller: Teller
     reader: Reader
+    tables: Tables = field(default_factory=Tables)
 
     @property
     def job(self) -> Path:
@@ -50,12 +54,13 @@ class Shop:
         self.tables.apply(events)
         self.teller.tell(events)
 
-    def agrees(self) -> bool:
-        """Whether both result topics stand for what the queries say now."""
-        return (
-            self.reader.retract_topic(f"{self.prefix}-order-payments") == self.tables.order_payments()
-            and self.reader.upsert_topic(f"{self.prefix}-paid-orders") == self.tables.paid_orders()
-        )
+    def agrees(self, method: str = "") -> bool:
+        """Whether both result topics stand for what the queries say now, the second for one method's payments."""
+        return self.reader.retract_topic(
+            f"{self.prefix}-order-payments"
+        ) == self.tables.order_payments() and self.reader.upsert_topic(
+            f"{self.prefix}-paid-orders"
+        ) == self.tables.paid_orders(method)
 
     def differences(self) -> str:
         """What is there and what should be."""
@@ -68,86 +73,124 @@ class Shop:
 
 
 @pytest.fixture
-def shop(kafka: KafkaContainer, kcat: str, tmp_path: Path) -> Shop:
+def shop(kafka: KafkaContainer, registry: RegistryContainer, kcat: str, tmp_path: Path) -> Shop:
     """The example's job file with its topics and its name under a prefix, its topics made by the command line."""
     prefix = "shop"
     text = re.sub(r"(topic: |job: )([\w-]+)", rf"\g<1>{prefix}-\g<2>", EXAMPLE.read_text())
+    text = re.sub(r"^registry: .*$", 'registry: {url: "${REGISTRY}"}', text, flags=re.MULTILINE)
     (tmp_path / "job.yaml").write_text(f"{text}\nmemory: {MEMORY}\n")
-    registry = FolderRegistry(tmp_path / "schemas")
+    schemas = SchemaRegistryClient({"url": registry.url})
     ids = {
-        table: registry.register(f"{prefix}-{table}-value", Record.parse(json.dumps(schema)))
+        table: schemas.register_schema(f"{prefix}-{table}-value", Schema(json.dumps(schema), "AVRO"))
         for table, schema in SCHEMAS.items()
     }
     topics = {table: f"{prefix}-{table}" for table in SCHEMAS}
     kafka.create_topics(2, *topics.values())
     client = Kcat(kcat, kafka.address)
-    # A registry of its own for each question, because the job adds to the folder.
-    reader = Reader(client, lambda number: FolderRegistry(tmp_path / "schemas").schema_by_id(number).avro)
-    shop = Shop(tmp_path, prefix, kafka, Tables(), Teller(client, topics, ids), reader)
+    reader = Reader(client, lambda number: json.loads(schemas.get_schema(number).schema_str or ""))
+    shop = Shop(tmp_path, prefix, kafka, Teller(client, topics, ids), reader)
     created = subprocess.run(
         [sys.executable, "-m", "rowkind", "topics", "create", str(shop.job)],
         cwd=tmp_path,
-        env={**os.environ, "KAFKA": kafka.address, "CHECKPOINT": "unused"},
+        env={**os.environ, "KAFKA": kafka.address, "REGISTRY": registry.url, "CHECKPOINT": "unused"},
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
     assert created.returncode == 0, created.stderr
+    tmp_path.chmod(0o755)
     return shop
 
 
 @pytest.fixture
-def job_container(shop: Shop, rowkind_image: str) -> Iterator[DockerContainer]:
-    """The job in the product's image, confined as by the Helm chart and to its memory, on the broker's network."""
-    container = (
-        DockerContainer(rowkind_image)
-        .with_network(shop.kafka.network)
-        .with_command(["run", "/etc/rowkind/job.yaml", "--port", "8080"])
-        .with_envs(KAFKA=KafkaContainer.INSIDE, CHECKPOINT="/var/lib/rowkind/checkpoint")
-        .with_volume_mapping(str(shop.folder), "/etc/rowkind", "ro")
-        .with_exposed_ports(8080)
-        .with_tmpfs_mount("/tmp")
-        .with_kwargs(read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"], mem_limit=MEMORY)
-    )
-    shop.folder.chmod(0o755)
-    with container:
-        yield container
+def volume() -> Iterator[str]:
+    """A volume for the checkpoint, which outlives containers."""
+    made = docker.from_env().volumes.create()
+    yield made.name
+    made.remove()
 
 
-def test_the_image_runs_the_job_through_every_chapter_and_a_stop(shop: Shop, job_container: DockerContainer) -> None:
-    """After each chapter, one told while it was down, both topics are what SQL says; no row is a dead letter."""
-    container = job_container.get_wrapped_container()
+Runs = Callable[..., AbstractContextManager[DockerContainer]]
 
-    def said() -> str:
-        return container.logs(tail=50).decode(errors="replace")
 
-    def agrees_after(title: str) -> None:
-        until(shop.agrees, f"the result of {title!r}", lambda: shop.differences() + said(), SECONDS)
+@pytest.fixture
+def runs(shop: Shop, rowkind_image: str, volume: str) -> Runs:
+    """Runs the job in the product's image, confined as by the Helm chart and to its memory, on the broker's network."""
 
-    def stop() -> None:
-        container.stop(timeout=60)
-        assert container.wait()["StatusCode"] == 0, said()
+    def run(*options: str) -> DockerContainer:
+        return (
+            DockerContainer(rowkind_image)
+            .with_network(shop.kafka.network)
+            .with_command(["run", "/etc/rowkind/job.yaml", "--port", "8080", *options])
+            .with_envs(
+                KAFKA=KafkaContainer.INSIDE,
+                REGISTRY=RegistryContainer.INSIDE,
+                CHECKPOINT="/var/lib/rowkind/checkpoint",
+            )
+            .with_volume_mapping(str(shop.folder), "/etc/rowkind", "ro")
+            .with_volume_mapping(volume, "/var/lib/rowkind", "rw")
+            .with_exposed_ports(8080)
+            .with_tmpfs_mount("/tmp")
+            .with_kwargs(read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"], mem_limit=MEMORY)
+        )
 
-    until(lambda: get(_port(container), "/readyz")[0] == 200, "a ready job", said, SECONDS)
-    orders = f"{shop.prefix}-orders"
-    shop.teller.client.produce(orders, [(b"1", b"this is not Avro")], {"op": "+I"})
-    *chapters, (last, after_the_stop) = CHAPTERS
-    for title, events in chapters:
-        shop.happens(events)
-        agrees_after(title)
-    status, metrics = get(_port(container), "/metrics")
-    assert status == 200
-    counted = r'^rowkind_rows_in_total\{kind="-U",query="\w+",table="\w+"\} [1-9]'
-    assert re.search(counted, metrics, re.MULTILINE), metrics
-    stop()
-    shop.happens(after_the_stop)
-    container.start()
-    agrees_after(last)
-    stop()
+    return run
+
+
+def test_the_image_runs_the_job_through_every_chapter_a_kill_a_stop_and_an_upgrade(shop: Shop, runs: Runs) -> None:
+    """After each chapter both topics are what SQL says, also of those told while it was down; no row is a dead letter.
+
+    The last chapter is another query, by which another container brings its topic up to date.
+    """
+    first, second, third, fourth, fifth = CHAPTERS
+    with runs() as job:
+        container = job.get_wrapped_container()
+        until(lambda: get(_port(container), "/readyz")[0] == 200, "a ready job", lambda: _said(container), SECONDS)
+        orders = f"{shop.prefix}-orders"
+        shop.teller.client.produce(orders, [(b"1", b"this is not Avro")], {"op": "+I"})
+        for title, events in (first, second, third):
+            shop.happens(events)
+            _agrees(shop, title, container)
+        status, metrics = get(_port(container), "/metrics")
+        assert status == 200
+        counted = r'^rowkind_rows_in_total\{kind="-U",name="[\w-]+",query="\w+",table="\w+"\} [1-9]'
+        assert re.search(counted, metrics, re.MULTILINE), metrics
+        for (title, events), end in ((fourth, _kill), (fifth, _stop)):
+            end(container)
+            shop.happens(events)
+            container.start()
+            _agrees(shop, title, container)
+        _stop(container)
+    changed = re.sub(r"(FROM orders o JOIN payments p .*)", r"\1 WHERE p.method = 'card'", shop.job.read_text())
+    shop.job.write_text(changed)
+    assert shop.tables.paid_orders() != shop.tables.paid_orders("card")
+    with runs("--upgrade") as job:
+        container = job.get_wrapped_container()
+        _agrees(shop, "another query", container, "card")
+        _stop(container)
     (letter,) = shop.teller.client.consume(f"{shop.prefix}-orders-payments-dead-letters")
     assert letter.value == b"this is not Avro"
     assert orders in letter.headers.values(), letter.headers
+
+
+def _agrees(shop: Shop, title: str, container: Container, method: str = "") -> None:
+    told = f"the result of {title!r}"
+    until(lambda: shop.agrees(method), told, lambda: shop.differences() + _said(container), SECONDS)
+
+
+def _kill(container: Container) -> None:
+    container.kill()
+    assert container.wait()["StatusCode"] == 137, _said(container)
+
+
+def _stop(container: Container) -> None:
+    container.stop(timeout=60)
+    assert container.wait()["StatusCode"] == 0, _said(container)
+
+
+def _said(container: Container) -> str:
+    return container.logs(tail=50).decode(errors="replace")
 
 
 def _port(container: Container) -> int:

@@ -203,8 +203,16 @@ def story(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             fires("RowkindQueryDown", "RowkindQueryRestarts")
             assert "RowkindKeepsEnding" not in told.fired
         fires("RowkindDown")
-        with Rowkind(folder / "output", *arguments) as job:
-            fires("RowkindKeepsEnding")
+        # The same job again, in a service beside a file that is none.
+        jobs = folder / "jobs"
+        jobs.mkdir()
+        (jobs / "watched.yaml").write_text(shop.job.read_text())
+        (jobs / "broken.yaml").write_text("job: broken")
+        with Rowkind(folder / "output", "run", str(jobs), *arguments[2:]) as job:
+            fires("RowkindKeepsEnding", "RowkindJobDown")
+            assert "RowkindGone" not in told.fired
+        server.forget()
+        fires("RowkindGone")
         yield told
 
 
@@ -216,7 +224,12 @@ def _exposed(port: int) -> Iterator[tuple[str, str]]:
 
 def _filled(query: str) -> str:
     """A query with what Grafana puts in, for the last minute."""
-    filled = query.replace("$instance", ".*").replace("$__rate_interval", "1m").replace("[15m]", "[1m]")
+    filled = (
+        query.replace("$instance", ".*")
+        .replace("$job", ".*")
+        .replace("$__rate_interval", "1m")
+        .replace("[15m]", "[1m]")
+    )
     assert "$" not in filled
     return filled
 

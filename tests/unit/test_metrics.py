@@ -49,7 +49,7 @@ def test_counters_add_up_and_gauges_replace() -> None:
 
 def test_the_exposition_sums_state_over_shards() -> None:
     """Each shard's last size counts once, and operators of the same name under two sinks are two."""
-    metrics = Exposition()
+    metrics = Exposition("j")
     kept = 'rowkind_state_rows{{sink="{}",operator="join",shard="{}"}}'
     metrics.add({kept.format("s", 0): 10, kept.format("s", 1): 5}, "main")
     metrics.add({kept.format("other", 0): 100}, "main")
@@ -62,7 +62,7 @@ def test_the_exposition_sums_state_over_shards() -> None:
 
 def test_what_rode_with_blocks_is_the_querys_unless_it_is_a_sinks() -> None:
     """Samples that name no query get the one that reported them; those of a sink add up under its name alone."""
-    metrics = Exposition()
+    metrics = Exposition("j")
     for query, rows in (("main", 2), ("later", 3), ("main", 4)):
         metrics.add({'rowkind_rows_in_total{table="t",kind="-U"}': rows}, query)
     metrics.add({'rowkind_rows_out_total{sink="s",kind="-U"}': 2}, "main")
@@ -79,7 +79,7 @@ def test_what_rode_with_blocks_is_the_querys_unless_it_is_a_sinks() -> None:
 
 def test_a_histogram_observes_so_many_at_once() -> None:
     """What rode along says since when records wait; how long is known when their batch has ended."""
-    metrics = Exposition()
+    metrics = Exposition("j")
     waits = 'rowkind_latency_seconds{{table="t",made="{}"}}'
     metrics.add({waits.format(99_800): 3, waits.format(98_000): 2, waits.format(200_000): 1}, "main", ended=100.0)
     samples = _samples(metrics)
@@ -95,8 +95,8 @@ def test_a_histogram_observes_so_many_at_once() -> None:
 
 
 def _samples(metrics: Exposition) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return {
-        (one.name, tuple(sorted(one.labels.items()))): one.value
-        for family in text_string_to_metric_families(metrics.text().decode())
-        for one in family.samples
-    }
+    """By name and labels; every one of them says whose it is."""
+    families = text_string_to_metric_families(metrics.text().decode())
+    samples = [one for family in families for one in family.samples]
+    assert {one.labels.pop("name") for one in samples} == {"j"}
+    return {(one.name, tuple(sorted(one.labels.items()))): one.value for one in samples}

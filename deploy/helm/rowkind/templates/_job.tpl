@@ -27,14 +27,16 @@
 {{- . | trimSuffix ".yaml" | replace "/" "." -}}
 {{- end -}}
 
-{{- /* A job as a mapping, to look something up. What its references stand for is known only where it runs. */ -}}
+{{- /* A job as a mapping, to look something up. What its references stand for is known only where it runs, but for what
+they stand for where nobody says anything. */ -}}
 {{- define "rowkind.said" -}}
 {{- $name := include "rowkind.valued" (index . 0) -}}
 {{- $text := index . 1 -}}
 {{- if not (kindIs "string" $text) -}}
 {{- fail (printf "`%s` has to be text: --set-file %s=job.yaml, or `%s: |` and the job below it. Helm sorts the keys of a mapping, and with them the columns of tables" $name $name $name) -}}
 {{- end -}}
-{{- $said := regexReplaceAll "\\$\\{[^}]*\\}" $text "x" | fromYaml -}}
+{{- $said := regexReplaceAll "\\$\\{[^}]*:-([^}]*)\\}" $text "${1}" -}}
+{{- $said = regexReplaceAll "\\$\\{[^}]*\\}" $said "a-reference" | fromYaml -}}
 {{- with $said.Error -}}
 {{- fail (printf "`%s` is no job file: %s" $name .) -}}
 {{- end -}}
@@ -47,7 +49,7 @@
 {{- range $path, $text := include "rowkind.texts" . | fromJson -}}
 {{- $name := include "rowkind.valued" $path -}}
 {{- $said := include "rowkind.said" (list $path $text) | fromYaml -}}
-{{- if and (not $.Values.persistence.enabled) (hasPrefix "/" ($said.checkpoint | default "/")) -}}
+{{- if and (not $.Values.persistence.enabled) (not (regexMatch "^(a-reference|s3a?://)" (toString $said.checkpoint))) -}}
 {{- fail "persistence.enabled is false, so the checkpoint would be lost with the pod: say in the job where else it lies, such as `checkpoint: s3a://bucket/jobs`" -}}
 {{- end -}}
 {{- if not $said.checkpoint -}}
