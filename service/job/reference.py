@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rowkind.service.job import duration
-from rowkind.service.job.schema import FILE, Schema, job_schema, text
+from rowkind.service.job.schema import ADDRESS, FILE, Schema, job_schema, text
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "job-file.md"
 
@@ -39,8 +39,9 @@ of a job file, an editor that has a YAML language server completes its keys, exp
 # yaml-language-server: $schema=job.schema.json
 ```
 
-The schema knows what may stand where. What two settings ask of each other, only `rowkind check` knows.
-"""
+The schema of the newest version is at <ADDRESS>, too. It knows what may stand where. What two
+settings ask of each other, only `rowkind check` knows.
+""".replace("ADDRESS", ADDRESS)
 
 _PLACES = {
     "KafkaSettings": "kafka",

@@ -25,6 +25,7 @@ from rowkind.service.row_kind import PRESETS
 Schema = dict[str, Any]
 
 FILE = "job.schema.json"
+ADDRESS = f"https://raw.githubusercontent.com/rowkind/rowkind/main/service/job/{FILE}"
 
 _MODELS: tuple[type[BaseModel], ...] = (
     Job,
@@ -150,6 +151,7 @@ def job_schema() -> Schema:
     properties["on_error"]["anyOf"].append({"type": "null"})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": ADDRESS,
         "title": "A job of Rowkind",
         **made,
         "$defs": {**dict(sorted(sections.items())), **_OWN},
