@@ -6,7 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
 
 from rowkind.service.cli import main
 from rowkind.service.job.load import load
@@ -15,10 +20,17 @@ from rowkind.service.metrics import METRICS
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-GROUPS = ("topics", "dead-letters", "dev")
-"""Commands that have commands of their own."""
 QUIET = {"NO_MKDOCS_2_WARNING": "1"}
 EXAMPLE = ROOT / "examples" / "orders-payments" / "job.yaml"
+EXAMPLES = sorted((ROOT / "examples").glob("*/job.yaml"))
+ON_EXAMPLES = sorted(
+    {
+        command.strip()
+        for page in [ROOT / "README.md", *DOCS, *EXAMPLES]
+        for command in re.findall(r"\b(rowkind (?:check|explain|try) examples/.*)$", page.read_text(), re.MULTILINE)
+    }
+)
+"""What the docs and the examples show to be done with an example, and needs nothing else."""
 
 
 def yaml(document: str) -> str:
@@ -58,17 +70,36 @@ def test_every_metric_that_the_docs_name_exists() -> None:
 
 def test_every_command_of_the_docs_exists() -> None:
     """What is shown behind `rowkind` is a command, and what follows it in a line is one of its options."""
-    known = {
-        name: {each for option in command.params for each in option.opts} for name, command in main.commands.items()
-    }
+    known = {name: {each for option in command.params for each in option.opts} for name, command in _commands("", main)}
     for page in [ROOT / "README.md", *DOCS]:
         for line in re.findall(r"^(?:    |\$ |    \$ )?(rowkind [a-z].*)$", page.read_text(), re.MULTILINE):
             words = line.partition("#")[0].split("   ")[0].split()
-            if words[1] in GROUPS:
-                continue
-            assert words[1] in known, f"{page.name}: {line}"
+            name = next((each for each in (" ".join(words[1:3]), words[1]) if each in known), None)
+            assert name is not None, f"{page.name}: {line}"
             options = {word.partition("=")[0] for word in words if word.startswith("--")}
-            assert options <= known[words[1]], f"{page.name}: {line}"
+            assert options <= known[name], f"{page.name}: {line}"
+
+
+def _commands(prefix: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield f"{prefix}{name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(f"{prefix}{name} ", command)
+
+
+@pytest.mark.parametrize("command", ON_EXAMPLES)
+def test_what_the_docs_do_with_an_example_can_be_done(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends well, and says something."""
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(main, command.split()[1:], prog_name="rowkind", catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert done.output
+
+
+def test_the_first_hour_tells_of_every_example() -> None:
+    """Its table has a line for each."""
+    page = (ROOT / "docs" / "first-hour.md").read_text()
+    assert not [file.parent.name for file in EXAMPLES if f"[{file.parent.name}](../examples/" not in page]
 
 
 def test_every_command_is_on_the_page_of_commands() -> None:
