@@ -43,10 +43,10 @@ def hastened(rules: str) -> str:
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A running server, and the file that says whom it asks."""
+    """A running server; `targets` is the file that says whom it asks, if there is one."""
 
     port: int
-    targets: Path
+    targets: Path | None = None
 
     def ask(self, query: str) -> Sequence[tuple[Mapping[str, str], float]]:
         """What a query gives now: labels and values."""
@@ -58,12 +58,17 @@ class Prometheus:
         found: Sequence[Mapping[str, Any]] = self._get("alerts")["data"]["alerts"]
         return found
 
+    def rules(self) -> Sequence[str]:
+        """The names of its alerts, in their order."""
+        return [rule["name"] for group in self._get("rules")["data"]["groups"] for rule in group["rules"]]
+
     def fired(self) -> set[str]:
         """The names of the alerts that have fired within the last ten minutes."""
         return {labels["alertname"] for labels, _ in self.ask('count_over_time(ALERTS{alertstate="firing"}[10m])')}
 
     def forget(self) -> None:
         """There is nobody to ask any more, as where a pod is gone."""
+        assert self.targets is not None, "it was started here"
         draft = self.targets.with_suffix(".draft")
         draft.write_text("[]")
         draft.replace(self.targets)

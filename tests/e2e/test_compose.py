@@ -1,12 +1,13 @@
 """The compose file, started: as much of it as can be built here, and what it says of restarts and volumes.
 
-The broker is the tests' own image and the registry that of `rowkind dev`; Prometheus and Grafana are left out.
+The broker is the tests' own image, the registry that of `rowkind dev`, Prometheus this machine's; Grafana is left out.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,28 +18,35 @@ import pytest
 from ruamel.yaml import YAML
 
 from rowkind.service.ports import free_port
+from tests.deploy import prometheus
+from tests.deploy.prometheus import Prometheus
+from tests.deploy.test_alerts import NAMES
 from tests.e2e.containers import KAFKA_IMAGE, REGISTRY, ROOT, missing, require_daemon
+from tests.e2e.kcat import Kcat
 from tests.run.process import get, until
 
 pytestmark = [pytest.mark.containers, pytest.mark.xdist_group("containers")]
 
 DEPLOY = ROOT / "deploy"
 SECONDS = 240.0
+OUTSIDE = "127.0.0.1:19092"
+"""Where the broker answers this machine, as the file says."""
 
 
-def _standing_in(image: str, port: int) -> dict[str, Any]:
-    """The compose file with images that are here, and no port but the job's on this machine."""
+def _standing_in(image: str, ports: dict[str, str]) -> dict[str, Any]:
+    """The compose file with images that are here, and these ports alone on this machine."""
     compose: dict[str, Any] = YAML(typ="safe").load(DEPLOY / "compose.yaml")
     # Debian's compose is older than the key.
     del compose["name"]
     services = compose["services"]
-    for unavailable in ("prometheus", "grafana"):
-        del services[unavailable], compose["volumes"][unavailable]
-    for service in services.values():
-        service.pop("ports", None)
+    del services["grafana"], compose["volumes"]["grafana"]
+    for name, service in services.items():
+        service["ports"] = [ports[name]] if name in ports else []
         if service.pop("build", None):
             service["image"] = image
-    services["rowkind"]["ports"] = [f"127.0.0.1:{port}:8080"]
+    program = shutil.which("prometheus")
+    services["prometheus"] |= {"image": image, "entrypoint": [program], "user": "0"}
+    services["prometheus"]["volumes"].append(f"{program}:{program}:ro")
     services["kafka"]["image"] = KAFKA_IMAGE
     services["kafka"]["healthcheck"]["test"] = ["CMD", "bash", "-c", "exec 3<> /dev/tcp/localhost/9092"]
     asks = "import urllib.request as asked; asked.urlopen('http://localhost:8081/subjects')"
@@ -49,10 +57,11 @@ def _standing_in(image: str, port: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Composed:
-    """A running compose file, whose job serves `port`."""
+    """A running compose file, whose job serves `port`, and the Prometheus in it."""
 
     command: tuple[str, ...]
     port: int
+    prometheus: Prometheus
 
     def run(self, *arguments: str) -> str:
         """What compose says to a command."""
@@ -78,15 +87,17 @@ class Composed:
 def composed(rowkind_image: str, tmp_path: Path) -> Iterator[Composed]:
     """All services, started, and everything gone in the end."""
     require_daemon()
+    prometheus.require()
     spellings = (("docker", "compose"), ("docker-compose",))
     command = next((each for each in spellings if _succeeds(*each, "version")), None)
     if command is None:
         missing("there is neither `docker compose` nor docker-compose")
-    port = free_port()
+    port, asked = free_port(), free_port()
+    ports = {"rowkind": f"127.0.0.1:{port}:8080", "prometheus": f"127.0.0.1:{asked}:9090", "kafka": f"{OUTSIDE}:19092"}
     file = tmp_path / "compose.json"
-    file.write_text(json.dumps(_standing_in(rowkind_image, port)))
+    file.write_text(json.dumps(_standing_in(rowkind_image, ports)))
     told = ("--file", str(file), "--project-directory", str(DEPLOY), "--project-name", "rowkind-test")
-    composed = Composed((*command, *told), port)
+    composed = Composed((*command, *told), port, Prometheus(asked))
     try:
         composed.run("up", "--detach")
         yield composed
@@ -94,9 +105,17 @@ def composed(rowkind_image: str, tmp_path: Path) -> Iterator[Composed]:
         composed.run("down", "--volumes", "--timeout", "60")
 
 
-def test_the_composed_job_writes_and_gets_over_a_broker_that_ends(composed: Composed) -> None:
-    """The broker is started again with the topics that it had, and the job goes on by itself."""
+def test_the_composed_job_writes_is_watched_and_gets_over_a_broker_that_ends(composed: Composed, kcat: str) -> None:
+    """A stranger reads its results, and Prometheus has its metrics and the alerts.
+
+    The broker is started again with the topics that it had, and the job goes on by itself.
+    """
     until(lambda: composed.written() > 0, "the first results", composed.said, SECONDS)
+    read = Kcat(kcat, OUTSIDE).consume("paid-orders")
+    assert read
+    assert all(message.key for message in read)
+    until(lambda: bool(composed.prometheus.ask("rowkind_job_up == 1")), "the job's metrics", composed.said, SECONDS)
+    assert composed.prometheus.rules() == NAMES
     broker = composed.container("kafka")
     subprocess.run(["docker", "exec", broker, "sh", "-c", "kill 1"], check=True, timeout=60)
     until(lambda: _restarts(broker) > 0, "another start of the broker", composed.said, SECONDS)
