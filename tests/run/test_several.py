@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -34,12 +35,18 @@ def shop(broker: Broker, tmp_path: Path) -> Shop:
 
 
 class Folder:
-    """The folder of job files, into which files come as a whole."""
+    """The folder of job files, as Kubernetes mounts a ConfigMap.
+
+    What is in it are links through `..data` into a folder with the files of one version. A new version is a new folder,
+    to which `..data` leads at once; links that are new come after that, and those that lead nowhere go.
+    """
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
         self.path = shop.folder / "jobs"
         self.path.mkdir()
+        self._files: dict[str, str] = {}
+        self._versions = itertools.count()
 
     def write(self, name: str, sql: str, comment: str = "", **sink: Any) -> None:
         """The file of a job of that name, with one sink, whose topic has the name too."""
@@ -49,9 +56,25 @@ class Folder:
 
     def put(self, name: str, text: str) -> None:
         """A file with any text."""
-        draft = self.path / f"{name}.draft"
-        draft.write_text(text)
-        draft.replace(self.path / f"{name}.yaml")
+        self._swap(self._files | {f"{name}.yaml": text})
+
+    def take(self, name: str) -> None:
+        """The file goes."""
+        self._swap({file: text for file, text in self._files.items() if file != f"{name}.yaml"})
+
+    def _swap(self, files: dict[str, str]) -> None:
+        version = self.path / f"..{next(self._versions)}"
+        version.mkdir()
+        for file, text in files.items():
+            (version / file).write_text(text)
+        draft = self.path / "..draft"
+        draft.symlink_to(version.name)
+        draft.replace(self.path / "..data")
+        for file in files.keys() - self._files.keys():
+            (self.path / file).symlink_to(Path("..data", file))
+        for file in self._files.keys() - files.keys():
+            (self.path / file).unlink()
+        self._files = files
 
 
 def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
@@ -71,8 +94,9 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
         until(lambda: get(service.port, "/readyz")[0] == 503, "a job that is missing", lambda: service.error)
         assert "broken.yaml" in get(service.port, "/readyz")[1]
         assert get(service.port, "/healthz")[0] == 200
+        assert 'rowkind_job_up{name="broken"} 0.0' in get(service.port, "/metrics")[1]
         # The refused one is mended, under another job's topics; both have pages and metrics of their own.
-        (jobs.path / "broken.yaml").unlink()
+        jobs.take("broken")
         jobs.write("pieces", PIECES, key="item")
         holds(pieces, {("pen", 10)})
         until(lambda: get(service.port, "/readyz")[0] == 200, "two jobs that are ready", lambda: service.error)
@@ -104,7 +128,7 @@ def test_jobs_come_change_fail_and_go_alone(shop: Shop) -> None:
         holds(good, {(5, 5)})
         assert mains(service)[f"{shop.name}-good"] != processes[f"{shop.name}-good"]
         # A file that goes takes its job with it.
-        (jobs.path / "pieces.yaml").unlink()
+        jobs.take("pieces")
         until(lambda: f"{shop.name}-pieces" not in get(service.port, "/")[1], "one job", lambda: service.error)
         service.terminate()
         ended = service.ended()
