@@ -61,6 +61,15 @@ def test_a_version_has_one_place(wheel: Path) -> None:
     assert re.findall(r"^(?:version|appVersion): \"?([^\"\s]+)", chart, re.MULTILINE) == [version, version]
 
 
+def test_the_lock_file_has_all_that_the_wheel_asks_for(wheel: Path) -> None:
+    """Where what it names is installed, nothing but the wheel itself would be, and nothing it asks for is missing."""
+    asked = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--offline", "--python", sys.executable, wheel]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    named = re.findall(r"^ ?\+ (\S+)", done.stderr + done.stdout, re.MULTILINE)
+    assert [name.partition("=")[0] for name in named] == ["rowkind"], done.stderr
+
+
 def test_nothing_but_rowkind_is_at_the_top_level(wheel: Path) -> None:
     """Whoever installs Rowkind gets one package, and the file that says so."""
     top = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
