@@ -45,6 +45,7 @@ from rowkind.service.plan.passes.share_views import Kept, columns_read, share_vi
 from rowkind.service.plan.passes.sort_by_time import sort_by_time
 from rowkind.service.plan.passes.split_distinct import split_distinct
 from rowkind.service.plan.passes.spread_hot_keys import spread_hot_keys
+from rowkind.service.plan.passes.stamp_arrivals import stamp_arrivals
 from rowkind.service.plan.passes.stamp_rows import stamp_rows
 from rowkind.service.plan.passes.take_back_expired import take_back_expired
 from rowkind.service.plan.passes.tell_arrivals_apart import tell_arrivals_apart
@@ -80,6 +81,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     take_back_expired,
     hold_pads,
     order_matches,
+    stamp_arrivals,
     settle_overs,
     sort_by_time,
     stamp_rows,

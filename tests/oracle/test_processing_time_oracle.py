@@ -179,6 +179,34 @@ def test_windows_of_processing_time_are_those_of_the_batches(tmp_path: Path, nam
         assert found == expected(rows, now if final else None), f"seed {seed}, at {now}"
 
 
+@pytest.mark.parametrize("seed", seeds(4))
+def test_over_in_the_order_of_arrival_gives_each_row_once(tmp_path: Path, seed: int) -> None:
+    """Each row has the sum of the last three of its key, and goes out when the time of its batch is over."""
+    sql = "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY PROCTIME() ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS s"
+    query = Clocked.of(
+        job_of(
+            tmp_path,
+            f"job: t\nkafka: {{bootstrap.servers: nowhere}}\nregistry: {{folder: .}}\ntables:\n{TABLES}"
+            f"sinks:\n  result: {{topic: r, mode: append, sql: '{sql} FROM a'}}\n",
+        )
+    )
+    chance = random.Random(f"over {seed}")
+    rows: list[Row] = []
+    now = START
+    for _ in range(batches(20)):
+        now += chance.choice((0, 1, 500))
+        # Each another number: of equal rows that come at once nobody can say which was first.
+        come = [Row(chance.choice((None, 1, 2)), len(rows) + n, now) for n in range(chance.choice((0, 1, 3, 8)))]
+        query.batch(now, *(("a", "+I", {"k": row.k, "v": row.v}) for row in come))
+        rows += come
+        over = [row for row in rows if row.at < now]
+        expected = Counter(
+            (row.k, row.v, sum(each.v for each in [other for other in over[: n + 1] if other.k == row.k][-3:]))
+            for n, row in enumerate(over)
+        )
+        assert Counter({read(row): count for row, count in query.view.items()}) == expected, f"seed {seed}, at {now}"
+
+
 def test_a_row_has_the_time_of_its_batch(tmp_path: Path) -> None:
     """As a column, filtered by another, and with NOW() beside it: what came a while ago is gone."""
     query = Clocked.of(

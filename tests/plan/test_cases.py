@@ -30,7 +30,7 @@ from tests.seeds import batches, seeds
 
 _STAYS = re.compile(r'"how": "(unmoved|same stage)"')
 _OF_TIME = re.compile(
-    r"\b((DESCRIPTOR|TUMBLE|HOP|SESSION|window|NOW)\(|ASOF\b|SYSTEM_TIME\b|SUM\(amount\) OVER \([^)]*PROCTIME\b)|"
+    r"\b((DESCRIPTOR|TUMBLE|HOP|SESSION|window|NOW)\(|ASOF\b|SYSTEM_TIME\b|ORDER BY PROCTIME\b)|"
     r"PROCTIME\(\) AS\b|\A(?!.*\bORDER BY\b).*\bLIMIT\b",
     re.DOTALL,
 )
