@@ -336,6 +336,7 @@ def test_the_packaged_chart_has_rules_and_dashboards(tmp_path: Path) -> None:
         ({"extraArgs": "--reset-state"}, "extraArgs"),
         ({"persistence": {"size": "much"}}, "size"),
         ({"persistence": {"retentionPolicy": {"whenDeleted": "Forget"}}}, "whenDeleted"),
+        ({"resources": {"limits": {"cpu": "much"}}}, "cpu"),
         ({"executors": {"count": -1}}, "count"),
         ({"executors": {"memory": "much"}}, "memory"),
         ({"spark": {"executor.cores": 2}}, "executor.cores"),
