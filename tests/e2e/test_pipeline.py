@@ -139,10 +139,7 @@ def runs(shop: Shop, rowkind_image: str, volume: str) -> Runs:
 
 
 def test_the_image_runs_the_job_through_every_chapter_a_kill_a_stop_and_an_upgrade(shop: Shop, runs: Runs) -> None:
-    """After each chapter both topics are what SQL says, also of those told while it was down; no row is a dead letter.
-
-    The last chapter is another query, by which another container brings its topic up to date.
-    """
+    """After each chapter, told while it runs or is down, both topics are what SQL says; then those of another query."""
     first, second, third, fourth, fifth = CHAPTERS
     with runs() as job:
         container = job.get_wrapped_container()
