@@ -106,7 +106,7 @@ def composed(rowkind_image: str, tmp_path: Path) -> Iterator[Composed]:
 
 
 def test_the_composed_job_writes_is_watched_and_gets_over_a_broker_that_ends(composed: Composed, kcat: str) -> None:
-    """A stranger reads its results, Prometheus has metrics and alerts, and a broker that comes back finds its topics."""
+    """A stranger reads its results, Prometheus has metrics and alerts, and a broker that comes back has its topics."""
     until(lambda: composed.written() > 0, "the first results", composed.said, SECONDS)
     read = Kcat(kcat, OUTSIDE).consume("paid-orders")
     assert read
