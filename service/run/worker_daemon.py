@@ -1,4 +1,4 @@
-"""pyspark's daemon, which forks the workers of tasks, with what they need loaded once, before.
+"""pyspark's daemon, which forks the workers of tasks, with what they need loaded once, before (or by `run.forks`).
 
 A worker then starts in a tenth of a second instead of one, and shares with the others what never changes. None of them,
 nor the writers that are forked from here too, hears SIGTERM: they end when Spark or their workers do. A process may
@@ -19,10 +19,11 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""The environment in which libraries start no threads as they are loaded."""
 
 # pyspark's worker itself asks for pandas.
-_LOADED = (
+LOADED = (
     "pandas",
     "pyspark.worker",
     "rowkind.service.run.source",
@@ -30,16 +31,17 @@ _LOADED = (
     "rowkind.service.kafka.reading",
     "rowkind.service.spark.processor",
 )
+"""The modules that workers need."""
 
 
 def main() -> None:
     """Load, and serve until Spark closes standard input."""
-    os.environ |= _ONE_THREAD
+    os.environ |= ONE_THREAD
     # Blocked and not ignored, because pyspark's daemon installs handlers for itself and for its workers.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    for name in _LOADED:
+    for name in LOADED:
         import_module(name)
-    if _threads() != 1:
+    if threads() != 1:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606 -- Spark's own
     gc.collect()
     gc.freeze()
@@ -64,7 +66,7 @@ def _ending_quietly(work: Callable[[socket, bool], int]) -> Callable[[socket, bo
     return worker
 
 
-def _threads() -> int:
+def threads() -> int:
     """How many threads this process has; 0 where there is no telling."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else 0

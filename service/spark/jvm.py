@@ -58,6 +58,11 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
 )
 
+_FORKS = "rowkind.service.run.forks"
+_STAND_IN = Path(__file__).with_name("stand_in")
+_ROOM = " " * 200
+"""For the command lines of what is forked."""
+
 _SHELL = ("/bin/sh", "-c", """trap '' TERM; "$@"; code=$?; rm -rf -- "$0"; exit $code""")
 """What Java runs under, with the folder of its temporary files, which are gone when it is, however it ended.
 
@@ -100,6 +105,12 @@ def java() -> str:
     return found
 
 
+def python() -> str:
+    """What the JVM of a local session takes for Python: what has it forked (`service.run.forks`), if that can be."""
+    able = hasattr(os, "pidfd_open") and os.access(_STAND_IN, os.X_OK)
+    return str(_STAND_IN) if able else sys.executable
+
+
 def launch(options: Sequence[str], more: Path | None = None) -> None:
     """Start a JVM with these options, unless there is one, and do not wait for it. It ends when this process does.
 
@@ -123,8 +134,10 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
     command += [*MODULE_OPTIONS, *options, f"-Djava.io.tmpdir={folder}", *archived, _MAIN]
     # Spark starts `python3` from the path unless told otherwise, which has other packages or none. Where the driver has
     # no Python it does not look for data sources in modules called `pyspark_…`, two processes on the way to our own.
-    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": "none"}
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | python
+    address = str(Path(folder, "forks"))
+    pythons = {"PYSPARK_PYTHON": python(), "PYSPARK_DRIVER_PYTHON": "none"}
+    pythons |= {"ROWKIND_PYTHON": sys.executable, "ROWKIND_STAND_IN": address}
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | pythons
     # The C library keeps what was freed in as many places as there are threads, 100 MB of it.
     environment.setdefault("MALLOC_ARENA_MAX", "2")
     told = Path(folder, "gateway")
@@ -135,7 +148,15 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
         process = subprocess.Popen(  # noqa: S603 - our own command line
             command, stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0, pass_fds=[alive.fileno()]
         )
-    _running.append(_Jvm(process, program, told))
+    forks = subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", _FORKS, address, _ROOM],
+        stdin=subprocess.PIPE,
+        stdout=2,
+        # Spark wants its workers to hash alike.
+        env=environment | {"PYTHONHASHSEED": "0"},
+        process_group=0,
+    )
+    _running.append(_Jvm(process, program, told, forks))
 
 
 def temporary_folder(parent: str) -> tuple[str, IO[bytes]]:
@@ -193,24 +214,38 @@ def ended() -> int | None:
 
 def forget() -> None:
     """Let go of a JVM that has ended, so that another one can be started."""
-    _running.clear()
+    while _running:
+        _running.pop().leave()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
 
 
 def end() -> None:
     """Let the JVM end, if it was started here, and put the archive in place that it leaves. No session comes after."""
     while _running:
-        _running.pop().process.communicate()
+        jvm = _running.pop()
+        jvm.process.communicate()
+        jvm.leave()
     _put_in_place()
 
 
 @dataclass(frozen=True)
 class _Jvm:
-    """A JVM, which lives for as long as its standard input is open; `told` is the file in which it says where it is."""
+    """A JVM, and what forks for it, which live for as long as their standard input is open.
+
+    `told` is the file in which it says where it is.
+    """
 
     process: subprocess.Popen[bytes]
     program: str
     told: Path
+    forks: subprocess.Popen[bytes]
+
+    def leave(self) -> None:
+        """Let what forks end, once all that it has forked has ended."""
+        assert self.forks.stdin is not None, "it is piped"
+        self.forks.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.forks.wait(_LAST_WORDS_SECONDS)
 
     def address(self) -> tuple[int, str]:
         """The port and the secret of its gateway, once it has begun. Raises SparkStartError if it ends before."""

@@ -32,7 +32,7 @@ from rowkind.service.budget import Budget
 from rowkind.service.python.code import Code
 from rowkind.service.spark import kubernetes, s3
 from rowkind.service.spark.errors import SparkLostError, SparkStartError, reason
-from rowkind.service.spark.jvm import ended, forget, gateway, java, launch
+from rowkind.service.spark.jvm import ended, forget, gateway, java, launch, python
 from rowkind.service.spark.quiet import quiet_stderr
 from rowkind.service.spark.warm import warm_up
 
@@ -131,8 +131,8 @@ def session(
     """
     local = is_local(master)
     # As `service.spark.jvm` says to the JVM. Executors on other machines may have theirs elsewhere.
-    python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
-    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
+    here = python() if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = here, sys.executable
     more = s3.jars(checkpoint)
     builder = SparkSession.builder.appName(name).master(master)
     chosen: dict[str, str] = {

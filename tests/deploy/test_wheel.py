@@ -86,6 +86,12 @@ def test_every_example_and_the_schema_of_job_files_are_in_it(wheel: Path) -> Non
     assert "rowkind/service/job/job.schema.json" in held
 
 
+def test_what_spark_takes_for_python_can_be_run(wheel: Path) -> None:
+    """Installers keep the mode that a file has in the wheel."""
+    mode = zipfile.ZipFile(wheel).getinfo("rowkind/service/spark/stand_in").external_attr >> 16
+    assert mode & 0o111 == 0o111
+
+
 @pytest.mark.parametrize("last", ["rowkind", "avro"])
 def test_it_lives_beside_the_other_avro(wheel: Path, tmp_path: Path, last: str) -> None:
     """Whichever is installed last, both work, and a job that comes with Rowkind runs."""

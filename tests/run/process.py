@@ -186,7 +186,9 @@ class Rowkind:
 
     def planners(self) -> list[int]:
         """The same, as many as there are just now."""
-        return [pid for pid, _ in self._members() if b"python_streaming_source_runner" in _read(pid, "cmdline")]
+        return [
+            pid for pid, _ in self._members() if _is(pid, b"-m\0pyspark.sql.streaming.python_streaming_source_runner\0")
+        ]
 
     def java(self) -> int:
         """The JVM."""
@@ -229,7 +231,13 @@ def _processes() -> list[int]:
 
 
 def _is_worker(pid: int) -> bool:
-    return b"worker_daemon\0pyspark.worker\0" in _read(pid, "cmdline")
+    return _is(pid, b"worker_daemon\0pyspark.worker\0")
+
+
+def _is(pid: int, command: bytes) -> bool:
+    """Whether a process has this in its command line, and does not only stand in for one that has."""
+    found = _read(pid, "cmdline")
+    return command in found and b"stand_in.py" not in found
 
 
 def _ticks(pid: int) -> int:

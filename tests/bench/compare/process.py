@@ -12,6 +12,8 @@ _KINDS = {
     # By its own name: the shell that it runs under has its command line.
     "JVM": b"java\n",
     "writers": b"rowkind-writer\n",
+    "stand-ins": b"stand_in.py",
+    "what forks": b"service.run.forks",
     "workers of tasks": b"worker_daemon\0pyspark.worker\0",
     "source runners": b"streaming_source_runner",
     "other pyspark": b"pyspark",

@@ -1,0 +1,115 @@
+"""Python processes for Spark are forked from one that has everything loaded, and Spark sees no difference."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rowkind.service.spark.jvm import python
+from tests.run.process import until
+
+TELLS = """
+import json, os, sys
+from pathlib import Path
+told = {"arguments": sys.argv[1:], "said": os.environ["SAID"], "folder": str(Path.cwd()), "read": sys.stdin.read()}
+print(json.dumps(told | {"parent": os.getppid(), "loaded": "pyspark.worker" in sys.modules}))
+sys.exit(int(sys.argv[1]))
+"""
+WAITS = """
+import os, sys
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two programs."""
+    made = tmp_path_factory.mktemp("forks")
+    (made / "tells.py").write_text(TELLS)
+    (made / "waits.py").write_text(WAITS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def forks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """What forks, at the socket `forks` in the folder."""
+    command = [sys.executable, "-m", "rowkind.service.run.forks", str(folder / "forks"), " " * 200]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as running:
+        until((folder / "forks").exists, "a socket", str)
+        yield running
+        assert running.stdin is not None
+        running.stdin.close()
+        assert running.wait(60) == 0, "it ends with who has started it"
+
+
+def started(folder: Path, module: str, *arguments: str, socket: str = "forks") -> subprocess.Popen[bytes]:
+    """A module, run as Spark runs one."""
+    environment = {"ROWKIND_PYTHON": sys.executable, "ROWKIND_STAND_IN": str(folder / socket), "SAID": "a\nb=c"}
+    return subprocess.Popen(
+        [python(), "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=folder,
+        env=os.environ | environment | {"PYTHONPATH": str(folder)},
+    )
+
+
+def told(running: subprocess.Popen[bytes], code: int) -> dict[str, Any]:
+    """What the program tells that reads `input` and ends with a code."""
+    said, _ = running.communicate(b"input", timeout=120)
+    assert running.returncode == code
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_it_has_what_it_was_given_and_ends_as_it_should(
+    forks: subprocess.Popen[bytes], folder: Path, code: int
+) -> None:
+    """Arguments, environment, folder, input, output and exit code are those of a process that Spark had started."""
+    with started(folder, "tells", str(code), "ä") as running:
+        found = told(running, code)
+    assert (found.pop("parent"), found.pop("loaded")) == (forks.pid, True)
+    assert found == {"arguments": [str(code), "ä"], "said": "a\nb=c", "folder": str(folder), "read": "input"}
+
+
+def test_where_nobody_forks_it_is_python(folder: Path) -> None:
+    """Nothing is loaded then, and all else is the same."""
+    with started(folder, "tells", "3", socket="nobody") as running:
+        assert not told(running, 3)["loaded"]
+
+
+@pytest.mark.usefixtures("forks")
+def test_both_end_when_either_is_killed(folder: Path) -> None:
+    """The one that Spark sees, and the one that works."""
+    with started(folder, "waits") as seen:
+        assert seen.stdout is not None
+        works = int(seen.stdout.readline())
+        assert b"waits" in Path(f"/proc/{works}/cmdline").read_bytes(), "whoever looks finds it by its name"
+        seen.kill()
+        until(lambda: not Path(f"/proc/{works}").exists(), "the end of what works", str)
+    with started(folder, "waits") as seen:
+        assert seen.stdout is not None
+        os.kill(int(seen.stdout.readline()), signal.SIGKILL)
+        assert seen.wait(60) == -signal.SIGKILL
+
+
+@pytest.mark.spark
+def test_workers_of_spark_are_forked(spark: SparkSession) -> None:
+    """The daemon that forks them has been forked, too."""
+
+    def look(_: int) -> int:
+        return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+
+    [forks] = spark.sparkContext.parallelize([0], 1).map(look).collect()
+    assert b"rowkind.service.run.forks" in Path(f"/proc/{forks}/cmdline").read_bytes()
