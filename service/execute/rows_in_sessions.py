@@ -1,4 +1,4 @@
-"""What sessions need to know of packed rows: their times, and the beginning of its session behind each."""
+"""What sessions need to know of packed rows: their times, and the window of its session behind each."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ class Times:
 
 @dataclass(frozen=True)
 class Started:
-    """Puts a time behind each row; `start` is the record of this one column."""
+    """Puts times behind each row; `times` is the record of their columns."""
 
-    start: Record
+    times: Record
 
-    def __call__(self, payloads: pa.BinaryArray, starts: Int64s) -> pa.BinaryArray:
-        """The rows with their times, which are given in microseconds since the epoch."""
-        (field,) = self.start.fields
-        column = pa.array(starts).cast(pa.timestamp("us", field.type.arrow.tz)).cast(field.type.arrow)
-        return codec.concat_rows(payloads, codec.encode(self.start, {field.name: column}))
+    def __call__(self, payloads: pa.BinaryArray, *micros: Int64s) -> pa.BinaryArray:
+        """The rows with their times, which are given column by column in microseconds since the epoch."""
+        columns = {
+            field.name: pa.array(each).cast(pa.timestamp("us", field.type.arrow.tz)).cast(field.type.arrow)
+            for field, each in zip(self.times.fields, micros, strict=True)
+        }
+        return codec.concat_rows(payloads, codec.encode(self.times, columns))

@@ -217,12 +217,16 @@ class SessionSubject(Subject):
         return of.columns(batch)
 
 
-def _session(gap: int, *, by_seq: bool) -> Subject:
+def _session(gap: int, *, by_seq: bool, ends: bool = False) -> Subject:
     of = SessionInput("multiset", by_seq=by_seq)
-    return SessionSubject(f"sessions with a gap of {gap} {_ORDER[by_seq]}", Session(sessions(gap, of)), (of,))
+    name = f"sessions with a gap of {gap}{' and ends' * ends} {_ORDER[by_seq]}"
+    return SessionSubject(name, Session(sessions(gap, of, ends=ends)), (of,))
 
 
-SESSIONS: tuple[Subject, ...] = tuple(_session(gap, by_seq=by_seq) for gap in (2, 7) for by_seq in (True, False))
+SESSIONS: tuple[Subject, ...] = (
+    *(_session(gap, by_seq=by_seq) for gap in (2, 7) for by_seq in (True, False)),
+    *(_session(7, by_seq=by_seq, ends=True) for by_seq in (True, False)),
+)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 Half the changes are rows that come again, go, or go without being there, at times so close to each other that a row
 makes two sessions one, or its going makes two of one; with strong and weak hashes and segments of a few rows. These
-tests see wrong starts in any batch, rows taken back that are not there, output that is not net, and retractions wrongly
-(not) counted as unmatched. With a TTL rows that expired stay out, and no row is there twice with two starts. With a
-watermark sessions that have ended stay as they are, and in the end of time nothing is left.
+tests see wrong starts and ends in any batch, rows taken back that are not there, output that is not net, and
+retractions wrongly (not) counted as unmatched. With a TTL rows that expired stay out, and no row is there twice with
+two starts. With a watermark sessions that have ended stay as they are, and in the end of time nothing is left.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ GAPS = (1, 2, 3, 4, 7, 100)
 
 @pytest.mark.parametrize("goes_by", ["nothing", "a ttl", "a watermark"])
 @pytest.mark.parametrize("by_seq", [True, False])
-def test_the_starts_are_those_of_the_definition_after_every_batch(
-    goes_by: str, by_seq: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_windows_are_those_of_the_definition_after_every_batch(
+    goes_by: str, by_seq: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folding the output after each batch gives every row with the start of its session."""
+    """Folding the output after each batch gives every row with the start of its session, and its end if asked for."""
     for number in CASES_EACH:
-        seed = f"session, {goes_by}, {by_seq}, {number}"
+        seed = f"session, {goes_by}, {by_seq}, {number}{', with ends' * ends}"
         print(f"seed '{seed}'")
         generator = random.Random(seed)
         of = SessionInput("multiset", by_seq=by_seq, hashed=generator.choice(changelogs.HASHES))
@@ -51,7 +52,7 @@ def test_the_starts_are_those_of_the_definition_after_every_batch(
             batches = random_batches([of], seed, batches=10, changes=generator.choice([3, 15]))
             batches = with_refreshes(batches, seed) if goes_by == "a ttl" else batches
             compare = {"nothing": _difference, "a ttl": _with_a_clock, "a watermark": _with_a_watermark}[goes_by]
-            difference = functools.partial(compare, of, generator.choice(GAPS))
+            difference = functools.partial(compare, of, generator.choice(GAPS), ends)
             if difference(batches) is not None:
                 least = shrink(batches, lambda smaller: difference(smaller) is not None)  # noqa: B023 - called at once
                 pytest.fail(f"seed '{seed}'\n{show(least)}\n{difference(least)}")
@@ -79,9 +80,9 @@ def test_a_row_joins_what_has_not_ended(rows: list[tuple[int, int]], starts: dic
 
 
 @finding
-def _difference(of: SessionInput, gap: int, batches: Batches) -> str | None:
+def _difference(of: SessionInput, gap: int, ends: bool, batches: Batches) -> str | None:
     """What is wrong with the operator on these batches; None if nothing is."""
-    operator = Session(spec(gap, of))
+    operator = Session(spec(gap, of, ends=ends))
     stores = {name: MemoryStore() for name in operator.arrangements}
     state, view = Materialised(of), Counter[Row]()
     for number, batch in enumerate(batches):
@@ -89,7 +90,7 @@ def _difference(of: SessionInput, gap: int, batches: Batches) -> str | None:
         with operating(number):
             output = operator.process(of.columns(batch), stores, 0)
             fold(view, output.rows)
-        expected = in_sessions(state.rows, gap)
+        expected = in_sessions(state.rows, gap, ends=ends)
         if +view != expected:
             return f"after batch {number}: {dict(+view)}, expected {dict(expected)}"
         if not net(output.rows):
@@ -100,10 +101,10 @@ def _difference(of: SessionInput, gap: int, batches: Batches) -> str | None:
 
 
 @finding
-def _with_a_clock(of: SessionInput, gap: int, batches: Batches) -> str | None:
+def _with_a_clock(of: SessionInput, gap: int, ends: bool, batches: Batches) -> str | None:
     """The same where rows expire: the rows that go and come, whatever their starts, and which are refreshed."""
     ttl_ms = 3
-    operator, naive = Session(spec(gap, of, ttl_ms=ttl_ms, refreshes=True)), NaiveSide(of, ttl_ms)
+    operator, naive = Session(spec(gap, of, ttl_ms=ttl_ms, refreshes=True, ends=ends)), NaiveSide(of, ttl_ms)
     stores = {name: MemoryStore() for name in operator.arrangements}
     view = Counter[Row]()
     for number, (now, batch) in enumerate(zip(times(len(batches)), batches, strict=True)):
@@ -127,20 +128,20 @@ def _with_a_clock(of: SessionInput, gap: int, batches: Batches) -> str | None:
 
 
 @finding
-def _with_a_watermark(of: SessionInput, gap: int, batches: Batches) -> str | None:
+def _with_a_watermark(of: SessionInput, gap: int, ends: bool, batches: Batches) -> str | None:
     """The same where sessions end: the rows of one that has ended keep their start, and no row joins them any more."""
-    operator = Session(spec(gap, of, closes=True))
+    operator = Session(spec(gap, of, closes=True, ends=ends))
     stores = {name: MemoryStore() for name in operator.arrangements}
     state, view, ended = Materialised(of), Counter[Row](), Counter[Row]()
     for number, (watermark, batch) in enumerate(zip(_watermarks(batches), batches, strict=True)):
         open_ = Counter(state.rows) - Counter(row[:3] for row in ended.elements())
-        ended += _ended(in_sessions(open_.elements(), gap), gap, watermark)
+        ended += _ended(in_sessions(open_.elements(), gap, ends=ends), gap, watermark)
         batch = [change for change in batch if time(change.row) + gap >= watermark]  # noqa: PLW2901 -- the rest is late
         state.apply(batch)
         with operating(number):
             fold(view, operator.process(of.columns(batch), stores, watermark).rows)
         open_ = Counter(state.rows) - Counter(row[:3] for row in ended.elements())
-        expected = ended + in_sessions(open_.elements(), gap)
+        expected = ended + in_sessions(open_.elements(), gap, ends=ends)
         if +view != expected:
             return f"after batch {number} at {watermark}: {dict(+view)}, expected {dict(expected)}"
     operator.process(of.columns([]), stores, 1 << 40)
