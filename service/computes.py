@@ -71,7 +71,8 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
             return f"rank {node.ranking} {numbered} {node.strategy} {identity} {state}{more}"
         case PhysicalSession():
             names = _numbered(node.input.calc.output)
-            return f"session of {names[node.time]} {node.gap} {_input(node.state, ttl, names)}"
+            ends = " with its end" if node.ends else ""
+            return f"session of {names[node.time]} {node.gap}{ends} {_input(node.state, ttl, names)}"
         case PhysicalOver():
             names = _numbered(node.input.calc.output)
             calls = [

@@ -172,7 +172,7 @@ class PhysicalRank:
 
 @dataclass(frozen=True)
 class PhysicalSession:
-    """Rows with the beginning of their session, the last column of `schema`.
+    """Rows with the beginning of their session, the last column of `schema`; where it `ends`, its end behind that.
 
     The key of the changes that come in is the partition. `time` is a column of the input's record; `gap` is in
     microseconds. `partition` and `order` are what the user wrote.
@@ -183,6 +183,7 @@ class PhysicalSession:
     state: PhysicalInput
     time: str
     gap: int
+    ends: bool
     partition: tuple[str, ...]
     order: str
     schema: Record

@@ -136,7 +136,7 @@ def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
         SessionSpec(
             gap=node.gap,
             times=Times(row, node.time),
-            started=Started(node.schema.select(node.schema.names[-1:])),
+            started=Started(node.schema.select(node.schema.names[-2 if node.ends else -1 :])),
             ttl_ms=node.state.ttl_ms,
             by_seq=node.state.by_seq,
             counts_unmatched=not _is_upsert(node.input),
@@ -144,6 +144,7 @@ def _session(node: physical.PhysicalSession, refreshes: bool) -> Operator:
             # A row is late a microsecond after that.
             open=closing.late.later_us - 1 if closing is not None and closing.late.column == node.time else None,
             refreshes=refreshes,
+            ends=node.ends,
         )
     )
 

@@ -114,7 +114,8 @@ def _own(
                 **({"settled": str(node.settled)} if node.settled is not None else {}),
             }
         case PhysicalSession():
-            return {"time": node.time, "gap": str(node.gap), "state": _input(node.state)}
+            ends = {"ends": "of each row"} if node.ends else {}
+            return {"time": node.time, "gap": str(node.gap), **ends, "state": _input(node.state)}
         case PhysicalOver():
             calls = "; ".join(
                 f"{call.name}: {call.text}" + " of the last values" * (call.function == "lag" and call.skips)

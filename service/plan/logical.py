@@ -223,8 +223,8 @@ class LogicalSession:
     """The input's rows, each with the beginning of the session that it is in, as one more column `start`.
 
     A session is the rows of a partition of which each comes no more than `gap` microseconds after the one before, by
-    the column `time`, which is never NULL. `end` is the column with the last time and the gap, None where there is
-    none, as behind `sql.session_ends`. `at` is the call in the SQL.
+    the column `time`, which is never NULL. `end` is the column with the last time and the gap, None where nobody asks
+    for it (`sql.session_ends`). `at` is the call in the SQL.
     """
 
     input: LogicalInput

@@ -222,9 +222,10 @@ SESSIONS = {
 
 @dataclass
 class SessionModel:
-    """The sessions of table `a`: those that have ended, and the rows of those that go on."""
+    """The sessions of a table: those that have ended, and the rows of those that go on."""
 
     lateness: timedelta = timedelta()
+    table: str = "a"
     watermark: datetime = BEGINNING
     ended: list[list[tuple[Any, ...]]] = field(default_factory=list)
     rows: Counter[tuple[Any, ...]] = field(default_factory=Counter)
@@ -235,7 +236,7 @@ class SessionModel:
             if session[-1][3] + GAP + self.lateness < self.watermark:
                 self.ended.append(session)
                 self.rows -= Counter(session)
-        own = [(sign, row) for table, sign, row in changes if table == "a"]
+        own = [(sign, row) for table, sign, row in changes if table == self.table]
         for sign, row in own:
             if row[3] + GAP + self.lateness >= self.watermark:
                 self.rows[row] += sign

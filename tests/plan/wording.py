@@ -68,6 +68,7 @@ PLANS = (
     "window_join",
     "window_join_left_final",
     "window_session_final",
+    "window_session_top",
     "window_top_n_of_groups",
     "window_tumble_final",
 )

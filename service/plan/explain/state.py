@@ -246,8 +246,12 @@ def _rank(node: PhysicalRank) -> StepState:
 
 def _session(node: PhysicalSession) -> StepState:
     layout = "every row, in the order of its time" + (" in its partition" if node.partition else "")
-    reason = "a row may come between two sessions and make them one"
-    return _rows(node, node.state, layout, reason, _values(node.input, "every row"))
+    reason, state = "a row may come between two sessions and make them one", node.state
+    reason = "they come again when the end of their session moves" if node.ends else reason
+    if node.ends and state.closing is not None and state.closing.kept is None:
+        over = ColumnTime(node.schema.names[-1], state.closing.late.later_us - node.gap)
+        state = replace(state, closing=replace(state.closing, kept=over))
+    return _rows(node, state, layout, reason, _values(node.input, "every row", state.closing if node.ends else None))
 
 
 def concerned(node: PhysicalOver) -> str:

@@ -5,7 +5,8 @@
     lookup          both sides have a time: of the right rows before it, the last of each key is kept
     join            columns of the key do, on both sides: a join of windows
     interval join   its condition bounds the time of one side by that of the other (`traits.time_bounds`)
-    session         the time of the row and the gap, for the sake of other rows another gap later
+    session         the time of the row and the gap, for the sake of other rows another gap later; where rows have the
+                    end of their session, that of the last of them
     aggregate       of sessions, the last time of each and the gap
     over            of final rows whose frames are lengths of time, the times of the rows themselves
 
@@ -198,14 +199,16 @@ def _in_session(node: LogicalSession, tables: Tables) -> LogicalInput:
         return _closed(node.input, tables, node.partition)
     clock, late = at
     late = replace(late, later_us=late.later_us + node.gap)
-    return _let_go(node.input, Closing(clock, late, replace(late, later_us=late.later_us + node.gap)))
+    # Rows that have the end of their session are kept until that, which is no time of their own.
+    kept = None if node.end is not None else replace(late, later_us=late.later_us + node.gap)
+    return _let_go(node.input, Closing(clock, late, kept))
 
 
 def _ended(node: LogicalAggregate, tables: Tables) -> LogicalAggregate:
     """An aggregate of sessions that knows when they end."""
     session = session_of(node)
     time = None if session is None else event_times(node).get(session.last)
-    if session is None or time is None or (at := passed(tables, session.last, time)) is None:
+    if session is None or time is None or (at := passed(tables, session.last, time.final)) is None:
         return node
     return replace(node, ending=Ending(*at), input=replace(node.input, ttl_ms=None))
 

@@ -21,6 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalNode,
     LogicalNormalize,
     LogicalProject,
+    LogicalSession,
     LogicalTemporalFilter,
 )
 from rowkind.service.plan.passes.allow_late import allowed_ms
@@ -37,6 +38,11 @@ from rowkind.service.plan.tree import walk
 AT_ONCE = 500_000
 """About how many rows are let out of one shard at a time, so that no batch has to carry all windows of a day."""
 
+BY_THEIR_END = "have window_end beside window_start wherever rows of sessions are grouped, ranked or joined"
+"""What makes results of sessions final: of one that has begun nobody knows when it ends."""
+
+_ENDS = ("window_end", "session_end")
+
 
 def hold_back(query: Query) -> Query:
     """The query with a temporal filter below the sink where it wants final rows. Raises Refusal."""
@@ -51,11 +57,13 @@ def hold_back(query: Query) -> Query:
         )
     if held is None and query.sink.emit == "final":
         asked = " and ".join(f"{each.table} one on {each.column}" for each in without_watermark(query))
+        advice = "group by a window of the column that a `watermark` is on"
+        if asked:
+            advice = f"give the table {asked}"
+        elif has_sessions(query):
+            advice = BY_THEIR_END
         raise Refusal(
-            "`emit: final` needs rows that a watermark makes final: "
-            + (f"give the table {asked}" if asked else "group by a window of the column that a `watermark` is on")
-            + ", or say `emit: changes`",
-            field="emit",
+            f"`emit: final` needs rows that a watermark makes final: {advice}, or say `emit: changes`", field="emit"
         )
     if held is None:
         return query
@@ -86,6 +94,14 @@ def without_watermark(query: Query) -> list[TimeColumn]:
     return [each for each in origins if each != PROCESSING and marks.get(each.table) != each.column]
 
 
+def has_sessions(query: Query) -> bool:
+    """Whether there are sessions of which a watermark says when they have ended."""
+    sessions = (each for each in walk(query.root) if isinstance(each, LogicalSession))
+    times = ((each.time, event_times(each.input.input).get(each.time)) for each in sessions)
+    tables = timed_tables(query.root)
+    return any(time is not None and passed(tables, name, time) is not None for name, time in times)
+
+
 def _is_sorted(root: LogicalNode) -> bool:
     """Whether rows wait for their place in the order of time, by which they are final."""
     below = root.input if isinstance(root, LogicalProject) else None
@@ -104,7 +120,7 @@ def _takes_back(node: LogicalNode) -> bool:
 
 def _held(node: LogicalNode, tables: Tables, query: Query, *, ends: bool) -> LogicalNode | None:
     """The node with a filter as high up as there is a time, or the end of a window, above its last operator."""
-    times = {name: time for name, time in event_times(node).items() if time.kind == "window_end" or not ends}
+    times = {name: time.final for name, time in event_times(node).items() if time.kind in _ENDS or not ends}
     found = [at for name, time in times.items() if (at := passed(tables, name, time)) is not None]
     if found:
         clock, begins = min(found, key=lambda each: each[1].later_us)

@@ -1,12 +1,12 @@
 """When sessions end: the largest time of each, and the gap.
 
-A row knows the beginning of its session (`operators.session`), and its end only together with the other rows:
+All rows of a session come again when its end moves, if they have it as a column (`operators.session`). So they have it
+where it is asked for, and not where an aggregate knows it as well:
 
     … GROUP BY k, window_start, window_end      … MAX(ts) + gap GROUP BY k, window_start
-    SELECT window_end …                         … JOIN (SELECT k, window_start, MAX(ts) + gap … GROUP BY …)
 
-The first where the rows are grouped by sessions anyway, and read their end for nothing else; also where nobody asks for
-the end, but a watermark passes it (`passes.close_inputs`).
+That is where the rows are grouped by sessions anyway, and their end is read for nothing else; also where nobody asks
+for the end, but a watermark passes it (`passes.close_inputs`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from rowkind.service.plan.logical import (
     LogicalAggregate,
     LogicalFilter,
     LogicalInput,
-    LogicalJoin,
     LogicalNode,
     LogicalProject,
     LogicalScan,
@@ -30,12 +29,11 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.conjuncts import reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.time_windows import WindowEnd, interval
-from rowkind.service.plan.sql.windows import planned_once
 from rowkind.service.plan.tree import walk, with_inputs
 
 
 def with_ends(node: LogicalNode) -> LogicalNode:
-    """The plan without sessions that have a column for their end."""
+    """The plan with sessions that have a column for their end only where it is asked for."""
     session = _session(node.input.input if isinstance(node, LogicalAggregate) else node)
     if session is None or session.end is None:
         return with_inputs(node, with_ends)
@@ -43,7 +41,7 @@ def with_ends(node: LogicalNode) -> LogicalNode:
         return _grouped(node, session, session.end)
     if not _of_end(node, session.end) and not _filtered_by(node, session.end):
         return _without_end(node, session.end)
-    return _over(node, _joined(session, session.end))
+    return _with_end(node)
 
 
 def _session(node: LogicalNode) -> LogicalSession | None:
@@ -77,9 +75,13 @@ def _filtered_by(node: LogicalNode, end: str) -> bool:
             return False
 
 
-def _over(node: LogicalNode, rows: LogicalNode) -> LogicalNode:
-    """The filters and projections of a session, over something else."""
-    return replace(node, input=_over(node.input, rows)) if isinstance(node, LogicalFilter | LogicalProject) else rows
+def _with_end(node: LogicalNode) -> LogicalNode:
+    """The same over sessions that have their ends."""
+    match node:
+        case LogicalFilter() | LogicalProject():
+            return replace(node, input=_with_end(node.input))
+        case _:
+            return with_inputs(node, with_ends)
 
 
 def _without_end(node: LogicalNode, end: str, more: str = "") -> LogicalNode:
@@ -127,7 +129,7 @@ def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> Logic
     if not by_session and not ends & asked and not _filtered_by(rows, end):
         return replace(node, input=LogicalInput(_without_end(rows, end)))
     if not (by_session and only) or ends & read or _filtered_by(rows, end):
-        return replace(node, input=LogicalInput(_over(rows, _joined(session, end))))
+        return replace(node, input=LogicalInput(_with_end(rows)))
     last, call = session.last, _last(session)
     below = _without_end(rows, end, session.time)
     group = tuple(name for name in node.group if name not in ends)
@@ -135,21 +137,6 @@ def _grouped(node: LogicalAggregate, session: LogicalSession, end: str) -> Logic
     meant = {end: _end(session, last)}
     outputs = {name: substitute(groups[name], meant) if name in ends else resolved(name) for name in columns(node)}
     return LogicalProject(aggregate, outputs)
-
-
-def _joined(session: LogicalSession, end: str) -> LogicalNode:
-    """The rows of sessions, each with the end of its own."""
-    below = _without_end(session, end)
-    rows = planned_once(below)
-    last, call = session.last, _last(session)
-    group = (*session.partition, session.start)
-    aggregate = LogicalAggregate(LogicalInput(rows), group, {last: call}, is_global=False, at=session.at)
-    names = {name: f"{last}{number}" for number, name in enumerate(group)}
-    outputs: dict[str, exp.Expr] = {own: resolved(name) for name, own in names.items()}
-    outputs[end] = _end(session, last)
-    keys = tuple(exp.NullSafeEQ(this=resolved(name), expression=resolved(own)) for name, own in names.items())
-    join = LogicalJoin("inner", LogicalInput(rows), LogicalInput(LogicalProject(aggregate, outputs)), keys, session.at)
-    return LogicalProject(join, {name: resolved(name) for name in columns(session)})
 
 
 def _end(session: LogicalSession, last: str) -> exp.Expr:

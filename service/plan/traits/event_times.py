@@ -13,9 +13,11 @@ with these values below.
     filter, project, expand, normalize    each column, and what is computed of it
     aggregate                             the group columns
     rank, window                          the partition's columns: a row pushes out others of its partition
-    session                               the partition's columns and the time: it moves none before its own
+    session                               the partition's columns and the time, for the gap longer: it moves none before
+                                          its own; where rows have the end of their session, which moves all, that
     stamp                                 all columns, and the time that it gives follows the clock
     sessions by their start               their last time, with the gap as slack
+    sessions of rows that may go          one that becomes shorter may end a gap before the row that has gone
     join                                  columns of the key that follow times on both sides; not those that are padded,
                                           but COALESCE of the two sides of a full join's key
     interval join                         the two that are bound to each other: until their rows have settled
@@ -32,7 +34,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from sqlglot import exp
 
@@ -73,10 +74,8 @@ from rowkind.service.plan.traits.followed import (
     is_field,
     moved,
 )
-from rowkind.service.plan.traits.sessions import session_of
+from rowkind.service.plan.traits.sessions import only_comes, session_of
 from rowkind.service.plan.traits.time_bounds import stays_of, time_bounds
-
-_Known = TypeVar("_Known")
 
 
 def event_times(node: LogicalNode) -> dict[str, EventTime]:
@@ -118,7 +117,7 @@ def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
         case LogicalRank() | LogicalOver():
             return _of_names(_known(node.input.input), node.partition)
         case LogicalSession():
-            return _of_names(_known(node.input.input), (*node.partition, node.time))
+            return {**_of_names(_known(node.input.input), node.partition), **_in_session(node)}
         case LogicalStamp():
             return {**_known(node.input.input), node.time: EventTime(frozenset([PROCESSING]), "time")}
         case LogicalMatch():
@@ -145,20 +144,37 @@ def _projected(node: LogicalProject) -> dict[str, EventTime | RowColumn]:
 def _last_times(node: LogicalAggregate) -> dict[str, EventTime]:
     """The last time of sessions: no change comes any more of one whose last time and the gap have passed."""
     session = session_of(node)
-    if session is None or (time := event_times(session).get(session.time)) is None:
+    if session is None or (end := _end(session)) is None:
         return {}
-    return {session.last: replace(time, kind="session", slack=time.slack + session.gap)}
+    return {session.last: replace(end, kind="session_last", slack=end.slack + session.gap)}
 
 
-def _of_names(known: Mapping[str, _Known], names: Iterable[str]) -> dict[str, _Known]:
-    return {name: known[name] for name in names if name in known}
+def _in_session(session: LogicalSession) -> dict[str, EventTime]:
+    """The end of the session, or the time of the row where it has none."""
+    if session.end is not None:
+        return {} if (end := _end(session)) is None else {session.end: end}
+    time = event_times(session.input.input).get(session.time)
+    return {} if time is None else {session.time: replace(time, slack=time.slack + session.gap, short=0)}
+
+
+def _end(session: LogicalSession) -> EventTime | None:
+    """When sessions end: what comes and goes is not before that, and what it leaves of a session ends a gap earlier."""
+    time = event_times(session.input.input).get(session.time)
+    short = 0 if only_comes(session) else session.gap
+    return time and EventTime(time.origins, "session_end", time.slack + short, short=short)
+
+
+def _of_names(known: Below, names: Iterable[str]) -> dict[str, EventTime | RowColumn]:
+    """What is known of the columns by which rows are put together."""
+    found = {name: known[name] for name in names if name in known}
+    return {name: each.of_group if isinstance(each, EventTime) else each for name, each in found.items()}
 
 
 def _settled(node: LogicalOver, ahead: int) -> dict[str, EventTime]:
     """The time by which rows come, whose frames look so far ahead."""
     name = str(node.order[0].column)
     time = event_times(node.input.input)[name]
-    return {name: replace(time, kind="other", slack=time.slack + ahead)}
+    return {name: replace(time, kind="other", slack=time.slack + ahead, short=0)}
 
 
 def _matched(match: LogicalMatch) -> dict[str, EventTime]:
@@ -167,7 +183,7 @@ def _matched(match: LogicalMatch) -> dict[str, EventTime]:
     if time is None or within is None:
         return {}
     own = (each.name for each in match.calls if isinstance(each.call, Navigation) and each.call.column == match.time)
-    found = replace(time, slack=time.slack + within)
+    found = replace(time, slack=time.slack + within, short=0)
     return dict.fromkeys([*own, *(name for name in match.carried if name == match.time)], found)
 
 

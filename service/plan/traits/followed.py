@@ -33,7 +33,7 @@ from rowkind.service.plan.scalar.time_windows import DAY, PaneStart, WindowEnd, 
 from rowkind.service.plan.scalar.types import family
 from rowkind.service.plan.scalar.zones import offsets
 
-TimeKind = Literal["time", "window_start", "window_end", "window_time", "session", "other"]
+TimeKind = Literal["time", "window_start", "window_end", "window_time", "session_last", "session_end", "other"]
 
 
 @dataclass(frozen=True, order=True)
@@ -49,13 +49,25 @@ class EventTime:
     """What a column follows: no value of a change to come is before the watermark of all `origins` less the slack.
 
     `slack` is in microseconds, and negative where values are later than the time. `size` is the length of a window in
-    microseconds, of the longest where they cumulate; None for what is no window.
+    microseconds, of the longest where they cumulate; None for what is no window. `short` is the part of the slack in
+    which rows come, but none that has come goes: those of a session that has become shorter, and has ended with that.
     """
 
     origins: frozenset[TimeColumn]
     kind: TimeKind
     slack: int = 0
     size: int | None = None
+    short: int = 0
+
+    @property
+    def final(self) -> EventTime:
+        """The same, of when no row goes any more that has come."""
+        return replace(self, slack=self.slack - self.short, short=0)
+
+    @property
+    def of_group(self) -> EventTime:
+        """The same, of a row that is made of all rows with the value: it changes with any that comes."""
+        return replace(self, short=0)
 
 
 @dataclass(frozen=True)
@@ -124,14 +136,14 @@ def followed(expression: exp.Expr, below: Below) -> EventTime | None:
             return moved(node.this, below, "window_start", micros(node.args["windows"]), micros(node.args["size"]))
         case WindowStart() | WindowEnd():
             size = micros(node.args["size"])
-            if (time := followed(node.this, below)) is not None and time.kind == "session":
-                return replace(time, slack=time.slack - size)
+            if (time := followed(node.this, below)) is not None and time.kind == "session_last":
+                return replace(time, kind="session_end", slack=time.slack - size)
             kind: TimeKind = "window_start" if isinstance(node, WindowStart) else "window_end"
             return moved(node.this, below, kind, size if kind == "window_start" else -size, size)
         case exp.Coalesce():
             # That of a session is never NULL (`sql.session_ends`).
             found = followed(node.this, below)
-            return found if found is not None and found.kind == "session" else None
+            return found if found is not None and found.kind == "session_last" else None
         case WindowTime():
             end = followed(node.this, below)
             return moved(node.this, below, "window_time", micros(node.args["by"]), end.size if end else None)

@@ -1,4 +1,4 @@
-"""Aggregates over sessions: what is known of their groups because the rows of one are those of a session."""
+"""Sessions, and aggregates over them: what is known of their groups because the rows of one are those of a session."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ def session_of(node: LogicalAggregate) -> LogicalSession | None:
     return below if isinstance(below, LogicalSession) and below.last in node.calls else None
 
 
+def only_comes(session: LogicalSession) -> bool:
+    """Whether no row of a session goes, which may then become longer, and never shorter."""
+    return produced(session.input.input) == "append"
+
+
 def only_merges(node: LogicalAggregate) -> bool:
     """Whether a group loses no row but all of its rows together.
 
@@ -22,7 +27,7 @@ def only_merges(node: LogicalAggregate) -> bool:
     one by one, or where a filter could drop a part of a session that moves.
     """
     session = session_of(node)
-    if session is None or session.input.ttl_ms is not None or produced(session.input.input) != "append":
+    if session is None or session.input.ttl_ms is not None or not only_comes(session):
         return False
     below, moves = node.input.input, {session.start}
     while below is not session:

@@ -26,7 +26,8 @@ def session(
         refreshes=refreshes(side, edge),
     )
     node = nodes.input(side, given)
-    schema = node.calc.output.concat(record_of("Row", {session.start: columns(session)[session.start]}))
+    window = {name: columns(session)[name] for name in (session.start, session.end) if name is not None}
+    schema = node.calc.output.concat(record_of("Row", window))
     scan = bare_scan(side.input)
     return physical.PhysicalSession(
         node=nodes.name("session", session),
@@ -36,6 +37,7 @@ def session(
         ),
         time=session.time,
         gap=session.gap,
+        ends=session.end is not None,
         partition=shown(map(resolved, session.partition)),
         order=show(resolved(session.time)),
         schema=schema,

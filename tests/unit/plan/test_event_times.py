@@ -56,8 +56,8 @@ CASES = [
         "SELECT window.start AS a, window_time(window) AS b FROM bids GROUP BY window(ts, '10 minutes')",
         "a: bids.ts window_start 10, b: bids.ts window_time 1ms",
     ),
-    (f"SELECT window_start AS a, window_end AS b, ts AS c FROM {SESSION}", ""),
-    (f"SELECT window_start AS a, ts AS c FROM {SESSION}", "c: bids.ts time 0"),
+    (f"SELECT window_start AS a, window_end AS b, ts AS c FROM {SESSION}", "b: bids.ts session_end 0"),
+    (f"SELECT window_start AS a, ts AS c FROM {SESSION}", "c: bids.ts time 5"),
     (
         (
             "SELECT CAST(ts AS DATE) AS a, DATE_TRUNC('hour', ts) AS b, ts + INTERVAL '1' HOUR AS c, "

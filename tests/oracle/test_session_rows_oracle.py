@@ -1,0 +1,227 @@
+"""Rows of sessions, and what is made of them, against DuckDB over the sessions of a model of time.
+
+The model is that of `test_time_oracle`: which rows are late, and which sessions have ended. The result is SQL over the
+rows, each with the window of its session. With `emit: final` it is that of the sessions that the watermark has passed;
+where rows may go, and several sessions make a result, a gap later, as one that becomes shorter ends as much earlier.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.clocked import Clocked
+from tests.oracle.test_time_oracle import (
+    BEGINNING,
+    FULL,
+    GAP,
+    JOINED,
+    LEFT,
+    START,
+    TOP,
+    SessionModel,
+    as_json,
+    as_rows,
+    changes_of,
+    restart,
+    running,
+)
+from tests.seeds import seeds
+
+LATENESS = timedelta(seconds=20)
+ALLOWED = "delay: 4s, allowed_lateness: 20s"
+SESSION = "TABLE(SESSION(TABLE {0} PARTITION BY k, DESCRIPTOR(ts), INTERVAL '3' SECOND)) AS {0}"
+
+ROWS = "SELECT id, v, window_start, window_end FROM {a}"
+SOME = "SELECT id, window_time AS window_last FROM {a} WHERE v > 2"
+STARTS = "SELECT id, ts, window_start FROM {a}"
+LAST = (
+    "SELECT id, k, window_end FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k, window_start, window_end "
+    "ORDER BY ts DESC, id DESC) AS rn FROM {a}) WHERE rn = 1"
+)
+RANKED = (
+    "SELECT id, window_start, window_end, rn FROM (SELECT *, RANK() OVER (PARTITION BY window_end ORDER BY v) AS rn "
+    "FROM {a}) WHERE rn <= 2"
+)
+ENDS = "SELECT window_end, COUNT(*) AS n, MAX(v) AS m FROM {a} GROUP BY window_end"
+NONE = (
+    "SELECT a.id, a.window_end FROM {a} WHERE NOT EXISTS (SELECT 1 FROM {b} WHERE a.k = b.k "
+    "AND a.window_end = b.window_end)"
+)
+CASES = {
+    "rows": ROWS,
+    "some rows": SOME,
+    "top": TOP,
+    "last": LAST,
+    "ranked": RANKED,
+    "ends": ENDS,
+    "joined": JOINED,
+    "left": LEFT,
+    "full": FULL,
+    "none": NONE,
+}
+PLAIN = ("rows", "some rows")
+
+
+@dataclass(frozen=True)
+class Model:
+    """The sessions of both tables."""
+
+    of: dict[str, SessionModel]
+
+    def batch(self, changes: Sequence[tuple[str, int, tuple[Any, ...]]]) -> None:
+        """Take in a batch."""
+        for sessions in self.of.values():
+            sessions.batch(changes)
+
+    def watermark(self, tables: Sequence[str]) -> datetime:
+        """That of these tables together."""
+        return min(self.of[name].watermark for name in tables)
+
+    def query(self, sql: str, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
+        """What the query is over rows of sessions, of those that end before that."""
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            for name, model in self.of.items():
+                connection.execute(
+                    f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, "
+                    f"window_end TIMESTAMPTZ, window_time TIMESTAMPTZ)"
+                )
+                there = [row for row in windows(model) if until is None or row[5] < until]
+                if there:
+                    connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?, ?)", there)
+            return Counter(connection.execute(sql).fetchall())
+
+
+def windows(model: SessionModel) -> list[tuple[Any, ...]]:
+    """The rows of all sessions, each with when its session begins and ends, and the ms before that."""
+    found = []
+    for session in (*model.ended, *model.open()):
+        end = session[-1][3] + GAP
+        found += [(*row, session[0][3], end, end - timedelta(milliseconds=1)) for row in session]
+    return found
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_sessions_are_sql_over_what_is_not_late(tmp_path: Path, name: str, mode: str, emit: str) -> None:
+    """After every batch, however the changes are cut, with restarts, and in the end of time."""
+    for number in seeds():
+        seed = f"{name} {mode} {emit} {number}"
+        print(f"seed '{seed}'")
+        query = started(tmp_path, CASES[name], mode, f"mode: retract, emit: {emit}")
+        model = Model({each: SessionModel(table=each) for each in "ab"})
+        agrees(query, model, name, seed, mode=mode, emit=emit)
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("name", ["rows", "top", "left"])
+def test_rows_that_may_be_late_correct_sessions_that_have_ended(
+    tmp_path: Path, name: str, mode: str, emit: str
+) -> None:
+    """As long as they are allowed; what is final is so at the watermark."""
+    for number in seeds():
+        seed = f"late {name} {mode} {emit} {number}"
+        print(f"seed '{seed}'")
+        query = started(tmp_path, CASES[name], mode, f"mode: retract, emit: {emit}", ALLOWED)
+        model = Model({each: SessionModel(LATENESS, each) for each in "ab"})
+        agrees(query, model, name, seed, mode=mode, emit=emit)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_append_sink_takes_them(tmp_path: Path, name: str) -> None:
+    """Each row comes once, and in the end it is the result over all sessions."""
+    dice = random.Random(name)
+    query = started(tmp_path, CASES[name], "append", "mode: append")
+    model = Model({each: SessionModel(table=each) for each in "ab"})
+    given(query, model, changes_of(dice, "append", 60))
+    query.end()
+    assert as_rows(query) == model.query(CASES[name].format(a="a", b="b"))
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("name", CASES)
+def test_state_stays_as_large_as_what_is_open(tmp_path: Path, name: str, emit: str) -> None:
+    """While the watermark moves on, batch by batch, as much goes as comes."""
+    query = started(tmp_path, CASES[name], "append", f"mode: retract, emit: {emit}")
+    sizes = []
+    for batch in range(90):
+        times = [(k, START + timedelta(seconds=4 * batch + k / 10)) for k in range(4)]
+        rows = [(8 * batch + 2 * k, k, (batch + k) % 7, ts) for k, ts in times]
+        query.batch(0, *((table, "+I", as_json(row)) for row in rows for table in "ab"))
+        sizes.append(sum(each.rows for each in query.engine.state.values()))
+    assert max(sizes[60:]) <= max(sizes[30:60]), sizes
+
+
+def test_starts_are_final_a_gap_after_their_rows(tmp_path: Path) -> None:
+    """A row that comes after the watermark, but by less than the gap, still begins the session of one behind it."""
+    query = started(tmp_path, STARTS, "append", "mode: append")
+    for id_, (seconds, count) in enumerate([(10, 0), (15.5, 0), (9, 0), (17.5, 2)]):
+        query.batch(0, ("a", "+I", as_json((id_, 1, 0, START + timedelta(seconds=seconds)))))
+        assert len(query.result) == count
+    starts = {row["id"]: datetime.fromisoformat(row["window_start"]) for row in query.result}
+    assert starts == dict.fromkeys((0, 2), START + timedelta(seconds=9))
+
+
+TUMBLED = (
+    "SELECT window_end, SUM(n) AS n FROM TABLE(TUMBLE((SELECT k, window_time AS rt, COUNT(*) AS n FROM "
+    + SESSION.format("a")
+    + " GROUP BY k, window_start, window_end, window_time), DESCRIPTOR(rt), INTERVAL '5' SECOND)) "
+    "GROUP BY window_start, window_end"
+)
+BY_END = TUMBLED.replace("window_time", "window_end")
+
+
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("of", ["window_time", "window_end"])
+def test_windows_of_sessions_take_all_of_them_in(tmp_path: Path, of: str, mode: str) -> None:
+    """Also one that has become shorter, and has ended with that before the watermark."""
+    oracle = f"SELECT time_bucket(INTERVAL '5 seconds', {of}) + INTERVAL '5 seconds', COUNT(*) FROM a GROUP BY ALL"
+    for number in seeds(3):
+        seed = f"windows of sessions {of} {mode} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(tmp_path, mode, TUMBLED if of == "window_time" else BY_END, "mode: retract, emit: changes")
+        model, rest = Model({"a": SessionModel()}), changes_of(dice, mode, 60)
+        while rest:
+            size = dice.choice((1, 2, 5, 11))
+            batch, rest = rest[:size], rest[size:]
+            given(query, model, [each for each in batch if each[0] == "a"])
+            assert as_rows(query) == model.query(oracle), f"{seed}: {batch}"
+
+
+def agrees(query: Clocked, model: Model, name: str, seed: str, *, mode: str, emit: str) -> None:
+    """After every batch of changes the query has what the model has, with restarts, and in the end of time."""
+    tables, dice = ["a", "b"] if "{b}" in CASES[name] else ["a"], random.Random(seed)
+    short = GAP if mode == "retract" and name not in PLAIN else timedelta()
+    oracle, rest = CASES[name].format(a="a", b="b"), changes_of(dice, mode, 60)
+    while rest:
+        size = dice.choice((1, 2, 5, 11))
+        batch, rest = rest[:size], rest[size:]
+        given(query, model, batch)
+        restart(query)
+        until = max(model.watermark(tables), BEGINNING + GAP) - short if emit == "final" else None
+        assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
+    query.end()
+    assert as_rows(query) == model.query(oracle), seed
+
+
+def started(folder: Path, sql: str, mode: str, sink: str, delay: str = "delay: 4s") -> Clocked:
+    """The query over sessions of both tables."""
+    return running(folder, mode, sql.format(a=SESSION.format("a"), b=SESSION.format("b")), sink, delay)
+
+
+def given(query: Clocked, model: Model, batch: Sequence[tuple[str, int, tuple[Any, ...]]]) -> None:
+    """A batch for the query and the model."""
+    query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
+    model.batch(batch)
