@@ -21,7 +21,7 @@ from rowkind.service.plan.logical import (
     LogicalTemporalFilter,
 )
 from rowkind.service.plan.passes.close_inputs import timed_tables
-from rowkind.service.plan.passes.hold_back import final_at, without_watermark
+from rowkind.service.plan.passes.hold_back import BY_THEIR_END, final_at, has_sessions, without_watermark
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.plan.traits.aliases import source
@@ -98,7 +98,7 @@ def _check_append(query: Query) -> None:
         case LogicalSession() as session:
             raise Refusal(
                 "an append sink takes inserts only, but a row may make two sessions one: give the sink mode "
-                "retract or upsert",
+                f"retract or upsert{_or_once(query)}",
                 session.at,
             )
         case LogicalJoin() as join:
@@ -156,6 +156,8 @@ def _or_once(query: Query) -> str:
     if query.sink.emit == "changes" and final_at(query) is not None:
         return ", or leave out `emit: changes`, and each row comes once, when it is final"
     asked = " and ".join(f"`watermark: {each.column}` to the table {each.table}" for each in without_watermark(query))
+    if not asked and query.sink.emit != "changes" and has_sessions(query):
+        return f", or {BY_THEIR_END}, and each row comes once, when it is final"
     return f", or give {asked}, and each row comes once, when it is final" if asked else ""
 
 
