@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 
@@ -10,10 +10,14 @@ from typing import Literal
 class Clock:
     """The watermark of these tables, each with the ms of batch time after which a partition is idle; else the batch's.
 
-    The time of a batch is the one that Spark logs with it, so that a replay sees the same.
+    The time of a batch is the one that Spark logs with it, so that a replay sees the same. With `processing` it is that
+    of the rows which come in the batch, their PROCTIME(): it is over when the input is, as watermarks are and NOW() is
+    not.
     """
 
     tables: tuple[tuple[str, int], ...] = ()
+    # No part of what state is called by (`service.computes`): while there is input the two are the same.
+    processing: bool = field(default=False, repr=False)
 
     @property
     def name(self) -> str:

@@ -102,7 +102,7 @@ def try_(
     or milliseconds since the epoch. Prints one JSON object for each change of the result, or row with --fold.
 
     A line {"clock": "2026-01-31T12:00:00Z"} sets the clock for the changes behind it. The end of the file is the end of
-    time: every watermark passes everything, unless --open leaves it where it is.
+    time: every watermark passes everything, and PROCTIME() too, unless --open leaves it where it is.
     """
     if engine == "memory":
         sys.meta_path.insert(0, _WithoutPandas())

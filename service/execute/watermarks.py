@@ -36,6 +36,9 @@ from rowkind.service.source_table import Watermark
 STATE = "watermarks"
 """What the state of a shard of a stage is called in which its marks are."""
 
+NO_TABLE = ""
+"""Under which there is a mark when the input of a trial has ended: of the time at which rows are processed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passing:
@@ -122,7 +125,9 @@ class Watermarks:
 
     def at(self, clock: Clock) -> int:
         """The time by this clock, in ms."""
-        return self.reached.get(clock.name, BEGINNING) if clock.tables else self.now
+        if clock.tables:
+            return self.reached.get(clock.name, BEGINNING)
+        return END if clock.processing and NO_TABLE in self.seen else self.now
 
 
 def _least(seen: Mapping[str, Mapping[int, tuple[int, int]]], now: int, clock: Clock) -> int:

@@ -100,7 +100,7 @@ class LoadedJob:
             sink: may be left out where the job has but one.
             fold: the rows that are left in the end, one to a row, in place of the changes that lead there.
             batch_rows: how many changes make a batch.
-            open_: leave time where it is at the end, where else every watermark passes everything.
+            open_: leave time where it is at the end, where else every watermark passes everything, and PROCTIME() too.
 
         Returns:
             A table with the columns `batch`, a number from 0, `op`, the row kind, and `row`, a struct of the result's

@@ -23,7 +23,7 @@ from rowkind.service.execute.lateness import Lateness, may_be_late
 from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.promises import Broken, broken
 from rowkind.service.execute.route import leave, of_table
-from rowkind.service.execute.watermarks import Passing, Watermarks, marks_of, passing
+from rowkind.service.execute.watermarks import NO_TABLE, Passing, Watermarks, marks_of, passing
 from rowkind.service.graph import Exit, Graph, always_runs, graph, waits
 from rowkind.service.physical import PhysicalOperator, PhysicalScan, PhysicalSink
 
@@ -79,7 +79,7 @@ class MemoryEngine:
         """The net changes of each sink's result after one more batch at time `now`, in ms since the epoch.
 
         `rows` are the changes of each table, under the table's declared record. With `ended` there will be none any
-        more, so that every watermark passes everything.
+        more, so that every watermark passes everything, and so does the time at which rows are processed.
         """
         inbox: dict[int, list[Changes]] = defaultdict(list)
         before = self._watermarks
@@ -132,7 +132,7 @@ def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> Time
     """How far these rows say that the time of their tables has come, where somebody goes by it."""
     timed = [each.scan for each in of.scans if each.scan.source.table in of.timed_tables]
     if ended:
-        return {scan.source.table: {0: END} for scan in timed}
+        return {NO_TABLE: {0: END}} | {scan.source.table: {0: END} for scan in timed}
     marks: dict[str, Mapping[int, int | None]] = {}
     for scan in timed:
         mark, own = scan.source.watermark, rows.get(scan.source.table, Rows.empty())

@@ -117,7 +117,7 @@ def read(job: Job, lines: Iterable[str | Mapping[str, Any]], name: str, batch_ro
 
 def end(sink: PhysicalSink, batches: list[TrialBatch]) -> None:
     """Let time come to its end behind these batches, where somebody goes by it."""
-    if graph([sink]).timed_tables:
+    if any(clock.tables or clock.processing for clock in graph([sink]).clocks):
         last = TrialBatch()
         last.clock, last.ended = batches[-1].clock, True
         batches.append(last)

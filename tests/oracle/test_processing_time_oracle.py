@@ -150,7 +150,7 @@ QUERIES: Mapping[str, tuple[str, Callable[[Sequence[Row], int | None], Counter[A
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("seed", seeds(2))
 def test_windows_of_processing_time_are_those_of_the_batches(tmp_path: Path, name: str, final: bool, seed: int) -> None:
-    """The folded result is the definition, and with final rows that of the windows that are over, each row once."""
+    """The folded result is the definition, with final rows that of the windows that are over: all when the input is."""
     sql, expected = QUERIES[name]
     sink = "mode: append" if final else "mode: retract, emit: changes"
     query = Clocked.of(
@@ -175,8 +175,9 @@ def test_windows_of_processing_time_are_those_of_the_batches(tmp_path: Path, nam
         ]
         query.batch(now, *((table, "+I", {"k": row.k, "v": row.v}) for table, row in come))
         rows += [row for _, row in come]
-        found = Counter({read(row): count for row, count in query.view.items()})
-        assert found == expected(rows, now if final else None), f"seed {seed}, at {now}"
+        assert shown(query) == expected(rows, now if final else None), f"seed {seed}, at {now}"
+    query.end(now)
+    assert shown(query) == expected(rows, None), f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", seeds(4))
@@ -199,16 +200,25 @@ def test_over_in_the_order_of_arrival_gives_each_row_once(tmp_path: Path, seed: 
         come = [Row(chance.choice((None, 1, 2)), len(rows) + n, now) for n in range(chance.choice((0, 1, 3, 8)))]
         query.batch(now, *(("a", "+I", {"k": row.k, "v": row.v}) for row in come))
         rows += come
-        over = [row for row in rows if row.at < now]
-        expected = Counter(
-            (row.k, row.v, sum(each.v for each in [other for other in over[: n + 1] if other.k == row.k][-3:]))
-            for n, row in enumerate(over)
-        )
-        assert Counter({read(row): count for row, count in query.view.items()}) == expected, f"seed {seed}, at {now}"
+        assert shown(query) == _sums_of_three([row for row in rows if row.at < now]), f"seed {seed}, at {now}"
+    query.end(now)
+    assert shown(query) == _sums_of_three(rows), f"seed {seed}"
+
+
+def shown(query: Clocked) -> Counter[tuple[Any, ...]]:
+    """How often each row is in the folded result."""
+    return Counter({read(row): count for row, count in query.view.items()})
+
+
+def _sums_of_three(rows: Sequence[Row]) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        (row.k, row.v, sum(each.v for each in [other for other in rows[: n + 1] if other.k == row.k][-3:]))
+        for n, row in enumerate(rows)
+    )
 
 
 def test_a_row_has_the_time_of_its_batch(tmp_path: Path) -> None:
-    """As a column, filtered by another, and with NOW() beside it: what came a while ago is gone."""
+    """As a column, filtered by another, and with NOW() beside it, by which old rows go, and no others in the end."""
     query = Clocked.of(
         job_of(
             tmp_path,
@@ -222,4 +232,6 @@ def test_a_row_has_the_time_of_its_batch(tmp_path: Path) -> None:
     query.batch(START + 4_000, ("a", "+I", {"k": 1, "v": 3}))
     assert {read(row) for row in query.view} == {(2, moment(START)), (3, moment(START + 4_000))}
     query.batch(START + 10_000)
+    assert {read(row) for row in query.view} == {(3, moment(START + 4_000))}
+    query.end(START + 10_000)
     assert {read(row) for row in query.view} == {(3, moment(START + 4_000))}

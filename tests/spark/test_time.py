@@ -34,6 +34,9 @@ tables:
     columns: {id: BIGINT NOT NULL, k: BIGINT NOT NULL, v: BIGINT NOT NULL, ts: TIMESTAMP NOT NULL}
     watermark: {column: ts, delay: 4s}
   b: *table
+  c:
+    mode: append
+    columns: {id: BIGINT NOT NULL, k: BIGINT NOT NULL}
 views:
   sums: >-
     SELECT k, window_start, SUM(v) AS s FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '10' SECOND))
@@ -64,17 +67,23 @@ sinks:
     sql: >-
       SELECT a.id, b.id AS other FROM a LEFT JOIN b ON a.k = b.k AND b.ts > NOW() - INTERVAL '20' SECOND
       WHERE a.ts > NOW() - INTERVAL '15' SECOND
+  processed:
+    mode: append
+    sql: >-
+      SELECT k, window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE c, DESCRIPTOR(PROCTIME()), INTERVAL '20' SECOND))
+      GROUP BY k, window_start, window_end
 """
 
 
 def lines(count: int) -> list[str]:
-    """Changes of both tables, out of order by a few seconds, and a clock that goes on all the time."""
+    """Changes of the tables, two out of order by a few seconds, and a clock that goes on all the time."""
     dice, now, found = random.Random("time on Spark"), START, []
     live: dict[str, list[dict[str, object]]] = {"a": [], "b": []}
     for id_ in range(count):
         now += timedelta(seconds=dice.choice((0, 1, 1, 2, 9)))
         if not id_ % 4:
             found.append(json.dumps({"clock": now.isoformat()}))
+        found.append(json.dumps({"table": "c", "op": "+I", "row": {"id": id_, "k": id_ % 3}}))
         table = dice.choice("ab")
         if live[table] and dice.random() < 0.2:
             row = live[table].pop(dice.randrange(len(live[table])))
@@ -88,7 +97,7 @@ def lines(count: int) -> list[str]:
 
 
 def test_every_batch_is_what_one_shard_gives(spark: SparkSession, tmp_path: Path) -> None:
-    """A chain of windowed groups, their join, a rank and what is final of it; sessions; rows that leave by NOW()."""
+    """Windowed groups, their join, a rank, and what is final of it; sessions; rows that go by NOW(); by PROCTIME()."""
     job = job_of(tmp_path, JOB)
     sinks = plan_query(job, list(job.sinks)).sinks
     whole = graph(sinks)

@@ -63,7 +63,7 @@ def passed(tables: Tables, column: str, time: EventTime) -> tuple[Clock, ColumnT
     exclusive = time.kind in ("window_start", "window_end")
     later = ColumnTime(column, time.slack + (0 if exclusive else 1))
     if is_processing_time(time):
-        return Clock(), later
+        return Clock(processing=True), later
     own = [(each.table, each.column) for each in time.origins]
     marks = [(table, tables[table].watermark, column) for table, column in own if table in tables]
     if len(marks) < len(own):
@@ -172,7 +172,7 @@ def _both(one: Clock, other: Clock) -> Clock | None:
     """The clock of two times; None where one of them passes by watermarks, and the other by the clock."""
     if bool(one.tables) != bool(other.tables):
         return None
-    return Clock(tuple(dict.fromkeys(sorted([*one.tables, *other.tables]))))
+    return replace(one, tables=tuple(dict.fromkeys(sorted([*one.tables, *other.tables]))))
 
 
 def _closed_lookup(node: LogicalLookup, match: TimeMatch, tables: Tables) -> LogicalLookup:

@@ -16,7 +16,7 @@ from rowkind.operators.columns.changes import Block, Changes, Rows
 from rowkind.operators.rowtime import BEGINNING, END
 from rowkind.service.clocks import Clock
 from rowkind.service.execute.column_times import in_ms
-from rowkind.service.execute.watermarks import Watermarks, marks_of, passing
+from rowkind.service.execute.watermarks import NO_TABLE, Watermarks, marks_of, passing
 from rowkind.service.job.table import WatermarkSettings
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.watermarks import watermark
@@ -81,6 +81,14 @@ def test_the_clock_is_the_time_of_the_batch() -> None:
     after = before.moved([], 77, [Clock()])
     assert passing(before, after, Clock()) == passing(before, after, Clock())
     assert (passing(before, after, Clock()).before, passing(before, after, Clock()).after) == (BEGINNING, 77)
+
+
+def test_the_time_of_processing_ends_with_the_input() -> None:
+    """Until then it is that of the batch, which goes on for NOW()."""
+    known = Watermarks().moved([], 77, [Clock(processing=True)])
+    assert known.at(Clock(processing=True)) == 77
+    known = known.moved([{NO_TABLE: {0: END}}], 78, [Clock(processing=True)])
+    assert (known.at(Clock(processing=True)), known.at(Clock())) == (END, 78)
 
 
 def test_what_is_known_is_kept() -> None:

@@ -325,6 +325,32 @@ def test_an_empty_file_gives_what_is_said_of_no_rows(tmp_path: Path) -> None:
     assert folded.lines == [{"row": {"n": 0, "s": None}}]
 
 
+def test_the_end_of_the_file_closes_windows_of_the_time_of_processing(tmp_path: Path) -> None:
+    """And lets out the rows of OVER that wait for the next batch; with --open they go on waiting."""
+    job = """
+job: clicks
+tables:
+  clicks: {mode: append, columns: {k: INT NOT NULL}}
+sinks:
+  windows:
+    mode: append
+    sql: SELECT COUNT(*) AS n FROM clicks GROUP BY TUMBLE(PROCTIME(), INTERVAL '1' MINUTE)
+  sums: {mode: append, sql: SELECT SUM(k) OVER (ORDER BY PROCTIME() ROWS UNBOUNDED PRECEDING) AS s FROM clicks}
+"""
+    changes = "\n".join(
+        ['{"clock": "2026-01-01T00:00:00Z"}']
+        + [f'{{"table": "clicks", "op": "+I", "row": {{"k": {k}}}}}' for k in (1, 2)]
+    )
+
+    windows = tried(tmp_path, changes, "--sink", "windows", job=job)
+    sums = tried(tmp_path, changes, "--sink", "sums", job=job)
+    open_ = [tried(tmp_path, changes, "--open", "--sink", sink, job=job) for sink in ("windows", "sums")]
+
+    assert [line["row"] for line in windows.lines] == [{"n": 2}]
+    assert [line["row"] for line in sums.lines] == [{"s": 1}, {"s": 3}]
+    assert [each.lines for each in open_] == [[], []]
+
+
 def test_a_small_job_takes_little_more_than_to_load_the_libraries(tmp_path: Path) -> None:
     """Of processor time, in the best of three runs; so it can be a test runner. Without Spark, that is."""
 
