@@ -46,8 +46,9 @@ from rowkind.operators.columns import value_bytes
 from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.columns.grouping import equal_bytes
 from rowkind.operators.endings import Endings, GroupNames
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.gathered import Gathered
-from rowkind.operators.group_function import Custom, CustomPart, CustomPiece, RowFailed, Views
+from rowkind.operators.group_function import Custom, CustomPart, CustomPiece, Views
 from rowkind.operators.group_state import After, GroupState
 from rowkind.operators.group_views import GroupViews
 from rowkind.operators.operator import Output
@@ -222,7 +223,7 @@ def _custom(
         raw = next((form.row for form in lifted.forms if not form.packed), None)
         if raw is None or error.row < 0:
             raise
-        raise RowFailed(error.text, error.row, int(changes.seq[raw[error.row]])) from None
+        raise error.came_with(int(changes.seq[raw[error.row]])) from None
 
 
 def _views(views: GroupViews | None, first: int) -> Callable[[int], Views]:

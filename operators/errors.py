@@ -6,6 +6,7 @@
     │   ├── StateLost              a blob that the manifest names is not in the store
     │   ├── StateCorrupted         a blob is there and is not what was written
     │   └── StateFormatUnknown     a blob was written by another release
+    ├── RowFailed                  a function of the job's fails on a row, or nothing can follow a match
     └── BatchTooLarge              one batch of one shard gives more bytes than one Arrow array can hold
 
 Broken promises between our own parts are asserts, and changes that contradict the state are not errors at all: they
@@ -73,6 +74,32 @@ class StateFormatUnknown(StateError):
             arrangement,
             blob,
         )
+
+
+class RowFailed(OperatorError):
+    """What the job asks for cannot be done with a row of the batch; `seq` is the row's arrival number.
+
+    Both `row`, its place, and `seq` are -1 where it is a whole group that a function failed on. `advice` is a sentence
+    without its point.
+
+    On call: do what it says. Leaving the row out is no way, for it could not be taken back later.
+    """
+
+    def __init__(
+        self, text: str, row: int, seq: int = -1, advice: str = "Mend the function, or leave such rows out by WHERE"
+    ) -> None:
+        super().__init__(text)
+        self.text = text
+        self.row = row
+        self.seq = seq
+        self.advice = advice
+
+    def came_with(self, seq: int) -> RowFailed:
+        """The same of a row with this arrival number."""
+        return RowFailed(self.text, self.row, seq, self.advice)
+
+    def __reduce__(self) -> tuple[type[RowFailed], tuple[str, int, int, str]]:
+        return type(self), (self.text, self.row, self.seq, self.advice)
 
 
 class BatchTooLarge(OperatorError):

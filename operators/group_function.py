@@ -17,24 +17,8 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Indices, Int64s, Mask, binary
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.packed_columns import Column
-from rowkind.operators.errors import OperatorError
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.group_views import GroupViews, ViewCodec
-
-
-class RowFailed(OperatorError):  # noqa: N818 -- named for what happened, as the other errors of operators
-    """A function failed on a row; `seq` is the row's arrival number. Both are -1 where it failed on a whole group.
-
-    On call: mend the function. Leaving the row out is no way, for it could not be taken back later.
-    """
-
-    def __init__(self, text: str, row: int, seq: int = -1) -> None:
-        super().__init__(text)
-        self.text = text
-        self.row = row
-        self.seq = seq
-
-    def __reduce__(self) -> tuple[type[RowFailed], tuple[str, int, int]]:
-        return type(self), (self.text, self.row, self.seq)
 
 
 class GroupFunction(Protocol):

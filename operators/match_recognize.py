@@ -44,6 +44,7 @@ from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Rows, Uint64s, constant
 from rowkind.operators.columns.grouping import distinct, group
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.match_calls import MatchCall
 from rowkind.operators.match_output import CallColumn, MatchedRows
 from rowkind.operators.netting import net_rows
@@ -97,7 +98,7 @@ class MatchRecognize:
         return {"waiting": None, "begun": None} | ({"numbers": None} if self.spec.numbered else {})
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
-        """Apply one batch of one shard; the watermark (ms since the epoch) has come to `now`."""
+        """Apply one batch of one shard; the watermark (ms since the epoch) has come to `now`. Raises RowFailed."""
         waiting = Arrangement(stores["waiting"], "waiting", "timed", None, now)
         begun = Arrangement(stores["begun"], "begun", "multiset", None, now)
         numbers = None
@@ -142,7 +143,11 @@ class MatchRecognize:
         entries, position = partitions.entries, partitions.position
         times, readable = self.spec.times(entries.payload), self.spec.read(entries.payload)
         passed = None if now >= END else 1000 * now
-        found = PatternSearch(self.spec.pattern, readable, times, passed).run(partitions.bounds)
+        search = PatternSearch(self.spec.pattern, readable, times, passed)
+        try:
+            found = search.run(partitions.bounds)
+        except RowFailed as error:
+            raise error.came_with(int(entries.seq[error.row])) from None
         open_from = np.array([each.open_from for each in found], np.int64)
         stays, known = np.arange(len(entries)) >= open_from[partitions.number], position >= 0
         come = entries.filter(~known & stays)

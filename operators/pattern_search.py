@@ -26,6 +26,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from rowkind.operators.columns.changes import Indices, Int8s, Int64s
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.match_calls import Navigation
 from rowkind.operators.match_so_far import CallResults, ConditionCalls, MatchSoFar
 from rowkind.operators.row_pattern import Program, Skip, first_variables
@@ -34,6 +35,11 @@ NEAR = 4
 """How many rows back a condition may look to be computed for all rows."""
 
 _FEWEST, _MOST, _STARTS = 4, 4096, 256
+
+_GO_ON = (
+    "Let the pattern have such a row behind its first one, or write TO NEXT ROW, or say `on_error: dead_letter` or "
+    "`on_error: null` in the job, by which the search goes on at the next row then"
+)
 
 FALSE, TRUE, FAILED = 0, 1, 2
 """What a condition is for a row: not true, true, or not to be computed."""
@@ -45,12 +51,15 @@ class PatternSpec:
 
     - `conditions`: of each variable, what its condition asks of the match so far; None for one that is always true.
     - `within`: the time in microseconds in which all rows of a match lie, less than that apart; None for any time.
+    - `goes_on`: behind a match whose row to skip to is its first one, or not there, the search goes on at the next row;
+      else that is an error.
     """
 
     program: Program
     conditions: tuple[ConditionCalls | None, ...]
     skip: Skip = field(default_factory=Skip)
     within: int | None = None
+    goes_on: bool = False
 
 
 class PatternRows(Protocol):
@@ -99,7 +108,8 @@ _Search = Generator[_Question, None, "PatternMatch | _Undecided | None"]
 class PatternSearch:
     """A search in partitions of `rows`, which have these `times`, in microseconds.
 
-    `passed` is the time, in microseconds, up to which no row can come any more; None where none can at all.
+    `passed` is the time, in microseconds, up to which no row can come any more; None where none can at all. Raises
+    RowFailed with the first row of a match behind which it cannot go on.
     """
 
     def __init__(self, spec: PatternSpec, rows: PatternRows, times: Int64s, passed: int | None) -> None:
@@ -170,9 +180,14 @@ class PatternSearch:
                 return found.start + 1
             case _:
                 own = [place for place, variable in enumerate(found.variables) if variable in skip.variables]
-                place = own[0] if skip.to == "first" else own[-1]
-                assert place > 0, "a match that is gone on from at its first row is refused by the plan"
-                return found.start + place
+                place = 0 if not own else own[0] if skip.to == "first" else own[-1]
+                if not place and not self._spec.goes_on:
+                    leads = "to the first row of the match, which would be found again for ever" if own else "nowhere"
+                    why = "" if own else ", as the match has no row of this variable"
+                    raise RowFailed(
+                        f"AFTER MATCH SKIP TO {skip.to.upper()} leads {leads}{why}", found.start, advice=_GO_ON
+                    )
+                return found.start + max(place, 1)
 
     def _from(self, start: int, stop: int) -> _Search:
         """The preferred match from a row on, None for none; "undecided" where that depends on rows to come."""

@@ -185,10 +185,15 @@ def first_variables(steps_: Program) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Resumed:
-    """Whether a match may have no row of some variables, and whether the row to go on from may be its first one."""
+    """What the row of some variables may be, from which a search goes on: it may be missing, or the match's first one.
+
+    Neither will do: behind the match has to be a row that is another one than it began with, which it has where that is
+    `possible` at all.
+    """
 
     missing: bool
     first: bool
+    possible: bool
 
 
 def resumed(steps_: Program, variables: frozenset[int], *, last: bool) -> Resumed:
@@ -207,7 +212,7 @@ def resumed(steps_: Program, variables: frozenset[int], *, last: bool) -> Resume
             if after not in known:
                 known.add(after)
                 ahead.append(after)
-    return Resumed(bool(found & {"empty", "none"}), "first" in found)
+    return Resumed(bool(found & {"empty", "none"}), "first" in found, "later" in found)
 
 
 def _after(so_far: str, *, of_them: bool, last: bool) -> str:

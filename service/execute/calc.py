@@ -20,7 +20,7 @@ from rowkind.operators.columns.changes import Changes, Indices, Int64s, Mask, Ro
 from rowkind.operators.columns.consolidation import net_weights
 from rowkind.operators.columns.hashing import hash64, mix, sketch64
 from rowkind.operators.contenders import contenders
-from rowkind.operators.group_function import RowFailed
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.partial_aggregate import partial
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc, Contest, OnError

@@ -14,7 +14,7 @@ import numpy as np
 
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Changes, Mask, Rows
-from rowkind.operators.group_function import RowFailed
+from rowkind.operators.errors import RowFailed
 from rowkind.service.calc import Calc
 from rowkind.service.execute import calc
 from rowkind.service.execute.expressions import ExpressionError, failing
@@ -51,12 +51,12 @@ class OnFailure:
 
 
 def failed_in_operator(error: RowFailed, failure: OnFailure) -> ExpressionError:
-    """What a function of the job's that failed on a row of a group says to people.
+    """What an operator that failed on a row says to people, such as a function of the job's on a row of a group.
 
     A row cannot be left out there: nobody would know that it was when it is taken back.
     """
     where = f", on the row that came with {failure.place(ArrivalNumber.of(error.seq))}" if error.seq >= 0 else ""
-    return ExpressionError(f"{failure.of}: {error}{where}. Mend the function, or leave such rows out by WHERE.")
+    return ExpressionError(f"{failure.of}: {error}{where}. {error.advice}.")
 
 
 def run(of: Calc, rows: Rows, failure: OnFailure) -> Changes:

@@ -15,7 +15,7 @@ import numpy as np
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.columns.grouping import group
-from rowkind.operators.group_function import RowFailed
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.partial_aggregate import Targets, add_up, firsts, least_distinct
 from rowkind.service.aggregation import Aggregation
 from rowkind.service.calc import Calc

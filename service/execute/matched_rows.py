@@ -33,8 +33,14 @@ def match_spec(node: PhysicalMatch) -> MatchSpec:
     calls = tuple(each.call for each in matching.calls)
     sought = matching.sought
     return MatchSpec(
-        # A call that is no part of a condition is checked by the plan.
-        PatternSpec(sought.program, tuple(conditions), sought.skip, sought.within),  # type: ignore[arg-type]
+        PatternSpec(
+            sought.program,
+            # A call that is no part of a condition is checked by the plan.
+            tuple(conditions),  # type: ignore[arg-type]
+            sought.skip,
+            sought.within,
+            goes_on=node.calc.on_error != "fail",
+        ),
         MicrosOf(row, node.closing.late),
         MatchReader(row, node.schema, matching, node.calc.on_error),
         calls,

@@ -16,7 +16,7 @@ from rowkind.operators.arrangement.arrangement import StateSize
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows, TimeMarks
 from rowkind.operators.emission import net
-from rowkind.operators.group_function import RowFailed
+from rowkind.operators.errors import RowFailed
 from rowkind.operators.rowtime import END
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
 from rowkind.service.execute.lateness import Lateness, may_be_late

@@ -27,7 +27,7 @@ from rowkind.operators.arrangement.store import MANIFEST
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.arrival import ArrivalNumber
 from rowkind.operators.columns.changes import Block, Changes, Rows, TimeMarks
-from rowkind.operators.group_function import RowFailed
+from rowkind.operators.errors import RowFailed
 from rowkind.service.execute import watermarks
 from rowkind.service.execute.blocks import Tally
 from rowkind.service.execute.expressions import ExpressionError

@@ -125,7 +125,13 @@ class Sought:
     def spec(self) -> MatchSpec:
         """The same for the operator."""
         return MatchSpec(
-            PatternSpec(program(self.pattern), tuple(each.calls for each in self.conditions), self.skip, self.within),
+            PatternSpec(
+                program(self.pattern),
+                tuple(each.calls for each in self.conditions),
+                self.skip,
+                self.within,
+                goes_on=True,
+            ),
             times,
             lambda payloads: TestedRows(self, [unpack(each) for each in payloads.to_pylist()]),
             self.calls,
@@ -198,7 +204,7 @@ def spelled(pattern: Pattern) -> str:
 
 
 def sought(generator: random.Random) -> Sought:
-    """A random pattern that always takes a row, with conditions, and a way to go on that is always possible."""
+    """A random pattern that always takes a row, with conditions, and a way to go on that may be possible."""
     while True:
         pattern = _pattern(generator, 3)
         if not can_be_empty(pattern):
@@ -206,8 +212,7 @@ def sought(generator: random.Random) -> Sought:
     skips = [Skip(), Skip("next row")]
     for variable in range(len(NAMES)):
         for to in ("first", "last"):
-            doubt = resumed(program(pattern), frozenset([variable]), last=to == "last")
-            if not doubt.missing and not doubt.first:
+            if resumed(program(pattern), frozenset([variable]), last=to == "last").possible:
                 skips += [Skip(to, (variable,))] * 3  # type: ignore[arg-type]
     return Sought(
         pattern,
@@ -293,7 +298,8 @@ class Definition:
         if skip.to == "next row":
             return row + 1
         own = [at for at, variable in enumerate(found) if variable in skip.variables]
-        return row + (min(own) if skip.to == "first" else max(own))
+        # From no row, or the same one again, no search goes on: then from the next row.
+        return row + max(1, (min(own) if skip.to == "first" else max(own)) if own else 0)
 
     def _ways(self, pattern: Pattern, start: int, so_far: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """All ways to go on with a pattern behind the rows so far, as the variables of all rows."""

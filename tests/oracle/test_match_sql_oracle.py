@@ -28,6 +28,8 @@ job: patterns
 kafka: {{bootstrap.servers: x}}
 registry: {{url: "http://x"}}
 checkpoint: x
+on_error: "null"
+dead_letters: {{topic: d}}
 tables:
   t:
     topic: t

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sqlglot import exp
 
@@ -171,21 +172,14 @@ class _Matched:
         if variables is None:
             raise Refusal(f"there is no variable {skip.name} in PATTERN{near(skip.name, self.pattern.names)}", skip)
         last = skip.args["to"] == "LAST"
-        doubt = resumed(self.steps, frozenset(variables), last=last)
-        which = "last" if last else "first"
-        if doubt.first:
+        which: Literal["first", "last"] = "last" if last else "first"
+        if not resumed(self.steps, frozenset(variables), last=last).possible:
             raise Refusal(
-                f"the {which} row of {skip.name} may be the first one of the match, which would then be found again "
+                f"the {which} row of {skip.name} can only be the first one of a match, which would then be found again "
                 "for ever: write TO NEXT ROW",
                 skip,
             )
-        if doubt.missing:
-            raise Refusal(
-                f"a match may have no row of {skip.name} to go on from: let the pattern always have one, or write TO "
-                "NEXT ROW",
-                skip,
-            )
-        return Skip("last" if last else "first", variables), f"TO {which.upper()} {skip.name}"
+        return Skip(which, variables), f"TO {which.upper()} {skip.name}"
 
     def _conditions(self, calls: Calls, names: Mapping[str, tuple[int, ...]]) -> tuple[LogicalDefine | None, ...]:
         found: dict[int, LogicalDefine | None] = {}

@@ -190,6 +190,43 @@ def test_a_condition_that_fails_on_a_row_stops_nothing_unless_the_row_is_asked_f
     assert not passes.result
 
 
+def test_a_match_that_cannot_be_gone_on_from_stops_the_query(tmp_path: Path) -> None:
+    """Only such a match does; with another `on_error` the search goes on at the next row."""
+    sql = """
+    SELECT * FROM Ticker MATCH_RECOGNIZE (
+        PARTITION BY symbol ORDER BY rowtime MEASURES FIRST(price) AS p, COUNT(*) AS n
+        AFTER MATCH SKIP TO LAST A PATTERN (A+ B) DEFINE A AS A.price < 10, B AS B.price > A.price
+    )
+    """
+    # From the second row on there is one row of A only.
+    rows = _row(0, 6), _row(1, 5), _row(2, 8), _row(3, 20), _row(4, 1)
+    query = _query(tmp_path, sql)
+    with pytest.raises(ExpressionError) as raised:
+        query.batch(0, *rows, _row(9, 30))
+    assert "AFTER MATCH SKIP TO LAST leads to the first row of the match, which would be found again" in str(
+        raised.value
+    )
+    assert "on the row that came with change 3 of Ticker. Let the pattern have such a row" in str(raised.value)
+    passes = _query(tmp_path, sql, settings="on_error: dead_letter\ndead_letters: {topic: d}")
+    passes.batch(0, *rows, _row(9, 30))
+    assert [(each["p"], each["n"]) for each in passes.result] == [(6, 4), (8, 2)]
+
+
+def test_a_match_without_the_row_to_go_on_from_stops_the_query(tmp_path: Path) -> None:
+    """As SQL has it; one that has the row does not."""
+    sql = """
+    SELECT * FROM Ticker MATCH_RECOGNIZE (
+        PARTITION BY symbol ORDER BY rowtime MEASURES FIRST(price) AS p
+        AFTER MATCH SKIP TO FIRST B PATTERN (A B? C) DEFINE A AS A.price = 6, B AS B.price > 6, C AS C.price < 6
+    )
+    """
+    query = _query(tmp_path, sql)
+    query.batch(0, _row(0, 6), _row(1, 7), _row(2, 5), _row(4, 9))
+    assert [each["p"] for each in query.result] == [6]
+    with pytest.raises(ExpressionError, match="leads nowhere, as the match has no row of this variable"):
+        query.batch(0, _row(5, 6), _row(6, 5), _row(9, 9))
+
+
 def test_explain_says_what_a_pattern_keeps_and_for_how_long(tmp_path: Path) -> None:
     """A pattern without WITHIN keeps what has begun for ever, and is advised to have one."""
     plain, bounded = (" ".join(explain([_query(tmp_path, sql).sink]).replace("│", " ").split()) for sql in (DIP, TOTAL))

@@ -72,21 +72,24 @@ def test_the_first_row_may_be_of_these_variables(text: str, first: set[int]) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "last", "missing", "first"),
+    ("text", "last", "missing", "first", "possible"),
     [
-        ("A B C", True, False, False),
-        ("A B? C", True, True, False),
-        ("A* B C", False, False, True),
-        ("B+ A", True, False, True),
-        ("B B+ A", True, False, False),
-        ("B B+ A", False, False, True),
-        ("A | B", True, True, True),
+        ("A B C", True, False, False, True),
+        ("A B? C", True, True, False, True),
+        ("A* B C", False, False, True, True),
+        ("B+ A", True, False, True, True),
+        ("B+ A", False, False, True, False),
+        ("B B+ A", True, False, False, True),
+        ("B B+ A", False, False, True, False),
+        ("A | B", True, True, True, False),
     ],
 )
-def test_where_a_search_may_go_on_is_known_beforehand(text: str, *, last: bool, missing: bool, first: bool) -> None:
-    """Whether B, the second variable, always has a row, and whether that may be the first of the match."""
+def test_where_a_search_may_go_on_is_known_beforehand(
+    text: str, *, last: bool, missing: bool, first: bool, possible: bool
+) -> None:
+    """Whether B, the second variable, always has a row, whether that may be the first of the match, and may not be."""
     pattern = _read(text)
     number = pattern.number("b")
     assert number is not None
     found = resumed(program(pattern.pattern), frozenset([number]), last=last)
-    assert (found.missing, found.first) == (missing, first)
+    assert (found.missing, found.first, found.possible) == (missing, first, possible)
