@@ -76,6 +76,7 @@ class Model:
 
     windows: str
     lateness: timedelta = timedelta()
+    delay: timedelta = DELAY
     late: int = 0
     marks: dict[str, datetime] = field(default_factory=dict)
     accepted: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=lambda: {"a": Counter(), "b": Counter()})
@@ -93,7 +94,7 @@ class Model:
                     self.late += end <= before
                     self.accepted[table][*row, begin, end] += sign
         for table, _, row in changes:
-            self.marks[table] = max(self.marks.get(table, row[3] - DELAY), row[3] - DELAY)
+            self.marks[table] = max(self.marks.get(table, BEGINNING), row[3] - self.delay)
 
     def of(self, ts: datetime) -> Iterator[tuple[datetime, datetime]]:
         """The windows that a time is in."""
@@ -226,6 +227,7 @@ class SessionModel:
 
     lateness: timedelta = timedelta()
     table: str = "a"
+    delay: timedelta = DELAY
     watermark: datetime = BEGINNING
     ended: list[list[tuple[Any, ...]]] = field(default_factory=list)
     rows: Counter[tuple[Any, ...]] = field(default_factory=Counter)
@@ -240,7 +242,7 @@ class SessionModel:
         for sign, row in own:
             if row[3] + GAP + self.lateness >= self.watermark:
                 self.rows[row] += sign
-        self.watermark = max([self.watermark, *(row[3] - DELAY for _, row in own)])
+        self.watermark = max([self.watermark, *(row[3] - self.delay for _, row in own)])
 
     def open(self) -> list[list[tuple[Any, ...]]]:
         """The sessions that go on, each with its rows in the order of their times."""

@@ -1,0 +1,173 @@
+"""Thousands of windows: what is kept of them stays flat, and where many end at once they go batch by batch."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowkind.operators import endings
+from rowkind.operators.arrangement.store import MemoryStore
+from rowkind.service.plan.passes import hold_back
+from tests.clocked import Line
+from tests.oracle.test_time_oracle import (
+    DELAY,
+    FORMS,
+    GROUPED,
+    SESSIONS,
+    START,
+    Model,
+    SessionModel,
+    as_json,
+    as_rows,
+    changes_of,
+    kept,
+    restart,
+    running,
+)
+from tests.seeds import seeds
+
+Change = tuple[str, int, tuple[int, int, int, datetime]]
+
+KINDS = {"tumble": 200, "hop": 160, "panes": 30, "cumulate": 160}
+"""Forms of windows, and how many changes are in some hundred of them."""
+
+SQL = GROUPED.replace("window_start, C", "window_start, window_end, C")
+HOUR = timedelta(hours=1)
+FEW = 7
+"""About how many rows or groups go in one batch here."""
+
+
+def groups_of(model: Model, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
+    """What `SQL` is over what has been accepted, of the windows that end until then."""
+    counts, sums = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
+    for (_, k, v, _, begin, end), there in model.accepted["a"].items():
+        if there and (until is None or end <= until):
+            counts[k, begin, end] += there
+            sums[k, begin, end] += v * there
+    return Counter((*group, n, sums[group]) for group, n in counts.items() if n)
+
+
+def as_lines(changes: list[Change]) -> Iterator[Line]:
+    """The changes as lines of a file."""
+    return ((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in changes)
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("windows", KINDS)
+def test_state_is_flat_however_many_windows_there_were(tmp_path: Path, windows: str, emit: str) -> None:
+    """After a thousand rows, of which few share a window, as much is kept as after two hundred."""
+    sql, model, dice = SQL.format(a=FORMS[windows].format("a")), Model(windows), random.Random(7)
+    query = running(tmp_path, "append", sql, f"mode: retract, emit: {emit}")
+    entries, sizes = [], []
+    for first in range(0, 1000, 40):
+        late = (timedelta(milliseconds=dice.randrange(int(DELAY.total_seconds() * 1000))) for _ in range(40))
+        times = (START + timedelta(seconds=20 * (first + number)) - each for number, each in enumerate(late))
+        changes: list[Change] = [
+            ("a", 1, (first + number, dice.randint(1, 3), 1, ts)) for number, ts in enumerate(times)
+        ]
+        query.batch(0, *as_lines(changes))
+        model.batch(changes, ["a"])
+        if not first % 200:
+            restart(query)
+        entries.append(sum(size.rows for size in query.engine.state.values()))
+        sizes.append(sum(_bytes(store) for stores in query.engine._stores for store in stores.values()))
+    assert as_rows(query) == groups_of(model, model.watermark(["a"]) if emit == "final" else None)
+    assert len(query.view) > 1000 - 40
+    for told in (entries, sizes):
+        assert max(told[5:]) < 1.2 * max(told[:5]), told
+
+
+def _bytes(store: MemoryStore) -> int:
+    blobs = (store.get(name) for name in store)
+    return sum(blob.size for blob in blobs if blob is not None)
+
+
+@pytest.mark.parametrize("mode", ["append", "retract"])
+@pytest.mark.parametrize("windows", KINDS)
+def test_windows_that_end_at_once_go_out_batch_by_batch(
+    tmp_path: Path, windows: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row passes all: a few go with each batch, in order, each once; also those that nothing comes after.
+
+    With restarts between any two batches, and with rows that come too late for windows that still wait to go.
+    """
+    monkeypatch.setattr(hold_back, "AT_ONCE", FEW)
+    for number in seeds():
+        seed = f"{windows} {mode} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        sql, model = SQL.format(a=FORMS[windows].format("a")), Model(windows, delay=HOUR)
+        query = running(tmp_path, mode, sql, "mode: retract, emit: final", "delay: 1h")
+        changes = [each for each in changes_of(dice, mode, KINDS[windows]) if each[0] == "a"]
+        ends = START + timedelta(days=1)
+        passing: Change = ("a", 1, (1000, 1, 1, ends))
+        late: list[Change] = [("a", 1, (1001 + id_, id_ % 3, 5, row[3])) for id_, (_, _, row) in enumerate(changes[:9])]
+        later: Change = ("a", 1, (2000, 2, 1, ends + timedelta(seconds=2)))
+        batches = [changes, [passing], *([each] for each in late[:2]), [*late[2:], later]]
+        came = 0
+        for batch in batches:
+            query.batch(0, *as_lines(batch))
+            model.batch(batch, ["a"])
+            restart(query)
+        expected = groups_of(model, model.watermark(["a"]))
+        assert len(expected) > 6 * FEW, "there are many more than go in one batch"
+        assert sum(query.view.values()) <= 2 * FEW * len(batches), seed
+        while query.view.total() < expected.total():
+            before = as_rows(query)
+            query.batch(0)
+            restart(query)
+            new = as_rows(query) - before
+            came += 1
+            assert not before - as_rows(query), "what is out stays"
+            assert 0 < new.total() < 2 * FEW, seed
+            assert not before or max(row[2] for row in before) <= min(row[2] for row in new), "the earlier ones first"
+        assert as_rows(query) == expected, seed
+        assert came > 1, seed
+        query.batch(0)
+        assert as_rows(query) == expected, "no more goes"
+        query.end()
+        assert as_rows(query) == groups_of(model), seed
+
+
+@pytest.mark.parametrize("emit", ["changes", "final"])
+@pytest.mark.parametrize("mode", ["append", "retract"])
+def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
+    tmp_path: Path, mode: str, emit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few with each batch, until nothing is kept of them; the result is right all along, with restarts."""
+    monkeypatch.setattr(endings, "_AT_ONCE", FEW)
+    monkeypatch.setattr(hold_back, "AT_ONCE", FEW)
+    for number in seeds():
+        seed = f"{mode} {emit} {number}"
+        print(f"seed '{seed}'")
+        dice = random.Random(seed)
+        query = running(tmp_path, mode, SESSIONS["flink"], f"mode: retract, emit: {emit}", "delay: 1h")
+        model = SessionModel(delay=HOUR)
+        changes = [each for each in changes_of(dice, mode, 250) if each[0] == "a"]
+        later: list[list[Change]] = [
+            [("a", 1, (1000 + day, 1, day, START + timedelta(days=day)))] for day in range(1, 25)
+        ]
+        there = []
+        for batch in [changes, *later]:
+            query.batch(0, *as_lines(batch))
+            restart(query)
+            model.batch(batch)
+            there.append(kept(query))
+            if emit == "changes":
+                assert as_rows(query) == model.result(final=False), seed
+            else:
+                assert not as_rows(query) - model.result(final=True), seed
+        groups = [sum(count for name, count in each.items() if name.endswith(" groups")) for each in there]
+        assert groups[0] > 4 * FEW, "there are many more than go in one batch"
+        assert all(before - after < 2 * FEW for before, after in itertools.pairwise(groups)), (seed, groups)
+        assert max(there[-1].values()) <= FEW, (seed, there[-1])
+        assert as_rows(query) == model.result(final=emit == "final"), seed
+        query.end()
+        assert as_rows(query) == model.result(final=False), seed
