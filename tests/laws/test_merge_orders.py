@@ -33,6 +33,7 @@ from tests.laws.cases import ALL
 from tests.laws.laws import exactly
 from tests.laws.pattern_subjects import PATTERNS
 from tests.laws.subjects import Subject
+from tests.laws.time_subjects import FILTERS, LOOKUPS, LOOKUPS_AT_ONCE, WATERMARKS
 from tests.seeds import some
 
 TTL = 10
@@ -71,6 +72,7 @@ NAMES = (
     "left as-of join by >=",
 )
 SUBJECTS = [one for one in ALL if one.name in NAMES]
+OTHERS = (*PATTERNS, *FILTERS, *LOOKUPS, *LOOKUPS_AT_ONCE, *WATERMARKS)
 
 
 def with_ttl(operator: Operator) -> Operator:
@@ -173,6 +175,6 @@ def test_merges_change_nothing_whenever_they_happen(subject: Subject, monkeypatc
 
 
 def test_every_operator_is_among_these() -> None:
-    """Of every one that keeps state there is a subject; a row pattern has neither retractions nor a TTL."""
+    """Of every one with a TTL there is a subject: row patterns have none, and neither has what goes by times."""
     assert len(SUBJECTS) == len(NAMES)
-    assert {type(one.operator) for one in SUBJECTS} == {type(one.operator) for one in ALL if one not in PATTERNS}
+    assert {type(one.operator) for one in SUBJECTS} == {type(one.operator) for one in ALL if one not in OTHERS}
