@@ -11,11 +11,11 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalProject
 from rowkind.service.plan.query import SkewHint, TtlHint
 from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
-from rowkind.service.plan.sql.from_clause import with_queries
 from rowkind.service.plan.sql.hints import by_path, read_hints
 from rowkind.service.plan.sql.one_row import over_a_table
 from rowkind.service.plan.sql.one_select import OneSelect
 from rowkind.service.plan.sql.parse import query
+from rowkind.service.plan.sql.relations import with_queries
 from rowkind.service.plan.sql.scope import Unreachable
 from rowkind.service.plan.sql.session_ends import with_ends
 from rowkind.service.plan.sql.time_order import in_time_order, time_order

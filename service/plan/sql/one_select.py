@@ -1,6 +1,6 @@
 """One SELECT, clause by clause as SQL says that they happen.
 
-    FROM, WHERE                 from_clause, generators, subqueries
+    FROM, WHERE                 from_clause, relations, generators, subqueries
     GROUP BY, HAVING            grouping
     window functions, QUALIFY   windows
     DISTINCT, ORDER BY … LIMIT  unions, top_rows

@@ -1,0 +1,165 @@
+"""What stands in FROM: a table, a view, a query in WITH, a derived table, or a table function over one of them.
+
+Views, WITH and derived tables are written out where they are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.errors import Refusal
+from rowkind.service.plan.logical import LogicalNode, LogicalProject, LogicalScan
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.sql.context import Context, Named, Queries
+from rowkind.service.plan.sql.match_clause import MatchClause
+from rowkind.service.plan.sql.match_recognize import matched
+from rowkind.service.plan.sql.parse import values_query
+from rowkind.service.plan.sql.processing_time import with_stamp
+from rowkind.service.plan.sql.scope import Relation, Scope, near
+from rowkind.service.plan.sql.time_windows import WindowFunction, window_function, with_windows
+from rowkind.service.plan.sql.watermark_clause import clause_of, not_of_a_table, with_time
+from rowkind.service.plan.sql.windows import is_arrival
+from rowkind.service.plan.traits.unique_keys import unique_keys
+from rowkind.service.plan.view import View
+
+_IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
+
+
+def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
+    """What is called how in a query: what was before it, and its own WITH. Raises Refusal."""
+    known = dict(context.with_)
+    with_ = tree.args.get("with_")
+    if with_ is None:
+        return known
+    if with_.args.get("recursive"):
+        raise Refusal("WITH RECURSIVE is not supported: write one join for each level", with_)
+    own: set[str] = set()
+    for table in with_.expressions:
+        name = table.alias.lower()
+        if name in own:
+            raise Refusal(f"two queries in WITH are called {table.alias}: give one another name", table.args["alias"])
+        own.add(name)
+        # A query in WITH sees those before it, and neither itself nor later ones.
+        known = {**known, name: Named(table.this, column_aliases(table), known)}
+    return known
+
+
+def relation_of(at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
+    """The rows of one of them, and what its names mean. Raises Refusal."""
+    clause = clause_of(at)
+    if isinstance(at, exp.Unnest):
+        raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
+    if (windows := window_function(at)) is not None:
+        return _in_windows(windows, at, context, queries)
+    if isinstance(at, MatchClause):
+        return _matched(at, context, queries)
+    if isinstance(at, exp.Values):
+        at = exp.Subquery(this=values_query(at), alias=at.args.get("alias"))
+    if isinstance(at, exp.Subquery):
+        _only(at, "this form of a derived table")
+        alias = at.alias or queries.invent(context.path, "derived").removeprefix(context.path).rstrip(".")
+        return _derived(Named(at.this, column_aliases(at), context.with_), alias, at, context, queries)
+    if not isinstance(at, exp.Table) or not isinstance(at.this, exp.Identifier):
+        raise Refusal(_IN_FROM, at)
+    if at.args.get("db") or at.args.get("catalog"):
+        raise Refusal(f"{at.sql('spark')}: tables are called as in the job file, without a database", at)
+    _only(at, "this way to name a table")
+    alias = at.alias or at.name
+    name, catalog = at.name.lower(), queries.catalog
+    columns = column_aliases(at)
+    views = {view.lower(): parse_view for view, parse_view in catalog.views.items()}
+    if clause is not None and (name in context.with_ or name in views):
+        raise not_of_a_table(clause)
+    if name in context.with_:
+        named = context.with_[name]
+        return _derived(Named(named.query, columns or named.columns, named.with_), alias, at, context, queries)
+    if name in views:
+        node, relation = _derived(Named(views[name](), columns, {}), alias, at, context, queries)
+        return replace(node, view=View(name, tuple(node.outputs))), relation
+    tables = {table.lower(): table for table in catalog.tables}
+    if name not in tables:
+        known = [*catalog.tables, *catalog.views, *context.with_]
+        raise Refusal(f"there is no table {at.name}{near(at.name, known)}", at)
+    source = catalog.source(tables[name])
+    scan = LogicalScan(context.path + alias, source, source.declared.names, at)
+    queries.note(scan.path)
+    spelled = renamed(source.declared.names, columns, at)
+    relation = Relation(
+        alias, {new: scan.name(column) for new, column in zip(spelled, source.declared.names, strict=True)}
+    )
+    return (scan, relation) if clause is None else with_time(clause, scan, relation)
+
+
+def _in_windows(
+    windows: WindowFunction, at: exp.Expr, context: Context, queries: Queries
+) -> tuple[LogicalNode, Relation]:
+    """The rows of a table function in the windows that it speaks of."""
+    _only(at, "this way to call a table function")
+    rows = windows.rows.copy()
+    alias = at.alias or rows.name or queries.invent(context.path, "windows").removeprefix(context.path).rstrip(".")
+    rows.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    node, relation = relation_of(rows, context, queries)
+    if is_arrival(windows.time):
+        node, stamped = with_stamp(node, windows.time, context, queries)
+        (name,) = stamped.columns.values()
+        time: exp.Expr = resolved(name)
+    else:
+        time = Scope((relation,)).resolve(windows.time)
+    node, more = with_windows(windows, node, relation, time, f"{context.path}{alias}")
+    columns_ = {**relation.columns, **more}
+    spelled = renamed(tuple(columns_), column_aliases(at), at)
+    return node, Relation(alias, dict(zip(spelled, columns_.values(), strict=True)))
+
+
+def _matched(at: MatchClause, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
+    """What comes out of MATCH_RECOGNIZE."""
+    alias = at.alias or queries.invent(context.path, "match").removeprefix(context.path).rstrip(".")
+    path = f"{context.path}{alias}"
+    node, relation = relation_of(at.this, replace(context, path=f"{path}."), queries)
+    queries.note(path)
+    node, names = matched(at, node, relation, path)
+    spelled = renamed(tuple(names), column_aliases(at), at)
+    return node, Relation(alias, dict(zip(spelled, names.values(), strict=True)))
+
+
+def _derived(
+    named: Named, alias: str, at: exp.Expr, context: Context, queries: Queries
+) -> tuple[LogicalProject, Relation]:
+    path = f"{context.path}{alias}"
+    queries.note(path)
+    inner = queries.select(named.query, Context(f"{path}.", named.with_, named=not named.columns, result=False))
+    spelled = renamed(tuple(inner.outputs), named.columns, at)
+    names = {column: f"{path}.{column}" for column in spelled}
+    # Columns of unique keys stay within reach of the planner, though no name in the SQL means them.
+    hidden = frozenset[str]().union(*unique_keys(inner.input))
+    outputs: dict[str, exp.Expr] = {
+        names[column]: output for column, output in zip(spelled, inner.outputs.values(), strict=True)
+    }
+    outputs = outputs | {name: resolved(name) for name in sorted(hidden) if name not in outputs}
+    return LogicalProject(inner.input, outputs), Relation(alias, names)
+
+
+def column_aliases(node: exp.Expr) -> tuple[str, ...]:
+    """The names of columns behind an alias, AS x(a, b)."""
+    alias = node.args.get("alias")
+    return tuple(column.name for column in alias.args.get("columns") or []) if alias is not None else ()
+
+
+def renamed(columns: tuple[str, ...], names: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
+    """What columns are called that may have such names. Raises Refusal."""
+    if not names:
+        return columns
+    if len(names) != len(columns):
+        raise Refusal(f"there are {len(columns)} columns, but {len(names)} names for them behind the alias", at)
+    for name in names:
+        if sum(name.lower() == other.lower() for other in names) > 1:
+            raise Refusal(f"two columns are called {name}: give one another name", at)
+    return names
+
+
+def _only(node: exp.Expr, what: str) -> None:
+    extra = [name for name, value in node.args.items() if value and name not in ("this", "alias")]
+    if extra:
+        raise Refusal(f"{what} is not supported ({', '.join(extra)})", node)
