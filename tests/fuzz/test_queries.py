@@ -95,6 +95,46 @@ QUERIES = (
     "SELECT id FROM t WHERE v IN (SELECT u.v FROM u WHERE u.k < t.k EXCEPT SELECT w.v FROM w WHERE w.k = t.k)",
     "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS n, SUM(v) AS s FROM t GROUP BY k",
     "SELECT k, SUM(v) AS s FROM t GROUP BY k HAVING SUM(v) > (SELECT AVG(u.v) FROM u WHERE u.k < t.k)",
+    # Derived tables that read the query around.
+    "SELECT id, (SELECT COUNT(*) FROM (SELECT DISTINCT v FROM u WHERE u.k = t.k) AS x) AS n FROM t",
+    "SELECT id, (SELECT SUM(n) FROM (SELECT s, COUNT(*) AS n FROM u WHERE u.k < t.k GROUP BY s) AS x) AS n FROM t",
+    (
+        "SELECT id, (SELECT COUNT(*) FROM (SELECT v FROM u WHERE u.k = t.k UNION SELECT v FROM w WHERE w.k = t.k) "
+        "AS x WHERE x.v > 1) AS n FROM t"
+    ),
+    (
+        "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM (SELECT v FROM u WHERE u.k = t.k EXCEPT ALL SELECT v FROM w "
+        "WHERE w.v >= t.v) AS x)"
+    ),
+    (
+        "SELECT id, (SELECT SUM(x.v) FROM (SELECT v, ROW_NUMBER() OVER (ORDER BY v, s) AS rn FROM u WHERE u.k = t.k) "
+        "AS x WHERE rn <= 2) AS n FROM t"
+    ),
+    "SELECT id, (SELECT MAX(x.v) FROM (SELECT v FROM u WHERE u.k <> t.k ORDER BY v, s LIMIT 2) AS x) AS n FROM t",
+    "SELECT id, (SELECT x.n + 1 FROM (SELECT COUNT(*) AS n FROM u WHERE u.k = t.k) AS x) AS n FROM t",
+    "SELECT id, (SELECT x.n + 1 FROM (SELECT COUNT(*) AS n FROM u WHERE u.v < t.v) AS x WHERE x.n < t.k) AS n FROM t",
+    "SELECT id, (SELECT COUNT(*) FROM u WHERE u.k = t.k HAVING COUNT(*) < 2) AS n FROM t",
+    "SELECT id, (SELECT COUNT(*) FROM u WHERE u.k = t.k ORDER BY 1 LIMIT 1) AS n FROM t",
+    "SELECT id FROM t WHERE v IN (SELECT COUNT(*) FROM u WHERE u.k = t.k UNION ALL SELECT 2)",
+    "SELECT id FROM t WHERE v NOT IN (SELECT x.v FROM (SELECT DISTINCT v FROM u WHERE u.k = t.k) AS x)",
+    (
+        "SELECT id, (SELECT COUNT(*) FROM w LEFT JOIN (SELECT v FROM u WHERE u.k = t.k) AS x ON x.v = w.v "
+        "WHERE x.v IS NULL OR w.k = t.k) AS n FROM t"
+    ),
+    (
+        "SELECT id FROM t WHERE EXISTS (WITH x AS (SELECT v, s FROM u WHERE u.k = t.k) SELECT 1 FROM w "
+        "WHERE NOT EXISTS (SELECT 1 FROM x WHERE x.v = w.v) AND w.k <> t.id)"
+    ),
+    (
+        "SELECT t.id, x.n FROM t, LATERAL (SELECT COUNT(*) AS n FROM (SELECT s FROM u WHERE u.k = t.k GROUP BY s) "
+        "AS y) AS x"
+    ),
+    "SELECT id, (SELECT MAX(x.v) FROM (VALUES (t.v), (t.k + 1)) AS x(v)) AS n FROM t",
+    "SELECT id, (SELECT SUM(x.v) FROM (SELECT u.v + t.v AS v FROM u WHERE u.k = t.k) AS x) AS n FROM t",
+    (
+        "SELECT k, COUNT(*) AS n, (SELECT COUNT(*) FROM (SELECT DISTINCT v FROM w WHERE w.k > t.k) AS x) AS m FROM t "
+        "GROUP BY k"
+    ),
     # Rows of the query's own.
     "SELECT t.id, x.name FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(k, name) ON t.k = x.k",
     "SELECT id FROM t WHERE k IN (SELECT * FROM VALUES (1), (2), (7))",

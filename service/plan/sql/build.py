@@ -11,6 +11,7 @@ from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalProject
 from rowkind.service.plan.query import SkewHint, TtlHint
 from rowkind.service.plan.sql.context import Catalog, Context, Names, Selected
+from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.hints import by_path, read_hints
 from rowkind.service.plan.sql.one_row import over_a_table
 from rowkind.service.plan.sql.one_select import OneSelect
@@ -78,7 +79,8 @@ class Builder:
             return OneSelect(tree, context, hints, self).built()
         if isinstance(tree, exp.SetOperation):
             return top_of_result(set_operation(tree, context, self), tree, Names(context.path))
-        return top_of_result(self.select(tree.this, context), tree, Names(context.path))
+        inner = in_each_group(self.select(tree.this, context), context, self, tree)
+        return top_of_result(inner, tree, Names(context.path))
 
     def invent(self, path: str, stem: str) -> str:
         """A path that no relation has, for a query that has no alias: `exists_1.`."""

@@ -24,11 +24,15 @@ class Catalog:
 
 @dataclass(frozen=True)
 class Named:
-    """A query in WITH: the names of its columns if they are given, and the queries in WITH that it sees itself."""
+    """A query in WITH: the names of its columns if they are given, and the queries in WITH that it sees itself.
+
+    `depth` is how many queries are around the one whose WITH it is.
+    """
 
     query: exp.Expr
     columns: tuple[str, ...]
     with_: Mapping[str, Named]
+    depth: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,16 @@ class Context:
     domain: tuple[str, ...] = ()
     named: bool = True
     result: bool = True
+
+    @property
+    def depth(self) -> int:
+        """How many queries are around this one."""
+        return 0 if self.outer is None else self.outer.depth
+
+    def from_(self, path: str, named: Named) -> Context:
+        """The place of a query in FROM, which sees the queries around this one, but not what stands beside it."""
+        outer = None if self.outer is None else self.outer.within(named.depth)
+        return Context(path, named.with_, outer, self.around, named=not named.columns, result=False)
 
     def below(self, path: str, outer: Scope, around: LogicalNode, *, named: bool = False) -> Context:
         """The place of a subquery that reads columns of the rows `around` it."""

@@ -15,7 +15,7 @@ from rowkind.service.plan.columns import columns
 from rowkind.service.plan.logical import LogicalNode, LogicalProject
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context
-from rowkind.service.plan.sql.unions import without_duplicates
+from rowkind.service.plan.sql.grouping import without_duplicates
 from rowkind.service.plan.traits.unique_keys import unique_keys
 
 

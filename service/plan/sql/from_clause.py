@@ -11,10 +11,11 @@ from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalJoin, LogicalNode, LogicalProject
-from rowkind.service.plan.scalar.conjuncts import conjuncts
+from rowkind.service.plan.scalar.conjuncts import conjuncts, reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, check_reach
 from rowkind.service.plan.sql.domain import domain
+from rowkind.service.plan.sql.empty_groups import of_empty
 from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.links import beyond
@@ -22,57 +23,58 @@ from rowkind.service.plan.sql.lookups import Lookup, looked_up, lookup
 from rowkind.service.plan.sql.one_row import one_row
 from rowkind.service.plan.sql.relations import column_aliases, relation_of, renamed
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery
-from rowkind.service.plan.sql.subqueries import of_empty, where
+from rowkind.service.plan.sql.subqueries import where
 
 
 @dataclass(frozen=True)
 class Joined:
-    """What FROM has brought so far: rows, None before the first relation, and what names mean."""
+    """What FROM has brought so far: rows, None before the first relation, and what names mean.
+
+    `links` are conditions that read the query around: those of derived tables, or those to a domain. `single`: they
+    leave one row at most.
+    """
 
     node: LogicalNode | None
     scope: Scope
+    links: tuple[exp.Expr, ...] = ()
+    single: bool = False
+
+    @property
+    def rows(self) -> LogicalNode:
+        """The rows, which are there."""
+        assert self.node is not None, "FROM brings one relation at least"
+        return self.node
 
 
-def from_clause(
-    tree: exp.Select, context: Context, queries: Queries
-) -> tuple[LogicalNode, Scope, tuple[exp.Expr, ...]]:
-    """The rows that FROM brings, what names mean behind it, and what links them to a domain. Raises Refusal."""
-    if tree.args.get("from_") is None:
-        return _nothing(tree, context, queries)
-    first = tree.args["from_"].this
+def from_clause(tree: exp.Select, context: Context, queries: Queries) -> Joined:
+    """All that FROM brings; without FROM one row, or one for each value of a domain. Raises Refusal."""
+    first = tree.args.get("from_")
     # A LATERAL VIEW stands behind all joins, and is one with each row.
     joins = [*(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
-    nothing = Joined(None, Scope((), outer=context.outer))
+    start = Joined(None, Scope((), outer=context.outer), single=True)
     if not context.domain:
-        rows = _chain(nothing, first, joins, context, queries)
-        return _there(rows), rows.scope, ()
+        return replace(start, node=one_row(tree)) if first is None else _chain(start, first, joins, context, queries)
     found = domain(context, queries.invent(context.path, "around"), tree)
+    around = Joined(found.node, replace(start.scope, domain=found.names), single=True)
+    if first is None:
+        return replace(around, links=found.links)
     if any(_kind(join) in ("right", "full") for join in joins):
         # A domain that came first would be padded, and a column of it could stand in no ON.
-        rows = _chain(nothing, first, joins, context, queries)
-        node = LogicalJoin("inner", LogicalInput(found.node), LogicalInput(_there(rows)), (), tree)
-        return node, replace(rows.scope, domain=found.names), found.links
-    start = Joined(found.node, replace(nothing.scope, domain=found.names))
-    rows = _chain(start, first, joins, context, queries)
-    return _there(rows), rows.scope, found.links
-
-
-def _nothing(tree: exp.Select, context: Context, queries: Queries) -> tuple[LogicalNode, Scope, tuple[exp.Expr, ...]]:
-    """What SELECT without FROM reads: one row, or one for each value of a domain."""
-    scope = Scope((), outer=context.outer)
-    if context.domain:
-        found = domain(context, queries.invent(context.path, "around"), tree)
-        return found.node, replace(scope, domain=found.names), found.links
-    return one_row(tree), scope, ()
-
-
-def _there(rows: Joined) -> LogicalNode:
-    assert rows.node is not None, "FROM brings one relation at least"
-    return rows.node
+        rows = _chain(start, first, joins, context, queries)
+        scope = replace(rows.scope, domain=found.names)
+        on = tuple(map(scope.own, rows.links))
+        both = LogicalJoin("inner", LogicalInput(found.node), LogicalInput(rows.rows), on, tree)
+        rows = Joined(both, scope, on)
+    else:
+        rows = _chain(around, first, joins, context, queries)
+    own = columns(rows.rows).keys()
+    if any(not reads(each) <= own for each in rows.links):
+        raise beyond(rows.links, own)
+    return replace(rows, links=found.links)
 
 
 def _chain(start: Joined, first: exp.Expr, joins: list[exp.Join], context: Context, queries: Queries) -> Joined:
-    rows = _joined(start, exp.Join(this=first), context, queries)
+    rows = _joined(start, exp.Join(this=first.this), context, queries)
     for join in joins:
         rows = _joined(rows, join, context, queries)
     return rows
@@ -81,7 +83,8 @@ def _chain(start: Joined, first: exp.Expr, joins: list[exp.Join], context: Conte
 def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
     """The rows so far joined with what is behind JOIN or a comma."""
     if left.node is not None and (found := generator(join)) is not None:
-        return Joined(*in_from(found, left.node, left.scope, context, queries))
+        node, scope = in_from(found, left.node, left.scope, context, queries)
+        return Joined(node, scope, left.links)
     no_aggregates(join.args.get("on"), "ON")
     if isinstance(join.this, exp.Lateral):
         return _lateral(left, join, context, queries)
@@ -90,7 +93,7 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
     right = _item(join.this, context, queries)
     scope = _beside(left.scope, right.scope, join.this)
     if left.node is None:
-        return Joined(right.node, scope)
+        return Joined(right.node, scope, right.links, left.single and right.single)
     kind = _kind(join)
     asks: list[exp.Expr] = []
     using = join.args.get("using") or (_shared(left.scope, right.scope) if join.args.get("method") else None)
@@ -103,16 +106,40 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
         # Of an inner join ON and WHERE say the same, and WHERE takes subqueries.
         asks = [each for each in written if kind == "inner" and any(map(is_subquery, each.walk()))]
         on = tuple(scope.resolve(each) for each in written if each not in asks)
-    node = LogicalJoin(kind, LogicalInput(left.node), LogicalInput(_there(right)), on, join)
+    said, links = _linked(left, right, kind, join)
+    single = left.single and (right.single or kind in ("semi", "anti")) and kind not in ("right", "full")
+    node = LogicalJoin(kind, LogicalInput(left.node), LogicalInput(right.rows), (*said, *on), join)
     if asks:
-        kept, links = where(exp.and_(*asks), node, scope, context, queries)
-        if links:
-            raise beyond(links, columns(node).keys())
-        return Joined(kept, scope)
+        kept, outer = where(exp.and_(*asks), node, scope, context, queries)
+        if outer:
+            raise beyond(outer, columns(node).keys())
+        return Joined(kept, scope, links, single)
     if node.filters_left:
         spent = tuple(relation.alias for relation in right.scope.relations)
         scope = replace(left.scope, spent=(*left.scope.spent, *spent))
-    return Joined(node, scope)
+    return Joined(node, scope, links, single)
+
+
+def _linked(
+    left: Joined, right: Joined, kind: PhysicalJoinKind, join: exp.Join
+) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
+    """Of the links of both sides, those to ask in their join, and those to ask behind it. Raises Refusal.
+
+    The columns of a domain are among the left rows, if there is one.
+    """
+    if kind in ("right", "full") and (left.links or right.links):
+        raise Refusal(
+            f"a derived table beside a {kind.upper()} JOIN cannot read a query around: write a LEFT JOIN, or the join "
+            f"in a derived table, and compare its columns around it",
+            join.this,
+        )
+    own = {*columns(left.rows), *columns(right.rows)}
+    found = tuple(map(left.scope.own, right.links))
+    here = tuple(each for each in found if reads(each) <= own)
+    free = tuple(each for each in found if each not in here)
+    if free and kind != "inner":
+        raise beyond(free, own)
+    return here, (*left.links, *free)
 
 
 def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, queries: Queries) -> Joined:
@@ -120,6 +147,8 @@ def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, querie
     if left.node is None:
         raise Refusal("FOR SYSTEM_TIME AS OF stands behind JOIN: it is for each left row, at its time", said.join.this)
     right = _item(join.this, context, queries)
+    if right.links:
+        raise Refusal("the rows that are looked up cannot read a query around: compare their columns in ON", join.this)
     scope = _beside(left.scope, right.scope, join.this)
     using = join.args.get("using")
     if using:
@@ -132,8 +161,8 @@ def _lookup(said: Lookup, join: exp.Join, left: Joined, context: Context, querie
         on = tuple(map(scope.resolve, conjuncts(join.args.get("on"))))
     match = None if said.match is None else scope.resolve(said.match)
     at = None if said.at is None or said.by_arrival else left.scope.resolve(said.at)
-    node = looked_up(replace(said, match=match), _there(left), _there(right), on, at)
-    return Joined(node, scope)
+    node = looked_up(replace(said, match=match), left.rows, right.rows, on, at)
+    return replace(left, node=node, scope=scope)
 
 
 def _beside(left: Scope, right: Scope, at: exp.Expr) -> Scope:
@@ -174,14 +203,15 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
     if inner.counts is None:
         right = LogicalProject(inner.input, {each: resolved(each) for each in columns(inner.input)} | outputs)
         sides = LogicalInput(left.node), LogicalInput(right)
-        return Joined(LogicalJoin(kind, *sides, (*inner.links, *on), lateral), scope)
+        joined = LogicalJoin(kind, *sides, (*inner.links, *on), lateral)
+        return Joined(joined, scope, left.links, left.single and inner.single)
     # An aggregate without GROUP BY has a row for every row around it: one that is missing is an empty group.
     if kind == "left" and on:
         raise Refusal("this subquery always has one row: move the condition into it, or into CASE", join.args["on"])
     both = LogicalJoin("left", LogicalInput(left.node), LogicalInput(inner.input), inner.links, lateral)
     found = {name: of_empty(output, inner.counts) for name, output in outputs.items()}
     node = LogicalProject(both, {each: resolved(each) for each in columns(left.node)} | found)
-    return Joined(LogicalFilter(node, on) if on else node, scope)
+    return replace(left, node=LogicalFilter(node, on) if on else node, scope=scope)
 
 
 def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
@@ -189,14 +219,14 @@ def _item(at: exp.Expr, context: Context, queries: Queries) -> Joined:
     if isinstance(at, exp.Subquery) and isinstance(at.this, exp.Table | exp.Subquery):
         if at.alias:
             raise Refusal("joins in parentheses have no name: their tables have", at.args["alias"])
-        inner, nothing = at.this, Joined(None, Scope(()))
+        inner, nothing = at.this, Joined(None, Scope(()), single=True)
         if isinstance(inner, exp.Table) or inner.args.get("joins") or isinstance(inner.this, exp.Table | exp.Subquery):
             first = inner.copy()
             joins = inner.args.get("joins") or []
             first.set("joins", None)
-            return _chain(nothing, first, joins, context, queries)
-    node, relation = relation_of(at, context, queries)
-    return Joined(node, Scope((relation,)))
+            return _chain(nothing, exp.From(this=first), joins, context, queries)
+    found = relation_of(at, context, queries)
+    return Joined(found.node, Scope((found.relation,)), found.links, found.single)
 
 
 def _kind(join: exp.Join) -> PhysicalJoinKind:

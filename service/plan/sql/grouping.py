@@ -254,6 +254,15 @@ class Grouping:
         return self.names.claim(name) if name else self.names.fresh(stem(node))
 
 
+def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
+    """Each row of a node once. Raises Refusal for columns that cannot be compared."""
+    for name, type_ in columns(node).items():
+        if not type_.orderable:
+            spelled = name.rpartition(".")[2]
+            raise Refusal(f"{spelled} is a {type_.sql}, which cannot be compared: select fields of it, or a key", at)
+    return LogicalAggregate(LogicalInput(node), tuple(columns(node)), {}, False, at)
+
+
 def group_expressions(
     group: exp.Group, columns_: SelectList, resolve: Callable[[exp.Expr], exp.Expr]
 ) -> Iterator[tuple[exp.Expr, exp.Expr]]:

@@ -24,10 +24,11 @@ from rowkind.service.plan.logical import LogicalFilter, LogicalProject
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Names, Queries, Selected
+from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.from_clause import from_clause
 from rowkind.service.plan.sql.generators import in_select
 from rowkind.service.plan.sql.group_windows import GroupWindow, group_window
-from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
+from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions, without_duplicates
 from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets
 from rowkind.service.plan.sql.hints import Hints, no_split
 from rowkind.service.plan.sql.links import beyond, equal_links, linked_columns
@@ -35,7 +36,6 @@ from rowkind.service.plan.sql.processing_time import with_processing_time
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
 from rowkind.service.plan.sql.subqueries import Subqueries, where
 from rowkind.service.plan.sql.top_rows import TopRows, keep_top, top_of_result, top_rows
-from rowkind.service.plan.sql.unions import without_duplicates
 from rowkind.service.plan.sql.windows import (
     Terms,
     check_windows,
@@ -71,6 +71,11 @@ class Clauses:
         assert order is None or isinstance(order, exp.Order), "an ORDER BY stays one"
         return Clauses(SelectList(tuple(items)), having, qualify, order)
 
+    @property
+    def need_rows(self) -> bool:
+        """Whether rows that are grouped are looked at again: some are left out, or they are numbered."""
+        return self.having is not None or self.qualify is not None or any(each.find(exp.Window) for each in self)
+
     def __iter__(self) -> Iterator[exp.Expr]:
         yield from (item.expression for item in self.items.items)
         yield from (each for each in (self.having, self.qualify, self.order) if each is not None)
@@ -92,13 +97,17 @@ class OneSelect:
         self._tree = tree
         self._context = context
         self._hints = hints
+        self._queries = queries
         self._names = Names(context.path)
-        self._node, self._scope, self._links = from_clause(tree, context, queries)
+        brought = from_clause(tree, context, queries)
+        self._node, self._scope, self._links = brought.rows, brought.scope, brought.links
         if (condition := tree.args.get("where")) is not None:
-            self._node, links = where(condition.this, self._node, self._scope, context, queries)
+            # Those to a domain are no conditions that the SQL asks before.
+            before = () if context.domain else self._links
+            self._node, links = where(condition.this, self._node, self._scope, context, queries, links=before)
             if links and context.domain:
                 raise beyond(links, columns(self._node).keys())
-            self._links = links or self._links
+            self._links = self._links if context.domain else links
         self._tree, self._node, self._scope = in_select(tree, self._node, self._scope, context, queries)
         self._tree, self._node, self._scope = with_processing_time(
             self._tree, self._node, self._scope, context, queries
@@ -111,6 +120,9 @@ class OneSelect:
         self._sets = grouping_sets(group) if group is not None else None
         # GROUPING SETS (()) is one group of all rows, as there is without GROUP BY.
         self._all_in_one = group is None or self._sets == ((),)
+        # At most one row for each row around, also of the result.
+        several = self._window is not None or self._tree is not tree or bool(self._sets)
+        self._single = brought.single and not several
         self._subqueries = Subqueries(queries, context, self._scope)
 
     def built(self) -> Selected:
@@ -125,6 +137,8 @@ class OneSelect:
         if groups is not None:
             clauses, calls_ = self._grouped(clauses, groups)
             counts = calls_ if self._all_in_one else None
+            if clauses.need_rows or distinct is not None or top is not None:
+                counts = self._in_each_group(counts)
         elif distinct is None:
             no_split(self._hints.split)
         if groups is None and self._window is not None and self._window.is_session:
@@ -132,7 +146,6 @@ class OneSelect:
         self._node, with_values = self._subqueries.join(self._node, clauses)
         clauses = clauses.changed(lambda node, _: with_values(node))
         if clauses.having is not None:
-            self._having_of_one_row(counts)
             counts = None
             self._node = LogicalFilter(self._node, conjuncts(clauses.having))
         clauses = self._numbered(clauses)
@@ -142,8 +155,8 @@ class OneSelect:
         if top is not None and clauses.order is not None:
             self._node, partition, self._links = linked_columns(self._links, self._node, self._names)
             kept = keep_top(self._node, top, clauses.order, self._names, partition)
-            return Selected(kept, outputs, self._links, single=top.first == top.last)
-        single = groups is not None and self._all_in_one
+            return Selected(kept, outputs, self._links, single=self._single or top.first == top.last)
+        single = self._single or (groups is not None and self._all_in_one)
         return Selected(self._node, outputs, self._links, single=single, counts=counts)
 
     def _resolved(self, top: TopRows | None) -> tuple[Clauses, list[GroupExpression] | None]:
@@ -249,17 +262,17 @@ class OneSelect:
         parts = [each for each in grouped if not (isinstance(each, exp.Column) and each.name in edges)]
         if len(parts) == len(grouped) or self._sets is not None:
             raise Refusal(_SESSION, window.windows.at)
-        terms = Terms(self._node, self._names)
-        partition = terms.columns(parts, "GROUP BY")
+        below, linked, self._links = linked_columns(self._links, self._node, self._names)
+        terms = Terms(below, self._names)
+        partition = (*linked, *terms.columns(parts, "GROUP BY"))
         self._node = window.windows.over(terms.node, partition)
 
-    def _having_of_one_row(self, counts: frozenset[str] | None) -> None:
-        if counts is not None and self._links:
-            raise Refusal(
-                "HAVING in a subquery that reads columns of the query around it needs a GROUP BY: without one, compare "
-                "the value, (SELECT COUNT(*) …) > 0",
-                self._tree.args["having"],
-            )
+    def _in_each_group(self, counts: frozenset[str] | None) -> frozenset[str] | None:
+        """See that no row of a group without rows is missing; gives the counts that are still to be made 0."""
+        before = Selected(self._node, {}, self._links, counts=counts)
+        after = in_each_group(before, self._context, self._queries, self._tree)
+        self._node, self._links = after.input, after.links
+        return after.counts
 
     def _numbered(self, clauses: Clauses) -> Clauses:
         """Number the rows for window functions, and filter by QUALIFY."""

@@ -5,14 +5,17 @@ Views, WITH and derived tables are written out where they are used.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalNode, LogicalProject, LogicalScan
+from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries
+from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.match_clause import MatchClause
 from rowkind.service.plan.sql.match_recognize import matched
 from rowkind.service.plan.sql.parse import values_query
@@ -42,12 +45,25 @@ def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
             raise Refusal(f"two queries in WITH are called {table.alias}: give one another name", table.args["alias"])
         own.add(name)
         # A query in WITH sees those before it, and neither itself nor later ones.
-        known = {**known, name: Named(table.this, column_aliases(table), known)}
+        known = {**known, name: Named(table.this, column_aliases(table), known, context.depth)}
     return known
 
 
-def relation_of(at: exp.Expr, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
-    """The rows of one of them, and what its names mean. Raises Refusal."""
+@dataclass(frozen=True)
+class Related:
+    """The rows of a relation, what its names mean, and what links them to a query around the one whose FROM it is in.
+
+    The links read columns that the rows have beside those that names mean. `single`: they leave one row at most.
+    """
+
+    node: LogicalNode
+    relation: Relation
+    links: tuple[exp.Expr, ...] = ()
+    single: bool = False
+
+
+def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
+    """One of them. Raises Refusal."""
     clause = clause_of(at)
     if isinstance(at, exp.Unnest):
         raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
@@ -60,7 +76,8 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logic
     if isinstance(at, exp.Subquery):
         _only(at, "this form of a derived table")
         alias = at.alias or queries.invent(context.path, "derived").removeprefix(context.path).rstrip(".")
-        return _derived(Named(at.this, column_aliases(at), context.with_), alias, at, context, queries)
+        named = Named(at.this, column_aliases(at), context.with_, context.depth)
+        return _derived(named, alias, at, context, queries)
     if not isinstance(at, exp.Table) or not isinstance(at.this, exp.Identifier):
         raise Refusal(_IN_FROM, at)
     if at.args.get("db") or at.args.get("catalog"):
@@ -68,16 +85,17 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logic
     _only(at, "this way to name a table")
     alias = at.alias or at.name
     name, catalog = at.name.lower(), queries.catalog
-    columns = column_aliases(at)
+    aliases = column_aliases(at)
     views = {view.lower(): parse_view for view, parse_view in catalog.views.items()}
     if clause is not None and (name in context.with_ or name in views):
         raise not_of_a_table(clause)
     if name in context.with_:
         named = context.with_[name]
-        return _derived(Named(named.query, columns or named.columns, named.with_), alias, at, context, queries)
+        return _derived(replace(named, columns=aliases or named.columns), alias, at, context, queries)
     if name in views:
-        node, relation = _derived(Named(views[name](), columns, {}), alias, at, context, queries)
-        return replace(node, view=View(name, tuple(node.outputs))), relation
+        found = _derived(Named(views[name](), aliases, {}), alias, at, context, queries)
+        assert isinstance(found.node, LogicalProject), "a derived table is a Project"
+        return replace(found, node=replace(found.node, view=View(name, tuple(found.node.outputs))))
     tables = {table.lower(): table for table in catalog.tables}
     if name not in tables:
         known = [*catalog.tables, *catalog.views, *context.with_]
@@ -85,22 +103,27 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> tuple[Logic
     source = catalog.source(tables[name])
     scan = LogicalScan(context.path + alias, source, source.declared.names, at)
     queries.note(scan.path)
-    spelled = renamed(source.declared.names, columns, at)
+    spelled = renamed(source.declared.names, aliases, at)
     relation = Relation(
         alias, {new: scan.name(column) for new, column in zip(spelled, source.declared.names, strict=True)}
     )
-    return (scan, relation) if clause is None else with_time(clause, scan, relation)
+    return Related(scan, relation) if clause is None else Related(*with_time(clause, scan, relation))
 
 
-def _in_windows(
-    windows: WindowFunction, at: exp.Expr, context: Context, queries: Queries
-) -> tuple[LogicalNode, Relation]:
+def _in_windows(windows: WindowFunction, at: exp.Expr, context: Context, queries: Queries) -> Related:
     """The rows of a table function in the windows that it speaks of."""
     _only(at, "this way to call a table function")
     rows = windows.rows.copy()
     alias = at.alias or rows.name or queries.invent(context.path, "windows").removeprefix(context.path).rstrip(".")
     rows.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-    node, relation = relation_of(rows, context, queries)
+    found = relation_of(rows, context, queries)
+    node, relation = found.node, found.relation
+    if found.links and windows.window.kind == "SESSION":
+        raise Refusal(
+            "sessions are not of rows that a query around is read for: write PARTITION BY, and compare its column in "
+            "WHERE, where the sessions are there",
+            at,
+        )
     if is_arrival(windows.time):
         node, stamped = with_stamp(node, windows.time, context, queries)
         (name,) = stamped.columns.values()
@@ -110,35 +133,44 @@ def _in_windows(
     node, more = with_windows(windows, node, relation, time, f"{context.path}{alias}")
     columns_ = {**relation.columns, **more}
     spelled = renamed(tuple(columns_), column_aliases(at), at)
-    return node, Relation(alias, dict(zip(spelled, columns_.values(), strict=True)))
+    return Related(node, Relation(alias, dict(zip(spelled, columns_.values(), strict=True))), found.links)
 
 
-def _matched(at: MatchClause, context: Context, queries: Queries) -> tuple[LogicalNode, Relation]:
+def _matched(at: MatchClause, context: Context, queries: Queries) -> Related:
     """What comes out of MATCH_RECOGNIZE."""
     alias = at.alias or queries.invent(context.path, "match").removeprefix(context.path).rstrip(".")
     path = f"{context.path}{alias}"
-    node, relation = relation_of(at.this, replace(context, path=f"{path}."), queries)
+    found = relation_of(at.this, replace(context, path=f"{path}."), queries)
+    if found.links:
+        raise Refusal(
+            "MATCH_RECOGNIZE is not over rows that a query around is read for: write PARTITION BY, and compare its "
+            "column in WHERE, where the matches are there",
+            at,
+        )
     queries.note(path)
-    node, names = matched(at, node, relation, path)
+    node, names = matched(at, found.node, found.relation, path)
     spelled = renamed(tuple(names), column_aliases(at), at)
-    return node, Relation(alias, dict(zip(spelled, names.values(), strict=True)))
+    return Related(node, Relation(alias, dict(zip(spelled, names.values(), strict=True))))
 
 
-def _derived(
-    named: Named, alias: str, at: exp.Expr, context: Context, queries: Queries
-) -> tuple[LogicalProject, Relation]:
+def _derived(named: Named, alias: str, at: exp.Expr, context: Context, queries: Queries) -> Related:
     path = f"{context.path}{alias}"
     queries.note(path)
-    inner = queries.select(named.query, Context(f"{path}.", named.with_, named=not named.columns, result=False))
+    place = context.from_(f"{path}.", named)
+    inner = in_each_group(queries.select(named.query, place), place, queries, at)
     spelled = renamed(tuple(inner.outputs), named.columns, at)
     names = {column: f"{path}.{column}" for column in spelled}
     # Columns of unique keys stay within reach of the planner, though no name in the SQL means them.
-    hidden = frozenset[str]().union(*unique_keys(inner.input))
+    linked = set[str]().union(*map(reads, inner.links)) & columns(inner.input).keys()
+    hidden = linked.union(*unique_keys(inner.input))
     outputs: dict[str, exp.Expr] = {
         names[column]: output for column, output in zip(spelled, inner.outputs.values(), strict=True)
     }
+    if taken := [name for name in linked if outputs.get(name, resolved(name)) != resolved(name)]:
+        spelled_ = taken[0].removeprefix(f"{path}.")
+        raise Refusal(f"a column cannot be called {spelled_} here, as another one: give it another name", at)
     outputs = outputs | {name: resolved(name) for name in sorted(hidden) if name not in outputs}
-    return LogicalProject(inner.input, outputs), Relation(alias, names)
+    return Related(LogicalProject(inner.input, outputs), Relation(alias, names), inner.links, inner.single)
 
 
 def column_aliases(node: exp.Expr) -> tuple[str, ...]:
@@ -147,12 +179,12 @@ def column_aliases(node: exp.Expr) -> tuple[str, ...]:
     return tuple(column.name for column in alias.args.get("columns") or []) if alias is not None else ()
 
 
-def renamed(columns: tuple[str, ...], names: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
+def renamed(spelled: tuple[str, ...], names: tuple[str, ...], at: exp.Expr) -> tuple[str, ...]:
     """What columns are called that may have such names. Raises Refusal."""
     if not names:
-        return columns
-    if len(names) != len(columns):
-        raise Refusal(f"there are {len(columns)} columns, but {len(names)} names for them behind the alias", at)
+        return spelled
+    if len(names) != len(spelled):
+        raise Refusal(f"there are {len(spelled)} columns, but {len(names)} names for them behind the alias", at)
     for name in names:
         if sum(name.lower() == other.lower() for other in names) > 1:
             raise Refusal(f"two columns are called {name}: give one another name", at)

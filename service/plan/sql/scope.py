@@ -124,6 +124,18 @@ class Scope:
         return any(relation.find(column.name) for relation in self._open)
 
     @property
+    def depth(self) -> int:
+        """How many queries are around a subquery here."""
+        return 1 if self.outer is None else 1 + self.outer.depth
+
+    def within(self, depth: int) -> Scope | None:
+        """What is around a query that only the outermost `depth` queries are around, though it is used in here."""
+        if depth == 0:
+            return None
+        hidden = self.outer is not None and self.depth > depth
+        return Scope((), outer=self.outer and self.outer.within(depth), domain=self.domain) if hidden else self
+
+    @property
     def _open(self) -> tuple[Relation, ...]:
         """The relations whose columns go by their names alone."""
         return tuple(relation for relation in self.relations if not relation.hidden)
@@ -138,7 +150,7 @@ class Scope:
             raise Refusal(f"there is no table or column {bare.name} in FROM{near(bare.name, self._names())}", column)
         if self.outer is not None and self._is_outer(column):
             found = self.outer._column(column, outer=True)  # noqa: SLF001 -- the same for the scope around this one
-            found = substitute(found, {name: resolved(own, like=column) for name, own in self.domain.items()})
+            found = self.own(found)
             beyond = reads(found) - set(self.domain.values())
             if beyond and not outer:
                 raise Unreachable(
@@ -158,6 +170,10 @@ class Scope:
         if not own:
             raise Refusal(self._unknown(column, relations), column)
         return resolved(own[0][1], like=column) if merged is None else _operand(merged.meaning)
+
+    def own(self, node: exp.Expr) -> exp.Expr:
+        """A resolved expression with the columns of the domain for those around whose values they are."""
+        return substitute(node, {name: resolved(own, like=node) for name, own in self.domain.items()})
 
     def using(self, column: str) -> Merged | None:
         """The column of USING that is called so."""

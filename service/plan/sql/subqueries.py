@@ -25,6 +25,7 @@ from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected, check_reach
+from rowkind.service.plan.sql.empty_groups import of_empty
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.links import beyond
 from rowkind.service.plan.sql.memberships import Asked, Membership, OneOf, asked
@@ -179,11 +180,17 @@ def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[Log
 
 
 def where(
-    condition: exp.Expr, node: LogicalNode, scope: Scope, context: Context, queries: Queries
+    condition: exp.Expr,
+    node: LogicalNode,
+    scope: Scope,
+    context: Context,
+    queries: Queries,
+    *,
+    links: Sequence[exp.Expr] = (),
 ) -> tuple[LogicalNode, tuple[exp.Expr, ...]]:
     """The rows that fulfil WHERE, and the conditions that read columns of the query around it. Raises Refusal.
 
-    What may fail behind such a condition goes along with it.
+    `links` are such conditions of FROM. What may fail behind one goes along with it.
     """
     no_windows(condition, "WHERE")
     no_aggregates(condition, "WHERE")
@@ -196,7 +203,7 @@ def where(
     tests = [each for each in parts if _predicate(each) is not None]
     plain = [each for each in parts if _predicate(each) is None]
     own = {*columns(node), *subqueries.names}
-    links: list[exp.Expr] = []
+    links = [*links]
     for each in plain:
         is_link = not reads(each) <= own
         is_late = bool(reads(each) & subqueries.names)
@@ -258,14 +265,6 @@ def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Conte
     check_rows(inner, node, test, len(mine))
     membership = Membership(node, mine, inner, path, test)
     return membership.false() if negated else membership.true()
-
-
-def of_empty(output: exp.Expr, counts: frozenset[str]) -> exp.Expr:
-    """An expression over an aggregate where its row may be missing."""
-    zero = {
-        name: exp.Coalesce(this=resolved(name), expressions=[exp.Literal.number(0)]) for name in counts & reads(output)
-    }
-    return substitute(output, zero)
 
 
 def _found_by_key(inner: Selected) -> bool:

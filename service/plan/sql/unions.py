@@ -31,6 +31,8 @@ from rowkind.service.plan.logical import (
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.scalar.types import BIGINT, common
 from rowkind.service.plan.sql.context import Context, Queries, Selected
+from rowkind.service.plan.sql.empty_groups import in_each_group
+from rowkind.service.plan.sql.grouping import without_duplicates
 from rowkind.service.plan.sql.links import Link, beyond, equal_links
 from rowkind.service.plan.sql.parse import query
 
@@ -88,15 +90,6 @@ def _counted(left: LogicalProject, right: LogicalProject, path: str, at: exp.Set
     return LogicalProject(expand, {name: resolved(name) for name in groups})
 
 
-def without_duplicates(node: LogicalNode, at: exp.Expr) -> LogicalAggregate:
-    """Each row of a node once. Raises Refusal for columns that cannot be compared."""
-    for name, type_ in columns(node).items():
-        if not type_.orderable:
-            spelled = name.rpartition(".")[2]
-            raise Refusal(f"{spelled} is a {type_.sql}, which cannot be compared: select fields of it, or a key", at)
-    return LogicalAggregate(LogicalInput(node), tuple(columns(node)), {}, False, at)
-
-
 def _selected(node: LogicalNode, names: dict[str, str], links: dict[str, Link]) -> Selected:
     """The rows, whose columns for links are none of the result's."""
     outputs = {name: resolved(own) for name, own in names.items() if name not in links}
@@ -121,7 +114,8 @@ def _branches(parts: list[exp.Expr], context: Context, queries: Queries) -> tupl
     links: list[list[Link]] = []
     for number, part in enumerate(parts):
         path = queries.invent(context.path, "input")
-        inner = queries.select(part, replace(context, path=path, named=context.named and not number))
+        place = replace(context, path=path, named=context.named and not number)
+        inner = in_each_group(queries.select(part, place), place, queries, part)
         if found and len(inner.outputs) != len(found[0].outputs):
             raise Refusal(
                 f"the query before has {len(found[0].outputs)} columns, and this one {len(inner.outputs)}: "

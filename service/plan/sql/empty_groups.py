@@ -1,0 +1,47 @@
+"""An aggregate without GROUP BY in a subquery: its group may have no rows, and then it has a row all the same.
+
+Its rows are grouped by what links it to the query around it, so that the row of an empty group is missing. Where its
+result is joined right away, a LEFT JOIN brings that row (`sql.subqueries`). Where something else is to come between, it
+is joined with the domain before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from rowkind.service.plan.columns import columns
+from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalProject
+from rowkind.service.plan.scalar.conjuncts import reads, substitute
+from rowkind.service.plan.scalar.scalars import resolved
+from rowkind.service.plan.sql.context import Context, Queries, Selected
+from rowkind.service.plan.sql.domain import domain
+from rowkind.service.plan.sql.links import beyond
+
+
+def of_empty(output: exp.Expr, counts: frozenset[str]) -> exp.Expr:
+    """An expression over an aggregate where its row may be missing."""
+    zero = {
+        name: exp.Coalesce(this=resolved(name), expressions=[exp.Literal.number(0)]) for name in counts & reads(output)
+    }
+    return substitute(output, zero)
+
+
+def in_each_group(inner: Selected, context: Context, queries: Queries, at: exp.Expr) -> Selected:
+    """A subquery whose rows are all there: also those of groups without rows. Raises Unreachable."""
+    if inner.counts is None or not inner.links:
+        return inner
+    own = columns(inner.input)
+    around = {} if context.around is None else columns(context.around)
+    read = set[str]().union(*map(reads, inner.links)) - own.keys()
+    if not read <= around.keys():
+        raise beyond(inner.links, own.keys())
+    place = replace(context, domain=tuple(name for name in around if name in read))
+    found = domain(place, queries.invent(context.path, "around"), at)
+    values = {name: resolved(column) for name, column in found.names.items()}
+    links = tuple(substitute(link, values) for link in inner.links)
+    both = LogicalJoin("left", LogicalInput(found.node), LogicalInput(inner.input), links, at)
+    groups = {name: of_empty(resolved(name), inner.counts) for name in own}
+    node = LogicalProject(both, {name: resolved(name) for name in found.names.values()} | groups)
+    return Selected(node, inner.outputs, found.links, single=inner.single)
