@@ -206,7 +206,7 @@ def test_the_set_of_no_columns_has_a_row_for_no_rows_only_alone(
         ("SELECT id FROM t LEFT JOIN LATERAL explode(tags) AS u(x)", "is written with ON TRUE"),
         ("SELECT id FROM t RIGHT JOIN UNNEST(tags) AS u(x) ON TRUE", "not RIGHT JOIN"),
         ("SELECT id FROM t, UNNEST(tags, at) AS u(x, y)", "UNNEST takes one array or map here"),
-        ("SELECT x FROM UNNEST(tags) AS u(x)", "UNNEST takes apart what rows have"),
+        ("SELECT x FROM UNNEST(tags) AS u(x)", "there is no column tags"),
         ("SELECT x FROM t, LATERAL nothing(tags) AS u(x)", "the table function NOTHING is not known"),
         ("SELECT x FROM t, UNNEST(tags) AS u(x, y)", "UNNEST gives 1 columns (col), but there are 2 names"),
         ("SELECT x FROM t, UNNEST(tags) AS t(x)", "two tables in FROM are called t"),

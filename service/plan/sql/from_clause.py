@@ -82,8 +82,10 @@ def _chain(start: Joined, first: exp.Expr, joins: list[exp.Join], context: Conte
 
 def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) -> Joined:
     """The rows so far joined with what is behind JOIN or a comma."""
-    if left.node is not None and (found := generator(join)) is not None:
-        node, scope = in_from(found, left.node, left.scope, context, queries)
+    if (found := generator(join)) is not None:
+        # What stands first in FROM reads a query around, or nothing.
+        before = one_row(join) if left.node is None else left.node
+        node, scope = in_from(found, before, left.scope, context, queries)
         return Joined(node, scope, left.links)
     no_aggregates(join.args.get("on"), "ON")
     if isinstance(join.this, exp.Lateral):

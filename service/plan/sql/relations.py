@@ -65,8 +65,6 @@ class Related:
 def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
     """One of them. Raises Refusal."""
     clause = clause_of(at)
-    if isinstance(at, exp.Unnest):
-        raise Refusal("UNNEST takes apart what rows have: write FROM … CROSS JOIN UNNEST(…)", at)
     if (windows := window_function(at)) is not None:
         return _in_windows(windows, at, context, queries)
     if isinstance(at, MatchClause):

@@ -156,6 +156,14 @@ def _rows(folder: Path, sql: str, **settings: Any) -> list[list[Any]]:
             "SELECT w, COUNT(*) AS n FROM t, LATERAL TABLE(words(s)) AS x(w, l) GROUP BY w",
             [["big", 1], ["big,", 1], ["blue", 1], ["red", 1]],
         ),
+        (
+            "SELECT id, (SELECT SUM(w.length) FROM LATERAL words(t.s) AS w) AS x FROM t",
+            [[1, 7], [2, None], [3, 7]],
+        ),
+        (
+            "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM words(t.s) AS w WHERE w.word = 'red')",
+            [[2], [3]],
+        ),
         ("SELECT id, CASE WHEN a = 0 THEN 0 ELSE inverse(a) END AS x FROM t WHERE id < 3", [[1, 0.5], [2, None]]),
         ("SELECT times(2, 3) AS x, id FROM t WHERE id = 1", [[6.0, 1]]),
         ("SELECT x.id FROM t x JOIN t y ON x.id = y.id WHERE x.a + y.a > 4 AND inverse(x.a - 2) > 0", [[3]]),
