@@ -135,6 +135,18 @@ QUERIES = (
         "SELECT k, COUNT(*) AS n, (SELECT COUNT(*) FROM (SELECT DISTINCT v FROM w WHERE w.k > t.k) AS x) AS m FROM t "
         "GROUP BY k"
     ),
+    # ANY and ALL.
+    "SELECT id FROM t WHERE v > ALL (SELECT u.v FROM u WHERE u.k = t.k)",
+    "SELECT id FROM t WHERE NOT v <= ANY (SELECT u.v FROM u WHERE u.k < t.k) OR k = 1",
+    "SELECT id, v < ANY (SELECT u.v FROM u WHERE u.k = t.k) AS a, v >= ALL (SELECT w.v FROM w) AS b FROM t",
+    (
+        "SELECT id, v <> ANY (SELECT u.v FROM u WHERE u.k = t.k) AS a, v = ALL (SELECT w.v FROM w WHERE w.k = t.k) AS b "
+        "FROM t"
+    ),
+    "SELECT id, v = ANY (SELECT u.v FROM u WHERE u.k = t.k) AS a, v <> ALL (SELECT w.v FROM w) AS b FROM t",
+    "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) >= ALL (SELECT COUNT(*) FROM u GROUP BY u.k)",
+    "SELECT k, SUM(CASE WHEN v > ANY (SELECT u.v FROM u WHERE u.k = t.k) THEN 1 ELSE 0 END) AS n FROM t GROUP BY k",
+    "SELECT id FROM t WHERE v NOT IN (SELECT COUNT(*) FROM u WHERE u.k = t.k)",
     # Rows of the query's own.
     "SELECT t.id, x.name FROM t JOIN (VALUES (1, 'one'), (2, 'two')) AS x(k, name) ON t.k = x.k",
     "SELECT id FROM t WHERE k IN (SELECT * FROM VALUES (1), (2), (7))",

@@ -11,6 +11,7 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
 
 from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, mark
 from rowkind.service.plan.sql.dialect import RowkindSql
+from rowkind.service.plan.sql.quantified import without_all
 
 _SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
 
@@ -50,7 +51,7 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
     if len(found) != 1:
         text = "the SQL holds no query" if not found else "the SQL holds more than one statement"
         raise PlanError(place, f"{text}: expected one {_SUPPORTED}")
-    return query(mark(found[0], origin, sql))
+    return query(without_all(mark(found[0], origin, sql)))
 
 
 def query(tree: exp.Expr) -> exp.Expr:

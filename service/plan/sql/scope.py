@@ -256,7 +256,15 @@ def is_subquery(node: exp.Expr) -> bool:
     """Whether a node is a subquery, or a predicate about one."""
     if isinstance(node, exp.Any | exp.All):
         return isinstance(node.this.unnest(), exp.Query)
+    if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE) and with_any(node) is not None:
+        return True
     return isinstance(node, exp.Query | exp.Exists) or (isinstance(node, exp.In) and bool(node.args.get("query")))
+
+
+def with_any(node: exp.Binary) -> exp.Query | None:
+    """The subquery with ANY value of which something is compared."""
+    found = node.expression
+    return found.this if isinstance(found, exp.Any) and isinstance(found.this, exp.Query) else None
 
 
 def _operand(meaning: exp.Expr) -> exp.Expr:

@@ -25,10 +25,11 @@ from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected, check_reach
-from rowkind.service.plan.sql.empty_groups import of_empty
+from rowkind.service.plan.sql.empty_groups import in_each_group, of_empty
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.links import beyond
 from rowkind.service.plan.sql.memberships import Asked, Membership, OneOf, asked
+from rowkind.service.plan.sql.quantified import answer, summary
 from rowkind.service.plan.sql.scope import Scope
 from rowkind.service.plan.sql.select_list import in_call
 from rowkind.service.plan.sql.windows import no_windows
@@ -77,7 +78,9 @@ class Subqueries:
     def place(self, node: exp.Expr, *, of_condition: bool = False) -> exp.Expr:
         """What stands for a subquery in an expression, which is a condition where it is so said. Raises Refusal."""
         if isinstance(node, exp.Any | exp.All):
-            raise Refusal("ANY and ALL take no subquery here: write IN, EXISTS, or compare with MIN or MAX", node)
+            raise Refusal("ANY and ALL of a subquery stand behind =, <>, <, <=, > or >=", node)
+        if isinstance(node, exp.Binary) and not isinstance(node, exp.Query):
+            return self._any(node, of_condition=of_condition)
         if isinstance(node, exp.Exists):
             return self._columns(node, "exists", ["found"])[0]
         if isinstance(node, exp.In):
@@ -90,13 +93,24 @@ class Subqueries:
             return self._columns(node, "scalar", ["value"])[0]
         return exp.Tuple(expressions=self._columns(node, "scalar", [f"value_{each + 1}" for each in range(listed)]))
 
+    def _any(self, node: exp.Binary, *, of_condition: bool) -> exp.Expr:
+        """A comparison with ANY value of a subquery, by an aggregate of them."""
+        operand = self.scope.resolve(node.this, subquery=self.place)
+        whole = asked(node, of_condition=of_condition) != "is true"
+        query = summary(node, whole=whole)
+        names = [f"value_{each + 1}" for each in range(len(query.expressions))]
+        found = self._columns(query, "any", names, is_early=in_call(node))
+        return answer(node, operand, found, whole=whole)
+
     def operands(self, node: exp.In) -> list[exp.Expr]:
         """What IN compares with the columns of its subquery. Raises Refusal."""
         written = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         return [self.scope.resolve(each, subquery=self.place) for each in written]
 
-    def _columns(self, node: exp.Expr, stem: str, names: list[str], what: Asked = "exactly") -> list[exp.Expr]:
-        asked_ = node, what, in_call(node)
+    def _columns(
+        self, node: exp.Expr, stem: str, names: list[str], what: Asked = "exactly", *, is_early: bool | None = None
+    ) -> list[exp.Expr]:
+        asked_ = node, what, in_call(node) if is_early is None else is_early
         same = next((each for each in self._found.values() if (each.node, each.what, each.is_early) == asked_), None)
         if same is None:
             path = self.queries.invent(self.context.path, stem)
@@ -136,7 +150,7 @@ class Subqueries:
                         "mark", LogicalInput(node), LogicalInput(inner.input), inner.links, at, answer=name
                     )
                 case exp.In():
-                    inner = self.queries.select(at.args["query"], context)
+                    inner = in_each_group(self.queries.select(at.args["query"], context), context, self.queries, at)
                     (name,) = found.names
                     operands = [with_values(each) for each in one_of[name].expressions]
                     check_rows(inner, node, at, len(operands))
@@ -149,7 +163,7 @@ class Subqueries:
 
 def check_rows(inner: Selected, around: LogicalNode, test: exp.Expr, operands: int | None = None) -> None:
     """Refuse an IN, with so many operands, or an EXISTS for whose subquery there is no join."""
-    if inner.counts is not None and (inner.links or operands is None):
+    if inner.counts is not None and operands is None:
         raise Refusal(
             "an aggregate without GROUP BY always has a row: compare its value, (SELECT COUNT(*) …) > 0", test
         )
@@ -261,7 +275,8 @@ def _tested(condition: exp.Expr, node: LogicalNode, scope: Scope, context: Conte
     operands = subqueries.operands(test)
     node, with_values = subqueries.join(node, operands)
     mine = [with_values(each) for each in operands]
-    inner = queries.select(test.args["query"], context.below(path, scope, node))
+    place = context.below(path, scope, node)
+    inner = in_each_group(queries.select(test.args["query"], place), place, queries, test)
     check_rows(inner, node, test, len(mine))
     membership = Membership(node, mine, inner, path, test)
     return membership.false() if negated else membership.true()

@@ -1,0 +1,102 @@
+"""Comparisons with ANY and ALL values of a subquery.
+
+    x = ANY (…), x = SOME (…)    x IN (…)
+    x <> ALL (…)                 x NOT IN (…)
+    x > ANY (…)                  x > the least of the values; with < the greatest, with <> one of both
+    x > ALL (…)                  NOT x <= ANY (…)
+
+They are NULL where the answer depends on a NULL, as an OR, or an AND, of all comparisons would be: ANY of no values is
+FALSE, else TRUE if one comparison is, else NULL if a value is NULL, or x itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.sql.scope import with_any
+
+_NEGATED: Mapping[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.GTE: exp.LT,
+    exp.GT: exp.LTE,
+    exp.LTE: exp.GT,
+}
+_LEAST, _GREATEST = (exp.Min,), (exp.Max,)
+_EXTREMES: Mapping[type[exp.Expr], tuple[type[exp.Min | exp.Max], ...]] = {
+    exp.GT: _LEAST,
+    exp.GTE: _LEAST,
+    exp.LT: _GREATEST,
+    exp.LTE: _GREATEST,
+    exp.NEQ: (*_LEAST, *_GREATEST),
+}
+_VALUE = "value"
+
+
+def without_all(tree: exp.Expr) -> exp.Expr:
+    """A query in which ANY of a subquery stands behind <, <=, >, >= or <> only, and ALL nowhere. Raises Refusal."""
+    for node in list(tree.find_all(*_NEGATED)):
+        quantifier = node.expression.unnest()
+        subquery = _subquery(quantifier)
+        if subquery is None:
+            continue
+        of_all = not isinstance(quantifier, exp.Any)
+        kind = _NEGATED[type(node)] if of_all else type(node)
+        if kind is exp.EQ:
+            found: exp.Expr = exp.In(this=node.this, query=subquery)
+        elif isinstance(node.this.unnest(), exp.Tuple):
+            raise Refusal("ANY and ALL compare one value: write EXISTS for rows of several", node)
+        else:
+            found = kind(this=node.this, expression=exp.Any(this=subquery))
+        node.replace(exp.Paren(this=exp.Not(this=found)) if of_all else found)
+    return tree
+
+
+def summary(node: exp.Binary, *, whole: bool) -> exp.Select:
+    """What has to be known of the values: the extremes; on the whole also how many there are, and how many not NULL.
+
+    Raises Refusal.
+    """
+    value = exp.column(_VALUE)
+    counts = [exp.Count(this=exp.Star()), exp.Count(this=value.copy())] if whole else []
+    extremes = [kind(this=value.copy()) for kind in _EXTREMES[type(node)]]
+    values: exp.Expr | None = with_any(node)
+    while isinstance(values, exp.Subquery) and not any(each for name, each in values.args.items() if name != "this"):
+        values = values.this
+    if isinstance(values, exp.Select) and not values.is_star and len(values.selects) != 1:
+        raise Refusal("a subquery behind ANY or ALL has one column", node)
+    alias = exp.TableAlias(this=exp.to_identifier("any"), columns=[exp.to_identifier(_VALUE)])
+    derived = exp.Subquery(this=values, alias=alias)
+    return exp.Select(expressions=[*counts, *extremes], from_=exp.From(this=derived))
+
+
+def answer(node: exp.Binary, operand: exp.Expr, found: Sequence[exp.Expr], *, whole: bool) -> exp.Expr:
+    """The comparison of a value with ANY, by the columns of its `summary`; if not `whole`, NULL may stand for FALSE."""
+    extremes = found[2:] if whole else found
+    true = exp.or_(*(type(node)(this=operand.copy(), expression=each.copy()) for each in extremes), copy=False)
+    if not whole:
+        return exp.Paren(this=true)
+    number, known = found[:2]
+    no_values = exp.EQ(this=number.copy(), expression=exp.Literal.number(0))
+    some_null = exp.LT(this=known.copy(), expression=number.copy())
+    unknown = exp.or_(some_null, exp.Is(this=operand.copy(), expression=exp.Null()), copy=False)
+    cases = (no_values, exp.Boolean(this=False)), (true, exp.Boolean(this=True)), (unknown, exp.Null())
+    return exp.Case(ifs=[exp.If(this=each, true=then) for each, then in cases], default=exp.Boolean(this=False))
+
+
+def _subquery(quantifier: exp.Expr) -> exp.Subquery | None:
+    """The subquery behind ANY or ALL, None where there is none."""
+    if isinstance(quantifier, exp.Anonymous) and word(quantifier) == "ALL" and len(quantifier.expressions) == 1:
+        # As it is read with two pairs of parentheses.
+        inner = quantifier.expressions[0]
+    elif isinstance(quantifier, exp.Any | exp.All):
+        inner = quantifier.this
+    else:
+        return None
+    if not isinstance(inner, exp.Query):
+        return None
+    return inner if isinstance(inner, exp.Subquery) else exp.Subquery(this=inner)
