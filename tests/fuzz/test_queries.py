@@ -135,13 +135,17 @@ QUERIES = (
         "SELECT k, COUNT(*) AS n, (SELECT COUNT(*) FROM (SELECT DISTINCT v FROM w WHERE w.k > t.k) AS x) AS m FROM t "
         "GROUP BY k"
     ),
+    # Aggregates of the query around.
+    "SELECT t.k FROM t GROUP BY t.k HAVING EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < SUM(t.v))",
+    "SELECT t.k FROM t GROUP BY t.k HAVING NOT EXISTS (SELECT 1 FROM u WHERE u.v > MAX(t.v)) OR COUNT(*) > 2",
+    "SELECT t.k, (SELECT COUNT(*) FROM w JOIN u ON u.v < COUNT(t.v) WHERE w.k = t.k) AS n FROM t GROUP BY t.k",
     # ANY and ALL.
     "SELECT id FROM t WHERE v > ALL (SELECT u.v FROM u WHERE u.k = t.k)",
     "SELECT id FROM t WHERE NOT v <= ANY (SELECT u.v FROM u WHERE u.k < t.k) OR k = 1",
     "SELECT id, v < ANY (SELECT u.v FROM u WHERE u.k = t.k) AS a, v >= ALL (SELECT w.v FROM w) AS b FROM t",
     (
-        "SELECT id, v <> ANY (SELECT u.v FROM u WHERE u.k = t.k) AS a, v = ALL (SELECT w.v FROM w WHERE w.k = t.k) AS b "
-        "FROM t"
+        "SELECT id, v <> ANY (SELECT u.v FROM u WHERE u.k = t.k) AS a, "
+        "v = ALL (SELECT w.v FROM w WHERE w.k = t.k) AS b FROM t"
     ),
     "SELECT id, v = ANY (SELECT u.v FROM u WHERE u.k = t.k) AS a, v <> ALL (SELECT w.v FROM w) AS b FROM t",
     "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) >= ALL (SELECT COUNT(*) FROM u GROUP BY u.k)",

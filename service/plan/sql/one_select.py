@@ -13,7 +13,7 @@ rewritten over what each clause makes of the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sqlglot import exp
@@ -32,6 +32,7 @@ from rowkind.service.plan.sql.grouping import Grouping, calls, group_expressions
 from rowkind.service.plan.sql.grouping_sets import GroupingSets, grouping_sets
 from rowkind.service.plan.sql.hints import Hints, no_split
 from rowkind.service.plan.sql.links import beyond, equal_links, linked_columns
+from rowkind.service.plan.sql.outer_calls import outer_calls, with_calls
 from rowkind.service.plan.sql.processing_time import with_processing_time
 from rowkind.service.plan.sql.select_list import SelectList, aliases_first, aliases_last, select_list
 from rowkind.service.plan.sql.subqueries import Subqueries, where
@@ -55,12 +56,16 @@ _SESSION = (
 
 @dataclass(frozen=True)
 class Clauses:
-    """What a SELECT computes from its rows: its list, HAVING, QUALIFY, and ORDER BY where LIMIT follows."""
+    """What a SELECT computes from its rows: its list, HAVING, QUALIFY, and ORDER BY where LIMIT follows.
+
+    `calls` are the aggregates that subqueries in these read, by their names there.
+    """
 
     items: SelectList
     having: exp.Expr | None = None
     qualify: exp.Expr | None = None
     order: exp.Order | None = None
+    calls: Mapping[str, exp.Expr] = field(default_factory=dict)
 
     def changed(self, change: Callable[[exp.Expr, str], exp.Expr]) -> Clauses:
         """All expressions rewritten; `change` also gets the name of a column of the result, empty for the others."""
@@ -69,7 +74,8 @@ class Clauses:
             None if each is None else change(each, "") for each in (self.having, self.qualify, self.order)
         )
         assert order is None or isinstance(order, exp.Order), "an ORDER BY stays one"
-        return Clauses(SelectList(tuple(items)), having, qualify, order)
+        called = {name: change(each, "") for name, each in self.calls.items()}
+        return Clauses(SelectList(tuple(items)), having, qualify, order, called)
 
     @property
     def need_rows(self) -> bool:
@@ -78,7 +84,7 @@ class Clauses:
 
     def __iter__(self) -> Iterator[exp.Expr]:
         yield from (item.expression for item in self.items.items)
-        yield from (each for each in (self.having, self.qualify, self.order) if each is not None)
+        yield from (each for each in (self.having, self.qualify, self.order, *self.calls.values()) if each is not None)
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,7 @@ class OneSelect:
         counts: frozenset[str] | None = None
         if groups is not None:
             clauses, calls_ = self._grouped(clauses, groups)
+            self._subqueries.scope = with_calls(self._scope, {name: each.name for name, each in clauses.calls.items()})
             counts = calls_ if self._all_in_one else None
             if clauses.need_rows or distinct is not None or top is not None:
                 counts = self._in_each_group(counts)
@@ -163,12 +170,14 @@ class OneSelect:
         """All clauses with their names resolved, and the groups, None where nothing is grouped."""
         tree, windows = self._tree.copy(), self._windows
         tree.set("expressions", [with_windows(each, windows) for each in tree.expressions])
+        tree, written = outer_calls(tree, self._scope)
+        called = {name: self._scope.resolve(each) for name, each in written.items()}
         items = select_list(tree, self._scope, self._subqueries.place, self._context)
         self._names.reserve([item.name for item in items.items])
         order = None if top is None else self._order(with_windows(top.order, windows), items)
         having, qualify = (tree.args.get(clause) for clause in ("having", "qualify"))
         group = tree.args.get("group")
-        pieces = [*Clauses(items, qualify=qualify, order=order)]
+        pieces = [*Clauses(items, qualify=qualify, order=order, calls=called)]
         groups = None
         if group is not None or having is not None or any(any(calls(each)) for each in pieces):
             groups = [] if group is None or self._all_in_one else self._groups(group, items)
@@ -182,7 +191,7 @@ class OneSelect:
             qualify = self._scope.resolve(with_windows(at, windows), subquery=place, alias=alias)
             if not qualify.find(exp.Window):
                 raise Refusal("QUALIFY is for conditions on window functions: this one belongs into WHERE", at)
-        return Clauses(items, having, qualify, order), groups
+        return Clauses(items, having, qualify, order, called), groups
 
     def _order(self, order: exp.Expr, items: SelectList) -> exp.Order:
         """ORDER BY with its names resolved; a number stands for a column of the result."""
