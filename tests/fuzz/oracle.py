@@ -5,6 +5,7 @@ Where DuckDB itself means something else than Spark, the translation says it in 
     (a, b) IN (SELECT …)     compares NULLs as equal there: written as what it means, by EXISTS
     (a, b) = (SELECT …)      compares with one column only: written as subqueries of one column each
     COUNT_IF(x)              is NULL of no rows there: written as COUNT
+    COLLECT_LIST(x)          is NULL of no rows there: written with COALESCE
     ORDER BY PROCTIME()      the number of the change that wrote the row, a column of its own, which `*` has then too
 """
 
@@ -86,7 +87,7 @@ def _plain(value: Any) -> Any:
             return "NaN"
         # Neither -0.0 nor the last digit, which the order of adding decides, is another value.
         return 0.0 if value == 0 else float(f"{value:.12g}")
-    return value
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=1)
@@ -110,7 +111,15 @@ def translated(sql: str) -> str:
             node.replace(exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))])))
         elif node.name.upper() == "PROCTIME":
             node.replace(_arrival(node))
-    return tree.sql("duckdb")
+    return with_empty_lists(tree).sql("duckdb")
+
+
+def with_empty_lists(tree: exp.Expression) -> exp.Expression:
+    """A query whose lists of no rows have no elements in DuckDB either."""
+    for node in list(tree.find_all(exp.ArrayAgg, exp.ArrayUniqueAgg)):
+        call = node.parent if isinstance(node.parent, exp.Filter) else node
+        call.replace(exp.Coalesce(this=call.copy(), expressions=[exp.Array()]))
+    return tree
 
 
 def _one_of(node: exp.In) -> exp.Expression:

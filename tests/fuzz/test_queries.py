@@ -135,6 +135,8 @@ QUERIES = (
         "SELECT k, COUNT(*) AS n, (SELECT COUNT(*) FROM (SELECT DISTINCT v FROM w WHERE w.k > t.k) AS x) AS m FROM t "
         "GROUP BY k"
     ),
+    "SELECT id, (SELECT SORT_ARRAY(COLLECT_LIST(u.v)) FROM u WHERE u.k = t.k) AS l FROM t",
+    "SELECT id, (SELECT SIZE(ARRAY_AGG(u.s)) FROM u WHERE u.k < t.k) AS n FROM t",
     # Aggregates of the query around.
     "SELECT t.k FROM t GROUP BY t.k HAVING EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < SUM(t.v))",
     "SELECT t.k FROM t GROUP BY t.k HAVING NOT EXISTS (SELECT 1 FROM u WHERE u.v > MAX(t.v)) OR COUNT(*) > 2",

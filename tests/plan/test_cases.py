@@ -22,6 +22,7 @@ from rowkind.operators.columns.changes import Changes
 from rowkind.service.graph import graph
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.run.memory import Fold, MemoryEngine
+from tests.fuzz.oracle import with_empty_lists
 from tests.plan.cases import Case, cases, planned
 from tests.plan.changelogs import World, bare_updates
 from tests.plan.traits import SinkOrder, Traits
@@ -187,7 +188,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _in_duckdb(sql: str) -> str:
-    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+    return with_empty_lists(sqlglot.parse_one(sql, read="spark")).sql("duckdb")
 
 
 def bag(value: Record, payloads: pa.BinaryArray) -> Counter[str]:

@@ -26,6 +26,17 @@ class Constants(exp.Expression, exp.Func):
     arg_types = {"expressions": True}  # noqa: RUF012 -- as sqlglot has it
 
 
+class OrEmpty(exp.Expression, exp.Func):
+    """An array, or one without elements in the place of NULL; no user writes it."""
+
+    arg_types = {"this": True}  # noqa: RUF012 -- as sqlglot has it
+
+
+def _or_empty(compiler: Compiler, node: OrEmpty) -> Typed:
+    array = compiler.whole(node.this)
+    return Typed(f"COALESCE({array.sql}, [])", array.type.required)
+
+
 def _constants(_: Compiler, node: Constants) -> Typed:
     numbers = ", ".join(f"CAST({each.name} AS BIGINT)" for each in node.expressions)
     return Typed(f"[{numbers}]", Type.of("ARRAY<BIGINT NOT NULL> NOT NULL"))
@@ -133,6 +144,7 @@ def _cast(compiler: Compiler, node: exp.Cast) -> Typed:
 
 RULES: Mapping[type[exp.Expr], Rule] = {
     Constants: (_constants, ("expressions",)),
+    OrEmpty: (_or_empty, ("this",)),
     exp.Literal: (_literal, ("this",)),
     exp.RawString: (_raw, ("this",)),
     exp.HexString: (_bytes, ("this",)),

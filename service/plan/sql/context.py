@@ -73,15 +73,15 @@ class Selected:
     """What a query becomes: rows, and its columns as expressions over them.
 
     `links` are the conditions of a subquery that read columns of the query around it, the others being columns of
-    `input`. `single` says that there is at most one row (for each row of the outer query, by the links). `counts` are
-    the columns of `input` that are 0 and not NULL where no row is: not None for an aggregate without GROUP BY.
+    `input`. `single` says that there is at most one row (for each row of the outer query, by the links). `empty`
+    is what stands for columns of `input` that are not NULL where no row is: not None for an aggregate without GROUP BY.
     """
 
     input: LogicalNode
     outputs: Mapping[str, exp.Expr]
     links: tuple[exp.Expr, ...] = ()
     single: bool = False
-    counts: frozenset[str] | None = None
+    empty: Mapping[str, exp.Expr] | None = None
 
 
 class Queries(Protocol):

@@ -20,17 +20,9 @@ from rowkind.service.plan.sql.domain import domain
 from rowkind.service.plan.sql.links import beyond
 
 
-def of_empty(output: exp.Expr, counts: frozenset[str]) -> exp.Expr:
-    """An expression over an aggregate where its row may be missing."""
-    zero = {
-        name: exp.Coalesce(this=resolved(name), expressions=[exp.Literal.number(0)]) for name in counts & reads(output)
-    }
-    return substitute(output, zero)
-
-
 def in_each_group(inner: Selected, context: Context, queries: Queries, at: exp.Expr) -> Selected:
     """A subquery whose rows are all there: also those of groups without rows. Raises Unreachable."""
-    if inner.counts is None or not inner.links:
+    if inner.empty is None or not inner.links:
         return inner
     own = columns(inner.input)
     around = {} if context.around is None else columns(context.around)
@@ -42,6 +34,6 @@ def in_each_group(inner: Selected, context: Context, queries: Queries, at: exp.E
     values = {name: resolved(column) for name, column in found.names.items()}
     links = tuple(substitute(link, values) for link in inner.links)
     both = LogicalJoin("left", LogicalInput(found.node), LogicalInput(inner.input), links, at)
-    groups = {name: of_empty(resolved(name), inner.counts) for name in own}
+    groups = {name: inner.empty.get(name, resolved(name)) for name in own}
     node = LogicalProject(both, {name: resolved(name) for name in found.names.values()} | groups)
     return Selected(node, inner.outputs, found.links, single=inner.single)

@@ -11,11 +11,10 @@ from rowkind.service.join_kinds import PhysicalJoinKind
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import LogicalFilter, LogicalInput, LogicalJoin, LogicalNode, LogicalProject
-from rowkind.service.plan.scalar.conjuncts import conjuncts, reads
+from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, check_reach
 from rowkind.service.plan.sql.domain import domain
-from rowkind.service.plan.sql.empty_groups import of_empty
 from rowkind.service.plan.sql.generators import generator, in_from
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.links import beyond
@@ -202,7 +201,7 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
     outputs = dict(zip(names.values(), inner.outputs.values(), strict=True))
     scope = _beside(left.scope, Scope((Relation(alias, names),)), lateral)
     on = conjuncts(scope.resolve(join.args["on"]) if join.args.get("on") else None)
-    if inner.counts is None:
+    if inner.empty is None:
         right = LogicalProject(inner.input, {each: resolved(each) for each in columns(inner.input)} | outputs)
         sides = LogicalInput(left.node), LogicalInput(right)
         joined = LogicalJoin(kind, *sides, (*inner.links, *on), lateral)
@@ -211,7 +210,7 @@ def _lateral(left: Joined, join: exp.Join, context: Context, queries: Queries) -
     if kind == "left" and on:
         raise Refusal("this subquery always has one row: move the condition into it, or into CASE", join.args["on"])
     both = LogicalJoin("left", LogicalInput(left.node), LogicalInput(inner.input), inner.links, lateral)
-    found = {name: of_empty(output, inner.counts) for name, output in outputs.items()}
+    found = {name: substitute(output, inner.empty) for name, output in outputs.items()}
     node = LogicalProject(both, {each: resolved(each) for each in columns(left.node)} | found)
     return replace(left, node=LogicalFilter(node, on) if on else node, scope=scope)
 

@@ -22,6 +22,7 @@ from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.job_functions import with_types
 from rowkind.service.plan.scalar.scalars import Columns, compile_condition, compile_scalar, resolved, show
 from rowkind.service.plan.scalar.types import family
+from rowkind.service.plan.scalar.values import OrEmpty
 from rowkind.service.plan.sql.aggregates import (
     ParsedCall,
     aggregate_call,
@@ -114,19 +115,15 @@ class Grouping:
         return (*dict.fromkeys(self._groups.values()), *([self.sets.id] if self.sets is not None else []))
 
     @property
-    def counts(self) -> frozenset[str]:
-        """The columns of calls that are 0 and not NULL for no rows."""
-        return frozenset(name for name, call in self._built.items() if call.function == "count")
-
-    def no_lists(self) -> None:
-        """Refuse lists where a group that has no rows is missing: theirs would be empty and not NULL."""
-        for call in self._built.values():
-            if call.function in ("collect_list", "collect_set"):
-                raise Refusal(
-                    "a list of no rows is an empty ARRAY, which a subquery that reads columns of the query around it "
-                    "cannot give: LEFT JOIN a derived table with GROUP BY, where it is NULL",
-                    call.at,
-                )
+    def of_empty(self) -> dict[str, exp.Expr]:
+        """What stands for columns of calls that are not NULL, but 0 or without elements, where a row is missing."""
+        found: dict[str, exp.Expr] = {}
+        for name, call in self._built.items():
+            if call.function == "count":
+                found[name] = exp.Coalesce(this=resolved(name), expressions=[exp.Literal.number(0)])
+            elif call.function in ("collect_list", "collect_set"):
+                found[name] = OrEmpty(this=resolved(name))
+        return found
 
     def over(self, node: exp.Expr, name: str = "") -> exp.Expr:
         """A resolved expression over the aggregate's columns; `name` is what it is called itself. Raises Refusal."""

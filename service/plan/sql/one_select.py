@@ -139,13 +139,13 @@ class OneSelect:
         clauses, groups = self._resolved(None if distinct is not None else top)
         for each in clauses:
             check_windows(each)
-        counts: frozenset[str] | None = None
+        empty: Mapping[str, exp.Expr] | None = None
         if groups is not None:
-            clauses, calls_ = self._grouped(clauses, groups)
+            clauses, empty = self._grouped(clauses, groups)
             self._subqueries.scope = with_calls(self._scope, {name: each.name for name, each in clauses.calls.items()})
-            counts = calls_ if self._all_in_one else None
+            empty = empty if self._all_in_one else None
             if clauses.need_rows or distinct is not None or top is not None:
-                counts = self._in_each_group(counts)
+                empty = self._in_each_group(empty)
         elif distinct is None:
             no_split(self._hints.split)
         if groups is None and self._window is not None and self._window.is_session:
@@ -153,7 +153,7 @@ class OneSelect:
         self._node, with_values = self._subqueries.join(self._node, clauses)
         clauses = clauses.changed(lambda node, _: with_values(node))
         if clauses.having is not None:
-            counts = None
+            empty = None
             self._node = LogicalFilter(self._node, conjuncts(clauses.having))
         clauses = self._numbered(clauses)
         if distinct is not None:
@@ -164,7 +164,7 @@ class OneSelect:
             kept = keep_top(self._node, top, clauses.order, self._names, partition)
             return Selected(kept, outputs, self._links, single=self._single or top.first == top.last)
         single = self._single or (groups is not None and self._all_in_one)
-        return Selected(self._node, outputs, self._links, single=single, counts=counts)
+        return Selected(self._node, outputs, self._links, single=single, empty=empty)
 
     def _resolved(self, top: TopRows | None) -> tuple[Clauses, list[GroupExpression] | None]:
         """All clauses with their names resolved, and the groups, None where nothing is grouped."""
@@ -234,8 +234,8 @@ class OneSelect:
             else:
                 yield expression, at
 
-    def _grouped(self, clauses: Clauses, groups: list[GroupExpression]) -> tuple[Clauses, frozenset[str]]:
-        """Put the Aggregate on the rows; everything further up over its columns. Also gives the counts among them."""
+    def _grouped(self, clauses: Clauses, groups: list[GroupExpression]) -> tuple[Clauses, Mapping[str, exp.Expr]]:
+        """Put the Aggregate on the rows; everything further up over its columns. Also gives `Grouping.of_empty`."""
         # Groups are found by equal links, so that what only stands behind one is asked here.
         inner = tuple(each for each in self._links if reads(each) <= set(columns(self._node)))
         self._links = tuple(each for each in self._links if each not in inner)
@@ -259,11 +259,9 @@ class OneSelect:
         at = self._tree.args.get("group") or next((call for each in clauses for call in calls(each)), self._tree)
         named = self._context.named
         clauses = clauses.changed(lambda node, name: grouping.over(node, name if named else ""))
-        if self._links and self._all_in_one:
-            grouping.no_lists()
         is_global = self._all_in_one and not self._links
         self._node = grouping.aggregate(is_global=is_global, at=at, split=self._hints.split)
-        return clauses, grouping.counts
+        return clauses, grouping.of_empty
 
     def _in_sessions(self, window: GroupWindow, grouped: Sequence[exp.Expr]) -> None:
         """Put the rows that are otherwise of one group into sessions."""
@@ -276,12 +274,12 @@ class OneSelect:
         partition = (*linked, *terms.columns(parts, "GROUP BY"))
         self._node = window.windows.over(terms.node, partition)
 
-    def _in_each_group(self, counts: frozenset[str] | None) -> frozenset[str] | None:
-        """See that no row of a group without rows is missing; gives the counts that are still to be made 0."""
-        before = Selected(self._node, {}, self._links, counts=counts)
+    def _in_each_group(self, empty: Mapping[str, exp.Expr] | None) -> Mapping[str, exp.Expr] | None:
+        """See that no row of a group without rows is missing; gives what still stands for columns if one is."""
+        before = Selected(self._node, {}, self._links, empty=empty)
         after = in_each_group(before, self._context, self._queries, self._tree)
         self._node, self._links = after.input, after.links
-        return after.counts
+        return after.empty
 
     def _numbered(self, clauses: Clauses) -> Clauses:
         """Number the rows for window functions, and filter by QUALIFY."""

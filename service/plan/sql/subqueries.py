@@ -25,7 +25,7 @@ from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import conjuncts, reads, substitute
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Queries, Selected, check_reach
-from rowkind.service.plan.sql.empty_groups import in_each_group, of_empty
+from rowkind.service.plan.sql.empty_groups import in_each_group
 from rowkind.service.plan.sql.grouping import no_aggregates
 from rowkind.service.plan.sql.links import beyond
 from rowkind.service.plan.sql.memberships import Asked, Membership, OneOf, asked
@@ -163,7 +163,7 @@ class Subqueries:
 
 def check_rows(inner: Selected, around: LogicalNode, test: exp.Expr, operands: int | None = None) -> None:
     """Refuse an IN, with so many operands, or an EXISTS for whose subquery there is no join."""
-    if inner.counts is not None and operands is None:
+    if inner.empty is not None and operands is None:
         raise Refusal(
             "an aggregate without GROUP BY always has a row: compare its value, (SELECT COUNT(*) …) > 0", test
         )
@@ -176,11 +176,11 @@ def _with_values(node: LogicalNode, inner: Selected, found: _Asked) -> tuple[Log
     """The rows with the columns of a subquery's one row beside them, and what stands for its places."""
     if len(inner.outputs) != len(found.names):
         raise Refusal("a subquery that stands for a value has one column", found.node)
-    if inner.counts is not None:
+    if inner.empty is not None:
         # A missing row is an empty group: the value is computed behind the join, where counts are made 0.
         right = inner.input
         meanings = {
-            name: of_empty(output, inner.counts)
+            name: substitute(output, inner.empty)
             for name, output in zip(found.names, inner.outputs.values(), strict=True)
         }
     else:
