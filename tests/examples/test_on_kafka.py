@@ -1,4 +1,4 @@
-"""The queries of the school and of Nexmark through Kafka and Spark: what their topics say."""
+"""The queries of the school, of Nexmark and of the reviews through Kafka and Spark: what their topics say."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from rowkind.service.dev.broker import Broker
 from tests.examples.jobs import InDuckDB, Inputs, batches, example, stored_lines
 from tests.examples.on_kafka import OnKafka
+from tests.examples.test_functions import EXPECTED
 from tests.run.results import Results
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -48,4 +49,20 @@ def test_every_query_gives_on_kafka_what_duckdb_gives(
         results.close()
         if much or little or results.flaws:
             wrong.append(f"{sink}: too much {much}, too little {little}, flaws {results.flaws}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_functions_in_python_give_on_kafka_what_they_give_in_memory(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """A scalar, a table and an aggregate function, called by Spark's workers over several batches of topics."""
+    on_kafka = OnKafka("reviews", broker.bootstrap_servers, tmp_path, 5)
+    on_kafka.run(spark)
+    wrong = []
+    for sink in on_kafka.sinks:
+        results = Results(on_kafka, sink)
+        found, expected = results.rows(), Counter(map(tuple, EXPECTED[sink]))
+        results.close()
+        if found != expected or results.flaws:
+            wrong.append(f"{sink}: {found}, not {expected}, flaws {results.flaws}")
     assert not wrong, "\n".join(wrong)
