@@ -69,8 +69,14 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def is_known(node: exp.Expr) -> bool:
-    """Whether a node is a call of an aggregate function that there is."""
-    return is_aggregate(node) and _name(node) in AGGREGATES
+    """Whether a node is a call of an aggregate function that there is, of SQL or of the job."""
+    return is_aggregate(node) and (function_of(node) is not None or _name(node) in AGGREGATES)
+
+
+def no_aggregate(node: exp.Expr) -> Refusal:
+    """The refusal of an aggregate function that there is not, or that cannot take a row back."""
+    reason = REFUSED_AGGREGATES.get(_name(node))
+    return Refusal(f"the aggregate function {_name(node)} is not supported{f': {reason}' if reason else ''}", node)
 
 
 def is_window_function(node: exp.Expr) -> bool:
@@ -106,8 +112,7 @@ def _call(node: exp.Expr, within: tuple[exp.Ordered, ...]) -> ParsedCall:
     name = _name(node)
     entry = AGGREGATES.get(name)
     if entry is None:
-        reason = REFUSED_AGGREGATES.get(name)
-        raise Refusal(f"the aggregate function {name} is not supported{f': {reason}' if reason else ''}", node)
+        raise no_aggregate(node)
     arguments, distinct, order = _arguments(node)
     order = within or order
     _check_arguments(node, name, arguments, distinct=distinct)

@@ -23,7 +23,7 @@ from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalInput, LogicalJoin, LogicalNode, LogicalProject, LogicalWindow
 from rowkind.service.plan.scalar.scalars import compile_scalar, resolved
-from rowkind.service.plan.sql.aggregates import is_known
+from rowkind.service.plan.sql.aggregates import is_aggregate, is_known, no_aggregate
 from rowkind.service.plan.sql.context import Names
 from rowkind.service.plan.sql.grouping import Grouping, stem
 from rowkind.service.plan.sql.over import OrderedWindow, check_over, is_over, stacked
@@ -35,11 +35,10 @@ _FUNCTIONS: Mapping[type[exp.Expr], RankFunction] = {
     exp.Rank: "rank",
     exp.DenseRank: "dense_rank",
 }
-_ONLY = (
-    "ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTH_VALUE and "
-    "aggregates are the window functions that there are"
+_THERE_IS = (
+    "there is ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD, FIRST_VALUE, LAST_VALUE, "
+    "NTH_VALUE, and every aggregate function"
 )
-_OTHER = "compute it where the result is read"
 _BEHIND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
@@ -112,8 +111,9 @@ def check_windows(node: exp.Expr) -> None:
         if is_known(function):
             continue
         if type(function) not in _FUNCTIONS:
-            advice = f": {_OTHER}" if isinstance(function, exp.Func) else ""
-            raise Refusal(f"{name}(…) OVER (…) is not supported, {_ONLY}{advice}", window)
+            if isinstance(function, exp.Func) and is_aggregate(function) and not isinstance(function, exp.Grouping):
+                raise no_aggregate(function)
+            raise Refusal(f"{name} is no window function, which OVER stands behind; {_THERE_IS}", window)
         if function is not window.this or function.expressions:
             raise Refusal(f"{name}() takes nothing in its parentheses and nothing but OVER behind it", window)
         if window.args.get("spec"):

@@ -154,6 +154,7 @@ TABLES: dict[str, Any] = {
 GROUPED = (
     "SELECT g, COUNT(*) AS n, mean_of(x) AS a, middle(x) AS b, middle(x) FILTER (WHERE x > 2) AS c FROM t GROUP BY g"
 )
+OVER = "SELECT g, mean_of(x) OVER (PARTITION BY g) AS a, middle(x) FILTER (WHERE x > 2) OVER () AS b FROM t"
 GLOBAL = "SELECT mean_of(x) AS a, middle(x + 1) AS b, COUNT(*) AS n FROM t"
 SEEDS = seeds(3)
 
@@ -194,6 +195,10 @@ def _changes(rng: random.Random, count: int) -> Iterator[tuple[dict[str, Any], l
         yield {"table": "t", "op": op, "row": row}, list(rows.values())
 
 
+def _mean(values: list[int]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
 def _middle(values: list[int]) -> int | None:
     return sorted(values)[(len(values) - 1) // 2] if values else None
 
@@ -204,18 +209,22 @@ def _expected(sql: str, rows: list[dict[str, Any]]) -> Counter[str]:
         groups[row["g"]].append(row["x"])
     if sql == GLOBAL:
         values = [row["x"] for row in rows if row["x"] is not None]
-        mean = sum(values) / len(values) if values else None
-        return Counter([json.dumps([mean, _middle([value + 1 for value in values]), len(rows)])])
+        return Counter([json.dumps([_mean(values), _middle([value + 1 for value in values]), len(rows)])])
+    if sql == OVER:
+        large = [row["x"] for row in rows if (row["x"] or 0) > 2]
+        means = {name: _mean([value for value in members if value is not None]) for name, members in groups.items()}
+        return Counter(json.dumps([row["g"], means[row["g"]], _middle(large)]) for row in rows)
     found = []
     for name, members in groups.items():
         values = [value for value in members if value is not None]
-        mean = sum(values) / len(values) if values else None
-        found.append([name, len(members), mean, _middle(values), _middle([value for value in values if value > 2])])
+        found.append(
+            [name, len(members), _mean(values), _middle(values), _middle([value for value in values if value > 2])]
+        )
     return Counter(map(json.dumps, found))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("sql", [GROUPED, GLOBAL])
+@pytest.mark.parametrize("sql", [GROUPED, GLOBAL, OVER])
 @pytest.mark.parametrize("size", [1, 4])
 def test_after_every_batch_it_is_what_the_rows_that_are_left_give(folder: Path, sql: str, seed: int, size: int) -> None:
     """Random changes in batches: states, views and results follow, and nothing is left of groups that are gone."""
@@ -325,6 +334,10 @@ def test_an_error_names_the_row_and_the_line(folder: Path) -> None:
         (
             "SELECT mean_of(DISTINCT x) AS m FROM t",
             "mean_of is given each row: aggregate the rows",
+        ),
+        (
+            "SELECT middle(x) OVER (PARTITION BY g ORDER BY id) AS m FROM t",
+            "MIDDLE(…) OVER (… ORDER BY …) is not supported, only over the whole partition: leave out ORDER BY",
         ),
         ("SELECT id FROM t WHERE mean_of(x) > 1", "an aggregate function cannot stand in WHERE"),
     ],
