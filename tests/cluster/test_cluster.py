@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from rowkind.service.dev.broker import Broker
 from tests.chaos.stage import SLOW, Stage
 from tests.cluster.spark_cluster import SparkCluster
-from tests.run.process import until
+from tests.run.process import Rowkind, until
+from tests.run.results import Results
+from tests.run.shop import Shop
+from tests.run.test_functions import CODE, FUNCTIONS, SINKS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -43,6 +49,39 @@ def test_a_job_gets_over_what_a_cluster_loses(stage: Stage, cluster: SparkCluste
     assert "Traceback" not in ended.error
     assert "every machine of the cluster must have it at this path" in ended.error, "the registry is a folder"
     stage.validate()
+
+
+def test_functions_in_python_go_to_executors_with_the_job(
+    broker: Broker, cluster: SparkCluster, tmp_path: Path, driver_only: Path
+) -> None:
+    """They call what lies in a folder that only the driver has, and an error there names the row and the line."""
+    shop = Shop(broker.bootstrap_servers, tmp_path, f"functions-{os.getpid()}")
+    code = driver_only / "functions"
+    code.mkdir()
+    (code / "own.py").write_text(CODE)
+    tables = {"ratings": shop.table("ratings")}
+    job = shop.job(SINKS, code=str(code), functions=FUNCTIONS, tables=tables)
+    results = {name: Results(shop, name) for name in SINKS}
+    right = {"worth": {(1, 100): 1, (2, 50): 1}, "points": {(1, "*"): 1, (2, "**"): 1}, "first": {(1, 1): 1, (2, 2): 1}}
+    for number in (1, 2):
+        shop.row("ratings", "+I", rating_id=number, stars=number)
+    shop.flush()
+    command = ("run", str(job), "--port", "0", "--master", cluster.url)
+    with Rowkind(shop.folder / "output", *command, TMPDIR=str(driver_only)) as running:
+
+        def done() -> bool:
+            assert running.running, running.error
+            return all(results[name].rows() == Counter(rows) for name, rows in right.items())
+
+        until(done, "the results", lambda: f"{[each.rows() for each in results.values()]}{running.error}", SLOW)
+        bad = shop.row("ratings", "+I", rating_id=3, stars=0)
+        shop.flush()
+        ended = running.ended(SLOW)
+    for result in results.values():
+        result.close()
+    assert ended.code == 1, ended.error
+    assert "at own.py:" in ended.error
+    assert f"on the row that came with offset {bad.offset} of partition {bad.partition}" in ended.error
 
 
 def test_executors_that_lack_something_are_refused(stage: Stage, cluster: SparkCluster, tmp_path: Path) -> None:
