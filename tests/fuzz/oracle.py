@@ -133,6 +133,7 @@ def _one_of(node: exp.In) -> exp.Expression:
 
 
 def _one_by_one(node: exp.Binary) -> exp.Expression:
+    """A comparison of rows as comparisons of their values."""
     left, right = node.this.expressions, node.expression
     if isinstance(right, exp.Tuple):
         others = right.expressions
@@ -142,6 +143,8 @@ def _one_by_one(node: exp.Binary) -> exp.Expression:
     same = [exp.EQ(this=one.copy(), expression=other.copy()) for one, other in pairs]
     if isinstance(node, exp.EQ):
         return exp.paren(exp.and_(*same))
+    if isinstance(node, exp.NEQ):
+        return exp.paren(exp.or_(*(exp.NEQ(this=one.copy(), expression=other.copy()) for one, other in pairs)))
     strict = exp.LT if isinstance(node, exp.LT | exp.LTE) else exp.GT
     ways = [
         exp.and_(*same[:at], strict(this=one.copy(), expression=other.copy())) for at, (one, other) in enumerate(pairs)
