@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from rowkind.service.job.model import Job
+from rowkind.service.plan.errors import PlanError
+from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.scalar.functions import FUNCTIONS, REFUSED
 from rowkind.service.plan.scalar.functions.coverage import coverage
 from rowkind.service.plan.scalar.functions.function import KINDS
 from rowkind.service.plan.scalar.functions.reference import PAGE, page
+from rowkind.service.plan.sql.aggregate_table import REFUSED_AGGREGATES
 
 
 def test_the_reference_is_up_to_date() -> None:
@@ -35,3 +41,22 @@ def test_every_function_of_spark_is_there_or_refused_with_a_reason() -> None:
 def test_what_is_refused_is_not_there() -> None:
     """A name has a reason to be refused only where no arguments make it a function, or where it has none."""
     assert {name for name in REFUSED if name in FUNCTIONS} == {"UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"}
+
+
+WITH_A_SYNTAX = ("PROCTIME", "TUMBLE", "HOP", "SESSION", "WINDOW", "SESSION_WINDOW", "WINDOW_TIME", ">>>")
+"""What is refused in other words where it is not written as it has to be, or is no name."""
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *REFUSED_AGGREGATES])
+def test_what_the_reference_refuses_is_refused_with_its_reason(name: str) -> None:
+    """No function that is listed as refused works: as a value of a row, or of a group."""
+    if name in REFUSED:
+        sql = f"SELECT CONCAT({name}({'' if name in FUNCTIONS else 'x'}), 'x') AS r FROM t"
+        reason = "" if name in WITH_A_SYNTAX else REFUSED[name]
+    else:
+        sql, reason = f"SELECT x, {name}(x) AS r FROM t GROUP BY x", REFUSED_AGGREGATES[name]
+    table = {"mode": "retract", "columns": {"x": "STRING"}}
+    job = Job.model_validate({"job": "j", "tables": {"t": table}, "sinks": {"s": {"mode": "retract", "sql": sql}}})
+    with pytest.raises(PlanError) as refused:
+        plan(job, "s")
+    assert reason in refused.value.text

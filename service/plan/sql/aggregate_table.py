@@ -46,9 +46,9 @@ TABLE: tuple[AggregateEntry, ...] = (
         "APPROX_COUNT_DISTINCT", "count", "value [, error]", "BIGINT", _ALL.partition(";")[0],
         "The exact number, as of COUNT(DISTINCT …): a sketch cannot take a row back", 1, 2,
     ),
-    AggregateEntry("SUM", "sum", "number", "BIGINT, DOUBLE or a decimal", "a number of rows and an exact sum",
+    AggregateEntry("SUM TRY_SUM", "sum", "number", "BIGINT, DOUBLE or a decimal", "a number of rows and an exact sum",
                    "NULL where it does not fit"),
-    AggregateEntry("AVG MEAN", "avg", "number", "DOUBLE or a decimal", "a number of rows and an exact sum"),
+    AggregateEntry("AVG MEAN TRY_AVG", "avg", "number", "DOUBLE or a decimal", "a number of rows and an exact sum"),
     AggregateEntry("MIN", "min", "value", "its type", _VALUE),
     AggregateEntry("MAX", "max", "value", "its type", _VALUE, "One value also of a column that only grows"),
     AggregateEntry("ANY_VALUE", "any_value", "value", "its type", _VALUE, "The least value; Spark may give NULL"),
@@ -115,9 +115,7 @@ AGGREGATES: Mapping[str, AggregateEntry] = {name: entry for entry in TABLE for n
 """The function for each name."""
 
 REFUSED_AGGREGATES: Mapping[str, str] = {
-    **dict.fromkeys(("TRY_SUM", "TRY_AVG"), "write SUM or AVG: what does not fit is NULL there too"),
     "GROUP_CONCAT": "write LISTAGG(x, ',')",
-    "GROUPING": "GROUPING SETS, ROLLUP and CUBE are not supported: write one GROUP BY each and UNION ALL",
     **dict.fromkeys(
         ("HLL_SKETCH_AGG", "HLL_UNION_AGG", "BITMAP_CONSTRUCT_AGG", "COUNT_MIN_SKETCH", "APPROX_TOP_K"),
         "its sketch cannot take a row back",

@@ -175,7 +175,7 @@ def _aggregates() -> Iterator[str]:
 
 
 def _refused() -> Iterator[str]:
-    yield "## Refused\n\nKnown names that are refused, and why; unknown names are refused too.\n"
+    yield "## Refused\n\nKnown names that are refused as functions of values, and why; unknown names are refused too.\n"
     yield "| function | reason |\n|---|---|"
     yield from _by_reason(REFUSED)
 

@@ -61,7 +61,8 @@ REFUSED: Mapping[str, str] = {
     "SHUFFLE": _CHANCE,
     **dict.fromkeys(("EXPLODE", "EXPLODE_OUTER", "POSEXPLODE", "POSEXPLODE_OUTER", "INLINE", "INLINE_OUTER", "UNNEST"),
                     _ROWS),
-    **dict.fromkeys(("STACK", "JSON_TUPLE"), "write UNION ALL, or GET_JSON_OBJECT for each column"),
+    "STACK": "write a SELECT for each of the rows, and UNION ALL between them",
+    "JSON_TUPLE": "write GET_JSON_OBJECT for each column",
     **dict.fromkeys(("VARIANT_EXPLODE", "VARIANT_EXPLODE_OUTER"), _VARIANT),
     "MURMUR_HASH": "write HASH",
     **dict.fromkeys(("TUMBLE", "HOP", "SESSION", "CUMULATE", "WINDOW", "SESSION_WINDOW", "WINDOW_TIME"),
@@ -131,5 +132,7 @@ REFUSED: Mapping[str, str] = {
     "ELEMENT": "write ELEMENT_AT(array, 1)",
     "COLLECT": "write COLLECT_LIST(value), or group by the value as well and write COUNT(*)",
     "CURRENT_WATERMARK": "it is another when the row is taken back: compare with a time that is a column of the row",
+    "GENERATE_SERIES": "write SEQUENCE(from, to) for an array, and EXPLODE around it for rows",
+    "STRING_TO_ARRAY": "write SPLIT(text, pattern)",
     "TIMESTAMP_DIFF": "write TIMESTAMPDIFF(unit, from, to)",
 }  # fmt: skip
