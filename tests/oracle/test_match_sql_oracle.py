@@ -113,6 +113,60 @@ def _named(of: Sought, row: Row, called: Sequence[Any]) -> tuple[tuple[str, Any]
     return (key, ("ts", shown), *measures, ("id", number), ("v", value))
 
 
+FALL = """
+MATCH_RECOGNIZE (
+      PARTITION BY k ORDER BY ts MEASURES FIRST(ts) AS a, SUM(B.v) AS s, COUNT(*) AS n
+      AFTER MATCH SKIP TO LAST B PATTERN (A B+ C?) DEFINE B AS B.v <= LAST(v, 1), C AS C.v > B.v + 3)"""
+CHANGING = {
+    "windows": """
+      SELECT k, window_time AS ts, SUM(v) AS v FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '4' MILLISECOND))
+      GROUP BY k, window_start, window_end, window_time""",
+    "sessions": """
+      SELECT k, window_end AS ts, SUM(v) AS v FROM
+      TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '2' MILLISECOND))
+      GROUP BY k, window_start, window_end""",
+    "times": "SELECT k, ts, SUM(v) AS v FROM t GROUP BY k, ts",
+    "best": """
+      SELECT k, ts, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k, ts ORDER BY v DESC) AS n FROM t)
+      WHERE n = 1""",
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+@pytest.mark.parametrize("number", seeds(2))
+def test_rows_that_change_are_matched_as_they_are_in_the_end(name: str, number: int, tmp_path: Path) -> None:
+    """The matches of what a sink of final rows gives, some of them after every batch, and all when the input ends."""
+    generator = random.Random(f"final {name} {number}")
+    matched, final, after = (
+        Clocked.of(job_of(_folder(tmp_path, place), JOB.format(sql=" ".join(sql.split()), delay=DELAY)))
+        for place, sql in enumerate(
+            (f"SELECT * FROM ({CHANGING[name]}) {FALL}", CHANGING[name], f"SELECT * FROM t {FALL}")
+        )
+    )
+    mark, first, reached = 0, 0, 0
+    views = []
+    for _ in range(generator.randint(2, 9)):
+        rows = _rows(generator, mark, first)
+        first += len(rows)
+        reached = max([reached, *(UNIT * (row[3] or 0) // 1000 - DELAY for row in rows)])
+        mark = reached + generator.choice([0, 2, 6])
+        for query in (matched, final):
+            query.batch(0, *map(_line, rows))
+        views.append(matched.view)
+    matched.end()
+    final.end()
+    for place, row in enumerate(sorted(final.result, key=lambda each: datetime.fromisoformat(each["ts"]))):
+        after.batch(0, ("t", "+I", {"id": place} | row))
+    after.end()
+    assert matched.view == after.view
+    assert all(view <= matched.view for view in views)
+
+
+def _folder(under: Path, place: int) -> Path:
+    (found := under / str(place)).mkdir()
+    return found
+
+
 def test_the_patterns_of_a_run_find_something() -> None:
     """The random patterns are no empty promise: most of them have matches in random rows."""
     found = [_matches(number) for number in range(40)]

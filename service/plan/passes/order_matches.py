@@ -1,13 +1,20 @@
-"""Row patterns are over rows that only come, in an order that a watermark makes final."""
+"""Row patterns are over rows that do not change, in an order that a watermark makes final.
+
+Rows that change, such as those of windows, are matched once they are final: a temporal filter holds them back until the
+watermark has passed the time by which they are ordered. What comes for them later is late, as in a sink of final rows.
+All that is due comes out at once: what stayed behind would be late for the pattern.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from rowkind.service.clocks import Closing
 from rowkind.service.plan.errors import Refusal
 from rowkind.service.plan.logical import (
     LogicalAggregate,
+    LogicalInput,
     LogicalJoin,
     LogicalMatch,
     LogicalNode,
@@ -17,30 +24,36 @@ from rowkind.service.plan.logical import (
     LogicalSession,
     LogicalTemporalFilter,
 )
-from rowkind.service.plan.passes.close_inputs import passed, timed_tables
+from rowkind.service.plan.passes.allow_late import allowed_ms
+from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
 from rowkind.service.plan.query import Query
 from rowkind.service.plan.traits.changelog_modes import updating
 from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.tree import bottom_up
 
+_UNTIMED = (
+    ": order it by the end of a window, or another time that a watermark is on, and it takes them once they are final, "
+    "or match the rows of a table with mode append, before they are made into something that changes"
+)
+
 
 def order_matches(query: Query) -> Query:
     """Patterns with the watermark that puts their rows in order. Raises Refusal where there is none, or rows change."""
-    return replace(query, root=bottom_up(query.root, _visit))
+    return replace(query, root=bottom_up(query.root, partial(_visit, timed_tables(query.root))))
 
 
-def _visit(node: LogicalNode) -> LogicalNode:
+def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
     if not isinstance(node, LogicalMatch):
         return node
     below = node.input.input
-    if (changing := updating(below)) is not None:
+    time, changing = event_times(below).get(node.time), updating(below)
+    found = None if time is None else passed(tables, node.time, time)
+    if changing is not None and (found is None or allowed_ms(tables, found[0])):
         raise Refusal(
-            f"MATCH_RECOGNIZE takes rows that only come, but {_why(changing)}: match the rows of a table with mode "
-            "append, before they are made into something that changes",
+            f"MATCH_RECOGNIZE takes rows that only come, but {_why(changing)}"
+            + (_UNTIMED if found is None else ", also when the watermark has passed: leave out `allowed_lateness`"),
             node.at,
         )
-    time = event_times(below).get(node.time)
-    found = None if time is None else passed(timed_tables(below), node.time, time)
     if found is None:
         shown = node.time.rpartition(".")[2]
         raise Refusal(
@@ -49,7 +62,18 @@ def _visit(node: LogicalNode) -> LogicalNode:
             node.at,
         )
     clock, moment = found
-    return replace(node, input=replace(node.input, closing=Closing(clock, moment, moment)))
+    closing = Closing(clock, moment, moment)
+    if changing is not None:
+        below = LogicalTemporalFilter(
+            LogicalInput(below, closing=closing),
+            clock,
+            moment,
+            None,
+            final=True,
+            reason="rows are matched once, when they are final",
+            at=node.at,
+        )
+    return replace(node, input=replace(node.input, input=below, closing=closing))
 
 
 def _why(node: LogicalNode) -> str:

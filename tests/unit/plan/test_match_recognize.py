@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.execute.expressions import ExpressionError
+from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.explain.render import explain
 from tests.clocked import Clocked, job_of
 
@@ -225,6 +226,34 @@ def test_a_match_without_the_row_to_go_on_from_stops_the_query(tmp_path: Path) -
     assert [each["p"] for each in query.result] == [6]
     with pytest.raises(ExpressionError, match="leads nowhere, as the match has no row of this variable"):
         query.batch(0, _row(5, 6), _row(6, 5), _row(9, 9))
+
+
+CHANGING = JOB.replace("mode: append\n    columns", "mode: retract\n    columns")
+
+
+def test_rows_of_a_table_that_change_are_matched_as_they_are_when_they_are_final(tmp_path: Path) -> None:
+    """A price is mended before the watermark has passed it, and a row taken back; what comes later is left out."""
+    sql = """
+      SELECT * FROM Ticker MATCH_RECOGNIZE (
+          PARTITION BY symbol ORDER BY rowtime MEASURES A.price AS a, B.price AS b
+          PATTERN (A B) DEFINE B AS B.price < A.price)"""
+    query = Clocked.of(job_of(tmp_path, CHANGING.format(sql=sql, delay="5s", settings="")))
+    query.batch(0, _row(0, 9), _row(1, 5), _row(2, 1))
+    query.batch(0, ("Ticker", "-U", _row(0, 9)[2]), ("Ticker", "+U", _row(0, 7)[2]), ("Ticker", "-D", _row(1, 5)[2]))
+    query.batch(0, _row(9, 9))
+    assert query.result == [{"symbol": "ACME", "a": 7, "b": 1}]
+    query.batch(0, ("Ticker", "-D", _row(2, 1)[2]), _row(19, 8))
+    assert query.result == [{"symbol": "ACME", "a": 7, "b": 1}]
+
+
+def test_rows_that_may_be_corrected_after_all_are_not_matched(tmp_path: Path) -> None:
+    """With `allowed_lateness` the sum of a window is not final when the watermark passes it."""
+    sql = """
+      SELECT * FROM (SELECT window_time AS t, SUM(price) AS s FROM TABLE(TUMBLE(TABLE Ticker, DESCRIPTOR(rowtime),
+      INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, window_time)
+      MATCH_RECOGNIZE (ORDER BY t MEASURES A.s AS s PATTERN (A B) DEFINE B AS B.s < A.s)"""
+    with pytest.raises(PlanError, match="also when the watermark has passed: leave out `allowed_lateness`"):
+        Clocked.of(job_of(tmp_path, JOB.format(sql=sql, delay="1s, allowed_lateness: 1h", settings="")))
 
 
 def test_explain_says_what_a_pattern_keeps_and_for_how_long(tmp_path: Path) -> None:
