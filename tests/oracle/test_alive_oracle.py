@@ -19,7 +19,6 @@ import pyarrow as pa
 import pytest
 
 from tests.clocked import Clocked, Line, job_of
-from tests.oracle.test_time_oracle import restart
 from tests.seeds import seeds
 
 Row = tuple[int, int | None, int | None]
@@ -156,7 +155,7 @@ def test_the_result_is_sql_over_the_rows_alive(tmp_path: Path, sql: str, mode: M
                 table.expire(now)
             lines = [line for table in tables for line in table.changes(now, dice.choice([0, 0, 1, 2, 5]))]
             query.batch(now, *lines)
-            restart(query)
+            query.restart()
             assert Counter(tuple(row.values()) for row in query.result) == over(connection, sql, tables), (
                 f"{seed} at {now}"
             )

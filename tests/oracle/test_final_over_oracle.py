@@ -20,7 +20,7 @@ import pytest
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.passes import settle_overs
 from tests.clocked import Clocked, Line, job_of
-from tests.oracle.test_time_oracle import as_rows, restart
+from tests.oracle.test_time_oracle import as_rows
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -153,7 +153,7 @@ def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, na
             batch, rest = rest[:size], rest[size:]
             before = query.view.copy()
             query.batch(0, *lines(batch))
-            restart(query)
+            query.restart()
             late = mark
             for sign, row in batch:
                 arrival += 1
@@ -207,7 +207,7 @@ def test_a_partition_that_nothing_comes_to_is_let_go_of(tmp_path: Path, name: st
     for start in range(0, 800, 40):
         rows: list[Row] = [(at, at // 5, at % 5, START + timedelta(seconds=at)) for at in range(start, start + 40)]
         query.batch(0, *lines([(1, row) for row in rows]))
-        restart(query)
+        query.restart()
         sizes.append(sum(size.rows for node, size in query.engine.state.items() if node.startswith("over_")))
     assert max(sizes) < 200, sizes
     query.end()

@@ -21,7 +21,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.service.physical import PhysicalJoin
 from rowkind.service.physical_tree import closings, walk
 from tests.clocked import Clocked, job_of
@@ -164,12 +163,6 @@ def running(folder: Path, mode: str, sql: str, sink: str, time: str = "ts") -> C
     return Clocked.of(job_of(folder, f"job: j\ntables:\n{tables}\nsinks:\n{sinks}\n"))
 
 
-def restart(query: Clocked) -> None:
-    """Go on with copies of all that is kept."""
-    for kept in query.engine._stores:
-        kept.update({name: store.copy() for name, store in kept.items() if isinstance(store, MemoryStore)})
-
-
 def as_json(row: Row) -> dict[str, Any]:
     """A row as a line of a file has it."""
     other = row[4].isoformat() if row[4] is not None else None
@@ -251,7 +244,7 @@ def compare(folder: Path, form: str, on: str, mode: str, emit: str, *, time: str
             size = dice.choice((1, 2, 3, 8))
             batch, rest = rest[:size], rest[size:]
             query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
-            restart(query)
+            query.restart()
             model.batch(batch)
             expected = model.query(sql)
             assert as_rows(query) == (model.settled(expected, kind) if holds else expected), f"{seed}: {batch}"
@@ -368,7 +361,7 @@ def test_windows_of_an_interval_join_lose_nothing(tmp_path: Path, mode: str) -> 
             size = dice.choice((1, 2, 3, 8))
             batch, rest = rest[:size], rest[size:]
             query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
-            restart(query)
+            query.restart()
             model.batch(batch)
             now = model.watermark()
             over = {row: 1 for row in model.query(oracle) if now >= _utc(row[0]) + 15 * SECOND}

@@ -27,7 +27,6 @@ from tests.oracle.test_time_oracle import (
     as_json,
     as_rows,
     changes_of,
-    restart,
     running,
 )
 from tests.seeds import seeds
@@ -61,7 +60,7 @@ def test_late_rows_correct_windows_as_long_as_they_are_allowed(
             batch, rest = rest[:size], rest[size:]
             lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
             query.batch(0, *lines)
-            restart(query)
+            query.restart()
             model.batch(batch, tables)
             until = model.watermark(tables) if emit == "final" else None
             assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
@@ -120,7 +119,7 @@ def test_what_may_be_late_is_kept_as_by_a_longer_delay(tmp_path: Path, name: str
             lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
             for query in queries:
                 query.batch(0, *lines)
-                restart(query)
+                query.restart()
             assert queries[0].view == queries[1].view, f"{seed}: {batch}"
         for query in queries:
             query.end()

@@ -28,7 +28,6 @@ from tests.oracle.test_time_oracle import (
     as_rows,
     changes_of,
     kept,
-    restart,
     running,
 )
 from tests.seeds import seeds
@@ -75,7 +74,7 @@ def test_state_is_flat_however_many_windows_there_were(tmp_path: Path, windows: 
         query.batch(0, *as_lines(changes))
         model.batch(changes, ["a"])
         if not first % 200:
-            restart(query)
+            query.restart()
         entries.append(sum(size.rows for size in query.engine.state.values()))
         sizes.append(sum(_bytes(store) for stores in query.engine._stores for store in stores.values()))
     assert as_rows(query) == groups_of(model, model.watermark(["a"]) if emit == "final" else None)
@@ -115,14 +114,14 @@ def test_windows_that_end_at_once_go_out_batch_by_batch(
         for batch in batches:
             query.batch(0, *as_lines(batch))
             model.batch(batch, ["a"])
-            restart(query)
+            query.restart()
         expected = groups_of(model, model.watermark(["a"]))
         assert len(expected) > 6 * FEW, "there are many more than go in one batch"
         assert sum(query.view.values()) <= 2 * FEW * len(batches), seed
         while query.view.total() < expected.total():
             before = as_rows(query)
             query.batch(0)
-            restart(query)
+            query.restart()
             new = as_rows(query) - before
             came += 1
             assert not before - as_rows(query), "what is out stays"
@@ -157,7 +156,7 @@ def test_sessions_that_end_at_once_are_let_go_of_batch_by_batch(
         there = []
         for batch in [changes, *later]:
             query.batch(0, *as_lines(batch))
-            restart(query)
+            query.restart()
             model.batch(batch)
             there.append(kept(query))
             if emit == "changes":

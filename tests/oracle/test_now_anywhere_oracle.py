@@ -20,7 +20,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from rowkind.operators.arrangement.store import MemoryStore
 from tests.clocked import Clocked, Line, job_of
 from tests.seeds import batches, seeds, some
 
@@ -269,14 +268,8 @@ def check(folder: Path, sql: str, mode: str, settings: str = "") -> None:
             now = world.passes()
             lines = list(world.changes(dice.choice((0, 0, 1, 3, 6)) if batch else 6))
             query.batch(now, *lines)
-            restart(query)
+            query.restart()
             assert shown(query) == world.query(expanded), f"{seed}, batch {batch} at {world.now}: {lines}"
-
-
-def restart(query: Clocked) -> None:
-    """Go on with copies of all that is kept."""
-    for kept in query.engine._stores:
-        kept.update({name: store.copy() for name, store in kept.items() if isinstance(store, MemoryStore)})
 
 
 def shown(query: Clocked) -> Counter[Row]:

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from tests.clocked import Clocked, job_of
-from tests.oracle.test_time_oracle import as_rows, restart
+from tests.oracle.test_time_oracle import as_rows
 from tests.seeds import seeds
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -145,7 +145,7 @@ def test_results_are_sql_over_the_rows_that_are_there(tmp_path: Path, name: str,
                 size = dice.choice((1, 4, 9, 15))
                 batch, rest = rest[:size], rest[size:]
                 query.batch(0, *(("a", "+I" if sign > 0 else "-D", as_json(row)) for sign, row in batch))
-                restart(query)
+                query.restart()
                 for sign, row in batch:
                     arrival += 1
                     if sign > 0:

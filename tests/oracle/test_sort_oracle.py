@@ -20,7 +20,6 @@ from rowkind.avro.json_rows import decode
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.passes import sort_by_time
 from tests.clocked import Clocked, Line, job_of
-from tests.oracle.test_time_oracle import restart
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -131,7 +130,7 @@ def test_rows_come_in_the_order_of_their_time(tmp_path: Path, tables: str, sql: 
             size = dice.choice((1, 3, 8, 20))
             batch, rest = rest[:size], rest[size:]
             assert [row[0] for row in shown(query, as_lines(batch))] == model.batch(batch), f"{seed}: {batch}"
-            restart(query)
+            query.restart()
         assert [row[0] for row in shown(query, [], ended=True)] == model.due(None), seed
 
 

@@ -23,7 +23,7 @@ import duckdb
 import pytest
 
 from rowkind.operators.arrangement.manifest import Manifest
-from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
+from rowkind.operators.arrangement.store import MANIFEST
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds
 
@@ -220,7 +220,7 @@ def test_windows_are_sql_over_what_is_not_late(tmp_path: Path, sql: str, windows
             batch, rest = rest[:size], rest[size:]
             lines = [(table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch]
             query.batch(0, *lines)
-            restart(query)
+            query.restart()
             model.batch(batch, tables)
             until = model.watermark(tables) if emit == "final" else None
             assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
@@ -321,7 +321,7 @@ def agrees(
         size = dice.choice((1, 2, 5, 11))
         batch, rest = rest[:size], rest[size:]
         query.batch(0, *((table, "+I" if sign > 0 else "-D", as_json(row)) for table, sign, row in batch))
-        restart(query)
+        query.restart()
         model.batch(batch)
         assert as_rows(query) == model.result(final=final), f"{seed}: {batch}"
     for days in (1, 2, 3):
@@ -338,13 +338,6 @@ def kept(query: Clocked) -> dict[str, int]:
         blobs = {name: store.get(MANIFEST) for name, store in stores.items() if "groups" in stores}
         found |= {f"{place} {name}": Manifest.from_blob(blob, name).weight for name, blob in blobs.items() if blob}
     return found
-
-
-def restart(query: Clocked) -> None:
-    """Go on with copies of all that is kept."""
-    stores = query.engine._stores
-    for kept in stores:
-        kept.update({name: store.copy() for name, store in kept.items() if isinstance(store, MemoryStore)})
 
 
 def as_json(row: tuple[Any, ...]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ import pytest
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST, MemoryStore
 from tests.clocked import Clocked, job_of
-from tests.oracle.test_time_oracle import restart
 from tests.seeds import seeds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -186,7 +185,7 @@ def compared(
         size = dice.choice((1, 2, 5, 11))
         batch, rest = rest[:size], rest[size:]
         query.batch(0, *(as_line(each, modes) for each in batch))
-        restart(query)
+        query.restart()
         model.batch(batch)
         until = model.watermark if emit == "final" else None
         assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
@@ -266,7 +265,7 @@ def test_a_lookup_by_processing_time_is_not_revised(tmp_path: Path, modes: Mappi
             size = dice.choice((1, 2, 5, 11))
             batch, rest = rest[:size], rest[size:]
             query.batch(0, *(as_line(each, modes) for each in batch))
-            restart(query)
+            query.restart()
             for _, kind, row in (each for each in batch if each[0] == "b"):
                 there.pop(row[1], None)
                 if kind in ("+I", "+U"):
