@@ -142,7 +142,7 @@ class Queries:
         return f"CASE WHEN {tested} THEN {other()} ELSE {other()} END" if form < 0.4 else tested
 
     def _tested(self, from_: From) -> str:
-        """EXISTS, IN, or a comparison with the one value of a subquery."""
+        """EXISTS, IN, or a comparison with the one value of a subquery, or with any or all of several."""
         rng = self._rng
         outer = [each for each in from_.names if not each.local]
         text, inner, where = self._inner(outer, linked=rng.random() < 0.85)
@@ -158,6 +158,9 @@ class Queries:
             return f"({own.text}, {second.text}) {no}IN (SELECT {column.text}, {other.text} FROM {text}{where})"
         if rng.random() < 0.6:
             return f"{own.text} {no}IN (SELECT {column.text} FROM {text}{where})"
+        if rng.random() < 0.3:
+            word = rng.choice(("< ANY", ">= ALL", "<> ANY", "= ALL", "> ANY", "<= ALL"))
+            return f"{no}{own.text} {word} (SELECT {column.text} FROM {text}{where})"
         call = f"{rng.choice(('MAX', 'MIN'))}({column.text})"
         return f"{own.text} {rng.choice(('<', '>=', '='))} (SELECT {call} FROM {text}{where})"
 
@@ -189,7 +192,17 @@ class Queries:
                 parts.append(f"{own.text} {rng.choice(('<', '<>', '>='))} {one.text}")
         if rng.random() < 0.3:
             parts.append(Expressions(rng, names).condition())
-        return text, names, f" WHERE {' AND '.join(parts)}" if parts else ""
+        where = f" WHERE {' AND '.join(parts)}" if parts else ""
+        return self._derived(text, names, where) if parts and rng.random() < 0.2 else (text, names, where)
+
+    def _derived(self, text: str, names: Sequence[Name], where: str) -> tuple[str, tuple[Name, ...], str]:
+        """FROM and WHERE of a subquery as a derived table in it."""
+        rng, alias = self._rng, self._relations.alias("d")
+        columns = [self._relations.alias("c") for _ in names]
+        listed = ", ".join(f"{each.text} AS {column}" for each, column in zip(names, columns, strict=True))
+        distinct, top = rng.choice((("", ""), ("DISTINCT ", ""), ("", f" ORDER BY {', '.join(columns)} LIMIT 2")))
+        outputs = tuple(Name(f"{alias}.{name}", old.kind, old.type) for name, old in zip(columns, names, strict=True))
+        return f"(SELECT {distinct}{listed} FROM {text}{where}{top}) AS {alias}", outputs, ""
 
     def _grouped(self, depth: int) -> Query:
         """SELECT with aggregates, with or without GROUP BY."""
