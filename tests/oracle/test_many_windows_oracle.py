@@ -93,10 +93,7 @@ def _bytes(store: MemoryStore) -> int:
 def test_windows_that_end_at_once_go_out_batch_by_batch(
     tmp_path: Path, windows: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One row passes all: a few go with each batch, in order, each once; also those that nothing comes after.
-
-    With restarts between any two batches, and with rows that come too late for windows that still wait to go.
-    """
+    """One row passes all: a few go with each batch, each once, over restarts and beside rows that come too late."""
     monkeypatch.setattr(hold_back, "AT_ONCE", FEW)
     for number in seeds():
         seed = f"{windows} {mode} {number}"

@@ -242,7 +242,7 @@ def _keys(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, below in value.items():
             yield key
-            if key not in ("computes", "views"):
+            if key not in ("computes", "views", "define"):
                 yield from _keys(below)
     elif isinstance(value, list):
         for each in value:

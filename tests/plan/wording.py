@@ -37,6 +37,7 @@ PLANS = (
     "lookup_of_many_by_updates",
     "lookup_of_updates",
     "mark_below_join",
+    "match_skip_may_fail",
     "not_in",
     "not_in_below_join",
     "now_between",
