@@ -97,6 +97,10 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+_TRIED = {"TRY_SUM": exp.Sum, "TRY_AVG": exp.Avg}
+"""Where nothing is too large for its type they are the same."""
+
+
 def translated(sql: str) -> str:
     """A query in DuckDB's words."""
     tree = sqlglot.parse_one(sql, read="spark")
@@ -109,6 +113,8 @@ def translated(sql: str) -> str:
             node.replace(_one_by_one(node))
         elif isinstance(node, exp.CountIf):
             node.replace(exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))])))
+        elif node.name.upper() in _TRIED:
+            node.replace(_TRIED[node.name.upper()](this=node.expressions[0]))
         elif node.name.upper() == "PROCTIME":
             node.replace(_arrival(node))
     return with_empty_lists(tree).sql("duckdb")
