@@ -49,8 +49,12 @@ def main(address: str) -> None:
     # As for all that Spark starts: what a batch needs is there until the batch is finished.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
+        try:
+            listener.bind(address)
+        except OSError:
+            # The JVM has ended already, and its folder is gone with it.
+            return
         # Who comes meanwhile waits.
-        listener.bind(address)
         listener.listen()
         for name in _LOADED:
             import_module(name)

@@ -255,6 +255,8 @@ class _Jvm:
                 port, length = struct.unpack_from(">ii", content)
                 return port, content[8 : 8 + length].decode()
             time.sleep(_POLL_SECONDS)
+        self.forks.kill()
+        self.leave()
         _running.clear()
         raise SparkStartError(f"Spark did not start with {self.program}, which must be Java 17 or newer; see above.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from decimal import Decimal
@@ -97,7 +98,7 @@ def test_a_job_whose_sinks_come_and_go_and_change(shop: Shop) -> None:
         _have(shop, job, liked=3, stars=3)
         assert _queries(shop) == {"main", "stars"}
         metrics = get(job.port, "/metrics")[1]
-        assert {query for query in ("main", "stars") if f'rowkind_up{{query="{query}"}} 1.0' in metrics} == _queries(
+        assert set(re.findall(r'^rowkind_up\{name="[^"]+",query="(\w+)"\} 1.0$', metrics, re.MULTILINE)) == _queries(
             shop
         )
         job.terminate()
