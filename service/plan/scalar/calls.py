@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -31,11 +32,24 @@ def _called(compiler: Compiler, node: exp.Func) -> Typed:
     if name == "ARRAYS_ZIP":
         parts = _with_names(parts)
     if known is None or (not parts and name in REFUSED):
-        reason = REFUSED.get(name)
-        near = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.75)
-        said = f": {reason}" if reason else f"; did you mean {near[0]}?" if near else ""
-        raise Refusal(f"the function {name} is not supported{said}", node)
+        raise no_function(node)
     return call(compiler, node, name, parts, known)
+
+
+def no_function(node: exp.Func) -> Refusal:
+    """The refusal of a function that there is not."""
+    name = word(node)
+    reason = REFUSED.get(name)
+    near = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.75)
+    said = f": {reason}" if reason else f"; did you mean {near[0]}?" if near else ""
+    return Refusal(f"the function {name} is not supported{said}", node)
+
+
+def is_unknown(node: exp.Expr) -> TypeGuard[exp.Anonymous]:
+    """Whether a node is a call of neither a scalar function nor one of the job's; it may be an aggregate."""
+    if not isinstance(node, exp.Anonymous) or function_of(node) is not None:
+        return False
+    return word(node) not in FUNCTIONS and word(node) not in ("STRUCT", "TINYINT", "SMALLINT")
 
 
 def _with_names(parts: list[exp.Expr]) -> list[exp.Expr]:

@@ -155,5 +155,6 @@ _NAMES: Mapping[type[exp.Expr], str] = {
     exp.AtTimeZone: "AT TIME ZONE (write FROM_UTC_TIMESTAMP or TO_UTC_TIMESTAMP)",
     exp.Lambda: "a function with ->",
     exp.Placeholder: "a parameter",
+    exp.Tuple: "a row of values that is not compared with another (write STRUCT for one value of several)",
 }
 _HARMLESS = ("safe", "coalesce", "typed", "requires_string", "is_string", "quoted", "requires_arg_order")

@@ -17,6 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from rowkind.service.plan.sql.foreign import TO_UNIT
 from rowkind.service.plan.sql.match_clause import MatchParser
 
 _WINDOW = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD", "NTH_VALUE")
@@ -114,6 +115,13 @@ class RowkindParser(MatchParser):
         found = super()._parse_function_call(*arguments, **named)
         if isinstance(found, exp.CurrentDate | exp.CurrentTimestamp):
             found.update_positions(first)
+        return found
+
+    def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
+        """The arguments of a function; FLOOR(t TO HOUR) is read to be refused by its name."""
+        found: list[exp.Expr] = super()._parse_function_args(alias)
+        if found and self._match_text_seq(TO_UNIT):
+            found.append(exp.Kwarg(this=exp.var(TO_UNIT), expression=self._parse_var(any_token=True)))
         return found
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:

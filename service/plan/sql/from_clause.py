@@ -252,6 +252,8 @@ def _using(
     on: list[exp.Expr] = []
     merged: list[Merged] = []
     for column in columns:
+        if not isinstance(column, exp.Identifier):
+            raise Refusal("USING takes names of columns: USING (a, b)", column)
         name = exp.Column(this=column.copy())
         a, b = left.resolve(name), right.resolve(name)
         on.append(exp.EQ(this=a.copy(), expression=b.copy()))

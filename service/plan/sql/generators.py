@@ -22,6 +22,7 @@ from rowkind.service.plan.columns import by_name, columns, parts_of
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalExpand, LogicalFilter, LogicalNode
 from rowkind.service.plan.scalar.conjuncts import conjuncts
+from rowkind.service.plan.scalar.functions import REFUSED
 from rowkind.service.plan.scalar.job_functions import ROWS, function_of
 from rowkind.service.plan.scalar.scalars import compile_scalar
 from rowkind.service.plan.sql.context import Context, Queries
@@ -31,7 +32,7 @@ from rowkind.service.plan.sql.scope import Relation, Scope
 PLACES = ("POSEXPLODE", "POSEXPLODE_OUTER")
 OUTER = ("EXPLODE_OUTER", "POSEXPLODE_OUTER", "INLINE_OUTER")
 INLINE = ("INLINE", "INLINE_OUTER")
-NAMES = ("EXPLODE", *PLACES, *OUTER, *INLINE)
+NAMES = tuple(dict.fromkeys(("EXPLODE", *PLACES, *OUTER, *INLINE)))
 _PLACE = "pos"
 _SINGLE = "write GROUP BY, window functions and what makes several rows of one in a SELECT each"
 
@@ -80,7 +81,9 @@ def generator(at: exp.Expr) -> Generator | None:
             call = call.expressions[0]
         found = generator(call)
         if found is None:
-            raise Refusal(f"the table function {word(at.this)} is not known; there is {', '.join(NAMES)}", at.this)
+            reason = REFUSED.get(word(at.this))
+            said = f"is not supported: {reason}" if reason else f"is not known; there is {', '.join(NAMES)}"
+            raise Refusal(f"the table function {word(at.this)} {said}", at.this)
         if at.args.get("ordinality"):
             raise Refusal("WITH ORDINALITY stands behind UNNEST: write POSEXPLODE here, which counts from 0", at)
         return replace(found, alias=at.alias, names=_names(at), outer=found.outer or bool(at.args.get("outer")))

@@ -17,6 +17,7 @@ from rowkind.service.plan.calls import LogicalCall, OrderColumn
 from rowkind.service.plan.columns import by_name, columns
 from rowkind.service.plan.errors import Refusal, word
 from rowkind.service.plan.logical import LogicalAggregate, LogicalInput, LogicalNode, LogicalProject
+from rowkind.service.plan.scalar.calls import is_unknown, no_function
 from rowkind.service.plan.scalar.conditions import may_fail
 from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.job_functions import with_types
@@ -51,6 +52,16 @@ def calls(node: exp.Expr) -> Iterator[exp.Expr]:
     else:
         for child in node.iter_expressions():
             yield from calls(child)
+
+
+def _not_grouped(column: exp.Column) -> Refusal:
+    """The refusal of a column, or of the function around it that there is not and that may be meant to aggregate."""
+    around: exp.Expr | None = column
+    while around is not None:
+        if is_unknown(around):
+            return no_function(around)
+        around = around.parent
+    return Refusal(_NOT_GROUPED.format(column.name.rpartition(".")[2]), column)
 
 
 def no_aggregates(node: exp.Expr | None, clause: str) -> None:
@@ -138,8 +149,7 @@ class Grouping:
             if is_aggregate(bare) and not is_window_function(bare):
                 return resolved(self._call(bare, name if whole == bare else ""), like=bare)
             if isinstance(each, exp.Column) and each.name not in self.later:
-                spelled = each.name.rpartition(".")[2]
-                raise Refusal(_NOT_GROUPED.format(spelled), each)
+                raise _not_grouped(each)
             return each
 
         return node.transform(rewritten)

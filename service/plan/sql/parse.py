@@ -11,6 +11,7 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
 
 from rowkind.service.plan.errors import PlanError, Refusal, SqlSpan, mark
 from rowkind.service.plan.sql.dialect import RowkindSql
+from rowkind.service.plan.sql.foreign import check_foreign, no_statement, no_type
 from rowkind.service.plan.sql.quantified import without_all
 
 _SUPPORTED = "SELECT … FROM … [JOIN … ON …] [WHERE …] [GROUP BY …]"
@@ -19,8 +20,6 @@ _CLAUSES = {
     "sort": "SORT BY has no meaning for a result that keeps changing: leave it out",
     "cluster": "CLUSTER BY has no meaning for a result that keeps changing: leave it out",
     "distribute": "DISTRIBUTE BY has no meaning here: leave it out",
-    "pivots": "PIVOT is not supported: write SUM(x) FILTER (WHERE …) AS name for each column, and GROUP BY",
-    "sample": "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back",
     "into": "SELECT INTO is not supported: the sink says where the result goes",
     "by_name": "BY NAME is not supported: write the columns in the same order",
     "on": "BY NAME is not supported: write the columns in the same order",
@@ -51,7 +50,9 @@ def parse(sql: str, origin: str, place: str) -> exp.Expr:
     if len(found) != 1:
         text = "the SQL holds no query" if not found else "the SQL holds more than one statement"
         raise PlanError(place, f"{text}: expected one {_SUPPORTED}")
-    return query(without_all(mark(found[0], origin, sql)))
+    tree = mark(found[0], origin, sql)
+    check_foreign(tree)
+    return query(without_all(tree))
 
 
 def query(tree: exp.Expr) -> exp.Expr:
@@ -71,7 +72,7 @@ def query(tree: exp.Expr) -> exp.Expr:
         case exp.Values():
             return values_query(tree)
         case _:
-            raise Refusal(f"this is no query: expected {_SUPPORTED}", tree)
+            raise no_statement(tree, _SUPPORTED)
     for name, value in tree.args.items():
         if not value:
             continue
@@ -111,4 +112,4 @@ def _syntax(error: ParseError, sql: str, origin: str) -> tuple[str, SqlSpan]:
     begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
     last = min(begin + column - 1, max(len(sql) - 1, 0))
     span = SqlSpan(origin, max(last - len(highlight) + 1, begin), last)
-    return f"this is not SQL: {message[:1].lower() + message[1:]}", span
+    return no_type(highlight) or f"this is not SQL: {message[:1].lower() + message[1:]}", span

@@ -16,6 +16,7 @@ from rowkind.service.plan.scalar.conjuncts import reads
 from rowkind.service.plan.scalar.scalars import resolved
 from rowkind.service.plan.sql.context import Context, Named, Queries
 from rowkind.service.plan.sql.empty_groups import in_each_group
+from rowkind.service.plan.sql.foreign import no_relation
 from rowkind.service.plan.sql.match_clause import MatchClause
 from rowkind.service.plan.sql.match_recognize import matched
 from rowkind.service.plan.sql.parse import values_query
@@ -26,8 +27,6 @@ from rowkind.service.plan.sql.watermark_clause import clause_of, not_of_a_table,
 from rowkind.service.plan.sql.windows import is_arrival
 from rowkind.service.plan.traits.unique_keys import unique_keys
 from rowkind.service.plan.view import View
-
-_IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
 
 
 def with_queries(tree: exp.Expr, context: Context) -> dict[str, Named]:
@@ -77,7 +76,7 @@ def relation_of(at: exp.Expr, context: Context, queries: Queries) -> Related:
         named = Named(at.this, column_aliases(at), context.with_, context.depth)
         return _derived(named, alias, at, context, queries)
     if not isinstance(at, exp.Table) or not isinstance(at.this, exp.Identifier):
-        raise Refusal(_IN_FROM, at)
+        raise no_relation(at)
     if at.args.get("db") or at.args.get("catalog"):
         raise Refusal(f"{at.sql('spark')}: tables are called as in the job file, without a database", at)
     _only(at, "this way to name a table")

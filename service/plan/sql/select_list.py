@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.scalar.calls import is_unknown, no_function
 from rowkind.service.plan.sql.aggregates import is_aggregate, is_window_function
 from rowkind.service.plan.sql.context import Context
 from rowkind.service.plan.sql.scope import Handler, Scope, near
@@ -78,6 +79,8 @@ def _outputs(
     name = item.alias if isinstance(item, exp.Alias) else item.name if isinstance(item, exp.Column) else ""
     if not name and context.named:
         if context.result:
+            if is_unknown(item) and not is_aggregate(item):
+                raise no_function(item)
             raise Refusal("this column of the result has no name: give it one with AS", item)
         name = _spelled(item)
     node = item.this if isinstance(item, exp.Alias) else item

@@ -1,0 +1,162 @@
+"""What other systems write and Spark does not: each is refused where it stands, with what to write instead.
+
+    ARRAY[1, 2]                 ARRAY(1, 2)
+    js ->> 'a'                  GET_JSON_OBJECT(js, '$.a')
+    FLOOR(t TO HOUR)            DATE_TRUNC('HOUR', t)
+    MAX(STRUCT(t, x)).x         MAX_BY(x, t), for rows and structs have no order here
+    FROM t PIVOT (…)            FILTER and GROUP BY
+
+The parser reads them, so that the message need not be that this is no SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlglot import exp
+
+from rowkind.service.plan.errors import Refusal, word
+from rowkind.service.plan.sql.generators import NAMES
+
+TO_UNIT = "TO"
+"""What the unit behind TO is called among the arguments of a function."""
+
+_IN_FROM = "expected a table, a view or (SELECT …) AS name in FROM"
+_SCRIPT = "`rowkind import` makes a job file of a script"
+_STATEMENTS: Mapping[type[exp.Expr], str] = {
+    exp.Insert: f"the SQL of a sink is the query alone, which knows where rows go: leave out INSERT INTO; {_SCRIPT}",
+    exp.Create: f"the SQL of a sink is one query: tables stand under `tables:` of the job file; {_SCRIPT}",
+}
+_VIEW = f"the SQL of a sink is one query: a view stands under `views:` of the job file, with its query; {_SCRIPT}"
+_TYPES: Mapping[str, str] = {
+    **dict.fromkeys(("BYTES", "BLOB", "VARBYTE"), "BINARY"),
+    **dict.fromkeys(("NUMBER", "MONEY"), "DECIMAL(p,s)"),
+    **dict.fromkeys(("CLOB", "NTEXT"), "STRING"),
+}
+
+
+def no_statement(tree: exp.Expr, expected: str) -> Refusal:
+    """The refusal of what is no query."""
+    said = _STATEMENTS.get(type(tree), f"this is no query: expected {expected}")
+    view = isinstance(tree, exp.Create) and str(tree.args.get("kind")).upper() == "VIEW"
+    return Refusal(_VIEW if view else said, tree)
+
+
+def no_relation(at: exp.Expr) -> Refusal:
+    """The refusal of what stands in FROM and brings no rows."""
+    call = at.this if isinstance(at, exp.Table) else at
+    if isinstance(call, exp.Anonymous) and word(call) in ("RANGE", "GENERATE_SERIES"):
+        numbers = "(SELECT EXPLODE(SEQUENCE(1, 3)) AS n) AS name"
+        return Refusal(f"{word(call)} is not supported: write rows of numbers as {numbers}", at)
+    if isinstance(call, exp.Anonymous) and word(call) in NAMES:
+        return Refusal(f"{word(call)} takes apart what rows have: write FROM …, LATERAL {word(call)}(…) AS name", at)
+    if isinstance(call, exp.Anonymous):
+        return Refusal(f"there is no table function {word(call)}: {_IN_FROM}", at)
+    return Refusal(_IN_FROM, at)
+
+
+def no_type(written: str) -> str | None:
+    """What is said of a type that is called otherwise here, None for any other."""
+    meant = _TYPES.get(written.upper())
+    return None if meant is None else f"there is no type {written.upper()}: write {meant}"
+
+
+def check_foreign(tree: exp.Expr) -> None:
+    """Refuse the first of them. Raises Refusal."""
+    for node in tree.walk():
+        for kinds, refusal in _RULES.items():
+            if isinstance(node, kinds) and (found := refusal(node)) is not None:
+                # Of what stands behind a table the parser knows only where the parentheses are.
+                raise Refusal(found, node.parent if isinstance(node, exp.Pivot | exp.TableSample) else node)
+
+
+def _array(node: exp.Array) -> str | None:
+    if isinstance(node.parent, exp.Func) and "PERCENTILE" in word(node.parent):
+        # Its numbers are no value, and are taken in both forms.
+        return None
+    written = ", ".join(each.sql("spark") for each in node.expressions)
+    return f"an array is written in parentheses: ARRAY({written})"
+
+
+def _map(node: exp.Bracket) -> str | None:
+    if isinstance(node.this, exp.Column) and node.this.name.upper() == "MAP" and len(node.expressions) > 1:
+        written = ", ".join(each.sql("spark") for each in node.expressions)
+        return f"a map is written in parentheses: MAP({written})"
+    return None
+
+
+def _json(node: exp.Binary) -> str | None:
+    plain = isinstance(node.expression, exp.JSONPath) and not isinstance(
+        node, exp.JSONBExtract | exp.JSONBExtractScalar
+    )
+    path = node.expression.sql("spark") if plain else "'$.a.b'"
+    return f"Spark has no operator that looks into JSON: write GET_JSON_OBJECT({node.this.sql('spark')}, {path})"
+
+
+def _similar(_: exp.SimilarTo) -> str | None:
+    return (
+        "SIMILAR TO is not supported: write RLIKE, whose pattern is Java's and matches anywhere unless it has ^ and $"
+    )
+
+
+def _pivot(node: exp.Pivot) -> str | None:
+    if node.args.get("unpivot"):
+        return "UNPIVOT is not supported: write a SELECT for each column, and UNION ALL between them"
+    return "PIVOT is not supported: write SUM(x) FILTER (WHERE …) AS name for each column, and GROUP BY"
+
+
+def _sample(_: exp.TableSample) -> str | None:
+    return "TABLESAMPLE is not supported: a sample would not be the same when a row is taken back"
+
+
+def _to_unit(node: exp.Anonymous) -> str | None:
+    last = node.expressions[-1] if node.expressions else None
+    if not isinstance(last, exp.Kwarg) or last.name != TO_UNIT:
+        return None
+    time, unit = node.expressions[0].sql("spark"), last.expression.name.upper()
+    up = "" if word(node) == "FLOOR" else f", and add INTERVAL '1' {unit} where that is less than the time"
+    return f"{word(node)} takes numbers here: write DATE_TRUNC('{unit}', {time}){up}"
+
+
+def _extreme(node: exp.Max | exp.Min) -> str | None:
+    parts = _fields(node.this)
+    if len(parts) < 2:
+        return None
+    first, *rest = parts
+    value = rest[0] if len(rest) == 1 else f"STRUCT({', '.join(rest)})"
+    return f"{word(node)} takes no rows or structs, which have no order here: write {word(node)}_BY({value}, {first})"
+
+
+def _extreme_by(node: exp.ArgMax | exp.ArgMin) -> str | None:
+    parts = _fields(node.expression)
+    if len(parts) < 2:
+        return None
+    name, descending = ("MAX_BY", " DESC") if isinstance(node, exp.ArgMax) else ("MIN_BY", "")
+    order = ", ".join(f"{each}{descending}" for each in parts)
+    return (
+        f"{name} goes by one value, for rows and structs have no order here: in a derived table write "
+        f"ROW_NUMBER() OVER (PARTITION BY … ORDER BY {order}) AS n, and around it WHERE n = 1"
+    )
+
+
+def _fields(node: exp.Expr | None) -> Sequence[str]:
+    """What a row or a struct is written of."""
+    node = node.unnest() if node is not None else None
+    if isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and word(node) == "STRUCT"):
+        return [each.unalias().sql("spark") for each in node.expressions]
+    if isinstance(node, exp.Anonymous) and word(node) == "NAMED_STRUCT":
+        return [each.sql("spark") for each in node.expressions[1::2]]
+    return ()
+
+
+_RULES: Mapping[type[exp.Expr] | tuple[type[exp.Expr], ...], Callable[..., str | None]] = {
+    exp.Array: _array,
+    exp.Bracket: _map,
+    (exp.JSONExtract, exp.JSONExtractScalar, exp.JSONBExtract, exp.JSONBExtractScalar): _json,
+    exp.SimilarTo: _similar,
+    exp.Pivot: _pivot,
+    exp.TableSample: _sample,
+    exp.Anonymous: _to_unit,
+    (exp.Max, exp.Min): _extreme,
+    (exp.ArgMax, exp.ArgMin): _extreme_by,
+}
