@@ -37,10 +37,10 @@ def known(job: Job, sink: str | None) -> None:
 
 
 def planned_queries(job: Job) -> dict[str, PlannedQuery]:
-    """Its queries, planned. Raises PlanError."""
-    from rowkind.service.run.queries import planned  # noqa: PLC0415 -- as above
+    """Its queries, planned. Raises PlanError with all that is wrong with them."""
+    from rowkind.service.run.queries import planned_whole  # noqa: PLC0415 -- as above
 
-    return planned(job)
+    return planned_whole(job)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -21,7 +21,7 @@ from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.run import trial
-from rowkind.service.run.queries import planned
+from rowkind.service.run.queries import planned, planned_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,8 +75,8 @@ class LoadedJob:
         return tuple(self._job.sinks)
 
     def check(self) -> None:
-        """Plan its queries, without touching a broker. Raises a PlanError for what cannot be kept up to date."""
-        planned(self._job)
+        """Plan its queries, without touching a broker. Raises a PlanError with all that cannot be kept up to date."""
+        planned_whole(self._job)
 
     def explain(self, sink: str | None = None) -> Plan:
         """The plan of its queries, or of one sink: a page in a notebook, a tree as text. Raises as `check` does."""

@@ -1,11 +1,13 @@
 """What can be wrong with a query.
 
 PlanError      the message for the user: file, line, sink, place in the SQL, reason, what to write instead
+QueriesError   those of several queries
 Refusal        the same inside of the passes, which know the place only as a piece of the parsed SQL
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -45,6 +47,19 @@ class PlanError(RowkindError):
 
     def __reduce__(self) -> tuple[type[PlanError], tuple[str, str, SqlSpan | None, str]]:
         return type(self), (self.place, self.text, self.span, self.sql)
+
+
+class QueriesError(PlanError):
+    """What is wrong with several queries, each with a message of its own; it is a PlanError of the first."""
+
+    def __init__(self, errors: Sequence[PlanError]) -> None:
+        first = errors[0]
+        super().__init__(first.place, first.text, first.span, first.sql)
+        self.errors = tuple(errors)
+        self.args = ("\n".join(map(str, errors)),)
+
+    def __reduce__(self) -> tuple[type[QueriesError], tuple[tuple[PlanError, ...]]]:  # type: ignore[override]
+        return type(self), (self.errors,)
 
 
 @dataclass(frozen=True)
@@ -101,7 +116,12 @@ def _place_hints(tree: exp.Expr, sql: str) -> None:
 
 def word(node: exp.Func) -> str:
     """The name of a function as the user wrote it, in capitals."""
-    return str(node.meta.get(_WORD) or (node.this if isinstance(node, exp.Anonymous) else node.sql_name())).upper()
+    return (written(node) or str(node.this if isinstance(node, exp.Anonymous) else node.sql_name())).upper()
+
+
+def written(node: exp.Expr) -> str:
+    """The word that a piece of parsed SQL begins with, as the user wrote it; empty where nobody did."""
+    return str(node.meta.get(_WORD) or "")
 
 
 def span(node: exp.Expr) -> SqlSpan | None:

@@ -148,9 +148,9 @@ def _told(job: Job, sink: str, do: Callable[[], _Done]) -> _Done:
     try:
         return do()
     except Refusal as refusal:
-        raise _error(job, sink, _texts(job), refusal) from None
+        raise _error(job, sink, texts(job), refusal) from None
     except RecursionError:
-        raise PlanError(_place(job, f"sinks.{sink}.sql"), "the query is nested too deeply") from None
+        raise PlanError(place(job, f"sinks.{sink}.sql"), "the query is nested too deeply") from None
 
 
 def logical(job: Job, sink: str) -> Query:
@@ -159,7 +159,7 @@ def logical(job: Job, sink: str) -> Query:
     functions = job_functions(job)
 
     def parsed(sql: str, origin: str) -> exp.Expr:
-        return with_functions(parse(sql, origin, _place(job, origin)), functions)
+        return with_functions(parse(sql, origin, place(job, origin)), functions)
 
     tree = parsed(job.sinks[sink].sql, origin)
     catalog = Catalog(
@@ -200,34 +200,35 @@ def _watermark(job: Job, table: str, columns: Record) -> Watermark | None:
     try:
         known = None if said is None else watermark(table, said, columns)
     except Refusal as refusal:
-        raise PlanError(_place(job, f"tables.{table}.watermark.{refusal.field}"), refusal.text) from None
-    texts = _texts(job)
+        raise PlanError(place(job, f"tables.{table}.watermark.{refusal.field}"), refusal.text) from None
+    all_ = texts(job)
     try:
         found = [
             each
-            for origin, sql in texts.items()
+            for origin, sql in all_.items()
             if "watermark" in sql.lower()
-            for each in table_watermarks(parse(sql, origin, _place(job, origin)), job.tables, origin)
+            for each in table_watermarks(parse(sql, origin, place(job, origin)), job.tables, origin)
         ]
         return with_clauses(table, known, [each for each in found if each.table == table], columns)
     except Refusal as refusal:
-        raise _error(job, "", texts, refusal) from None
+        raise _error(job, "", all_, refusal) from None
 
 
-def _texts(job: Job) -> dict[str, str]:
+def texts(job: Job) -> dict[str, str]:
     """All SQL of a job, by the field that it stands in."""
     sinks = {f"sinks.{name}.sql": sink.sql for name, sink in job.sinks.items()}
     return sinks | {f"views.{name}": sql for name, sql in job.views.items()}
 
 
-def _place(job: Job, field: str) -> str:
+def place(job: Job, field: str) -> str:
+    """A field of the job file, as messages begin with it."""
     return f"{job.file}:{job.line(*field.split('.'))}: {field}"
 
 
-def _error(job: Job, sink: str, texts: dict[str, str], refusal: Refusal) -> PlanError:
+def _error(job: Job, sink: str, found_in: dict[str, str], refusal: Refusal) -> PlanError:
     at, found = refusal.at, None
     while at is not None and (found := span(at)) is None:
         at = at.parent
     if found is None:
-        return PlanError(_place(job, f"sinks.{sink}.{refusal.field}"), refusal.text)
-    return PlanError(_place(job, found.origin), refusal.text, found, texts[found.origin])
+        return PlanError(place(job, f"sinks.{sink}.{refusal.field}"), refusal.text)
+    return PlanError(place(job, found.origin), refusal.text, found, found_in[found.origin])

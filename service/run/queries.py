@@ -6,11 +6,12 @@ there goes on from where it stands, and the new ones read their topics from the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rowkind.service.job.model import Job
+from rowkind.service.plan.errors import PlanError, QueriesError
 from rowkind.service.plan.passes.share_views import Kept
-from rowkind.service.plan.pipeline import PlannedQuery, plan_query
+from rowkind.service.plan.pipeline import PlannedQuery, plan, plan_query
 
 MAIN = "main"
 """The query of a job."""
@@ -25,6 +26,25 @@ def planned(job: Job, recorded: Mapping[str, tuple[Iterable[str], Kept]] | None 
     before = recorded or {}
     found = queries(job, {name: tuple(sinks) for name, (sinks, _) in before.items()})
     return {name: plan_query(job, sinks, before[name][1] if name in before else None) for name, sinks in found.items()}
+
+
+def planned_whole(job: Job) -> dict[str, PlannedQuery]:
+    """As `planned`, but where sinks are refused all of them are told. Raises PlanError, QueriesError, JobError."""
+    try:
+        return planned(job)
+    except PlanError as error:
+        found = {str(each): each for each in _refusals(job)}
+        if len(found) < 2 or str(error) not in found:
+            raise
+        raise QueriesError(tuple(found.values())) from None
+
+
+def _refusals(job: Job) -> Iterator[PlanError]:
+    for sink in job.sinks:
+        try:
+            plan(job, sink)
+        except PlanError as error:
+            yield error
 
 
 def queries(job: Job, recorded: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from copy import copy
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import rowkind
 from rowkind.service.job.errors import JobError
 from rowkind.service.library.job import SinkError
+from rowkind.service.plan.errors import PlanError
 from rowkind.service.run.trial import InputError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -50,6 +52,30 @@ def test_what_cannot_be_kept_up_to_date_is_raised_by_check(tmp_path: Path) -> No
     file.write_text(text.replace("o.amount - p.paid AS remaining", "RAND() AS remaining"))
     with pytest.raises(rowkind.RowkindError, match="RAND"):
         rowkind.Job.load(file, {}).check()
+
+
+def test_check_tells_of_every_query_that_is_refused(tmp_path: Path) -> None:
+    """Each once, with its place; what is wrong with a view is said once for all sinks that use it."""
+    queries = {
+        "a": "SELECT frob(x) AS y FROM t",
+        "b": "SELECT x FROM t",
+        "c": "SELECT y FROM t",
+        "d": "SELECT * FROM v",
+        "e": "SELECT * FROM v",
+    }
+    file = tmp_path / "job.yaml"
+    tables = {"t": {"mode": "append", "columns": {"x": "INT"}}}
+    sinks = {name: {"mode": "append", "sql": sql} for name, sql in queries.items()}
+    file.write_text(json.dumps({"job": "j", "tables": tables, "views": {"v": "SELECT z FROM t"}, "sinks": sinks}))
+    with pytest.raises(PlanError) as refused:
+        rowkind.Job.load(file, {}).check()
+    told = [line.partition(": ")[2].partition(",")[0] for line in str(refused.value).splitlines() if str(file) in line]
+    assert told == [
+        "sinks.a.sql: the function FROB is not supported",
+        "sinks.c.sql: t has no column y; there is x",
+        "views.v: t has no column z; there is x",
+    ]
+    assert str(copy(refused.value)) == str(refused.value)
 
 
 def test_a_plan_is_text_a_document_and_a_page() -> None:

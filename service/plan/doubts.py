@@ -1,0 +1,50 @@
+"""What a query says that is likely meant otherwise, for `rowkind check` to tell: it is planned all the same.
+
+Text in double quotes, which other systems take for a name, where it is called as a column is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from rowkind.service.job.columns import declared
+from rowkind.service.job.model import Job
+from rowkind.service.plan.errors import span, written
+from rowkind.service.plan.pipeline import place, texts
+from rowkind.service.plan.sql.parse import parse
+
+_STANDS = (exp.Predicate, exp.Select, exp.Alias, exp.Group, exp.Ordered, exp.AggFunc, exp.Window, exp.Connector)
+"""Around a name that is a column; a function may well be given the name of a field."""
+
+
+def doubts(job: Job) -> Iterator[str]:
+    """Each with its place. Raises PlanError, JobError for what cannot be planned anyway."""
+    trees = {origin: parse(sql, origin, place(job, origin)) for origin, sql in texts(job).items()}
+    views = {name: tuple(_names(trees[f"views.{name}"])) for name in job.views}
+    columns = {name: declared(job, name).names for name in job.tables}
+    for origin, tree in trees.items():
+        known = _known(tree, {name.lower(): names for name, names in (columns | views).items()})
+        for text in tree.find_all(exp.Literal):
+            if not (text.is_string and written(text).startswith('"') and isinstance(text.parent, _STANDS)):
+                continue
+            if (column := known.get(text.name.lower())) is not None and (at := span(text)) is not None:
+                sql = texts(job)[origin]
+                yield (
+                    f'{place(job, origin)}: "{text.name}" is text, as all is that stands in double quotes, and there '
+                    f"is a column {column}: write {column} for that, or '{text.name}' if text is meant, {at.show(sql)}"
+                )
+
+
+def _known(tree: exp.Expr, columns: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The columns that a query may mean by a name, by that in lower case: of tables, views, and queries within it."""
+    read = [name for table in tree.find_all(exp.Table) for name in columns.get(table.name.lower(), ())]
+    inner = [name for query in tree.find_all(exp.Query) if query is not tree for name in _names(query)]
+    return {name.lower(): name for name in (*read, *inner)}
+
+
+def _names(query: exp.Expr) -> Iterator[str]:
+    """What a query calls its columns, but for those that a star stands for."""
+    if isinstance(query, exp.Query):
+        yield from (name for name in query.named_selects if name != "*")
