@@ -177,7 +177,7 @@ class LogicalRank:
     only the condition reads. `bound` is a column that the condition bounds a number by and that is the same in all rows
     that a partition ever has; None where there is none. Without an upper bound, nobody tells numbers above `settled`
     apart; None where somebody may. `identity` is the unique key by which rows are replaced, for the strategy
-    "improving".
+    "improving". `in_time`: rows come in the order of the time by which they are ranked, so that none moves others.
     """
 
     input: LogicalInput
@@ -193,6 +193,7 @@ class LogicalRank:
     asked: Mapping[str, RankFunction] = field(default_factory=dict)
     bound: str | None = None
     settled: int | None = None
+    in_time: bool = False
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.push_semi_joins import push_semi_joins
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
-from rowkind.service.plan.passes.settle_overs import settle_overs
+from rowkind.service.plan.passes.settle_orders import settle_orders
 from rowkind.service.plan.passes.share_views import Kept, columns_read, share_views, shared_views
 from rowkind.service.plan.passes.sort_by_time import sort_by_time
 from rowkind.service.plan.passes.split_distinct import split_distinct
@@ -82,7 +82,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     hold_pads,
     order_matches,
     stamp_arrivals,
-    settle_overs,
+    settle_orders,
     sort_by_time,
     stamp_rows,
     hold_back,

@@ -1,4 +1,4 @@
-"""OVER by a time with final rows, against DuckDB over what a model of time lets through.
+"""OVER and ranks by a time with final rows, against DuckDB over what a model of time lets through.
 
 The model: a row is late once the watermark, as it was before its batch, has passed its time; all others are accepted.
 The result after a batch is the query over all that has been accepted whose time the watermark has passed, of rows whose
@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 from rowkind.service.plan.errors import PlanError
-from rowkind.service.plan.passes import settle_overs
+from rowkind.service.plan.passes import settle_orders
 from tests.clocked import Clocked, Line, job_of
 from tests.oracle.test_time_oracle import as_rows
 from tests.seeds import seeds
@@ -32,6 +32,7 @@ LAST = "RANGE BETWEEN INTERVAL '3' SECOND PRECEDING AND CURRENT ROW"
 BEFORE = "RANGE BETWEEN INTERVAL '3' SECOND PRECEDING AND INTERVAL '1' SECOND PRECEDING"
 AROUND = "RANGE BETWEEN INTERVAL '1' SECOND PRECEDING AND INTERVAL '2' SECOND FOLLOWING"
 
+FIRST = f"SELECT id FROM (SELECT *, ROW_NUMBER() OVER ({BY}) AS n FROM a) WHERE n = 1"
 QUERIES: dict[str, tuple[int, str]] = {
     "running": (0, f"SELECT id, SUM(v) OVER ({BY}) AS s, COUNT(*) OVER ({BY}) AS n, MAX(v) OVER ({BY}) AS hi FROM a"),
     "rows": (
@@ -49,6 +50,20 @@ QUERIES: dict[str, tuple[int, str]] = {
     ),
     "around": (2, f"SELECT id, SUM(v) OVER ({BY} {AROUND}) AS s, MAX(v) OVER ({BY} {LAST}) AS m FROM a"),
     "numbers": (0, f"SELECT id, ROW_NUMBER() OVER ({BY}, id) AS n, RANK() OVER ({BY}, id) AS r FROM a"),
+    "first": (0, f"SELECT id, k, v FROM (SELECT *, ROW_NUMBER() OVER ({BY}{{arrival}}) AS n FROM a) WHERE n = 1"),
+    "first three": (0, f"SELECT id, n FROM (SELECT *, ROW_NUMBER() OVER ({BY}, v DESC, id) AS n FROM a) WHERE n <= 3"),
+    "behind the first": (0, f"SELECT id FROM (SELECT *, ROW_NUMBER() OVER ({BY}, id) AS n FROM a) WHERE n > 2"),
+    "first times": (0, f"SELECT id FROM (SELECT *, DENSE_RANK() OVER ({BY}) AS n FROM a) WHERE n BETWEEN 2 AND 3"),
+    "first with ties": (0, f"SELECT id, n, v FROM (SELECT *, RANK() OVER ({BY}) AS n FROM a) WHERE n <= 2"),
+    "first of all": (0, "SELECT id, v FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY ts, id) AS n FROM a) WHERE n <= 5"),
+    "first by a value": (0, f"SELECT id FROM (SELECT *, ROW_NUMBER() OVER ({BY}, id) AS n FROM a) WHERE n <= v"),
+    "over the first": (
+        0,
+        (
+            "SELECT id, SUM(v) OVER (PARTITION BY k ORDER BY ts, id) AS s FROM "
+            "(SELECT *, ROW_NUMBER() OVER (PARTITION BY v ORDER BY ts, id) AS n FROM a) WHERE n <= 2"
+        ),
+    ),
     "picks": (
         0,
         (
@@ -171,10 +186,11 @@ def test_each_row_comes_once_when_the_watermark_has_passed_it(tmp_path: Path, na
         assert as_rows(query) == expected(sql, there, None), seed
 
 
-def test_few_at_a_time_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["running", "first times", "first by a value"])
+def test_few_at_a_time_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Where more is due than one batch lets out, nothing comes behind what belongs after it."""
-    monkeypatch.setattr(settle_overs, "AT_ONCE", 3)
-    _, sql = QUERIES["running"]
+    monkeypatch.setattr(settle_orders, "AT_ONCE", 3)
+    _, sql = QUERIES[name]
     query = running(tmp_path, sql)
     rows = [(sign, row) for sign, row in changes_of(random.Random("few"), "append", 60)]
     query.batch(0, *lines(rows))
@@ -243,6 +259,9 @@ def test_windows_above_are_final(tmp_path: Path) -> None:
         ("SELECT id, SUM(v) OVER (ORDER BY ts DESC) AS x FROM a", "mode: append", "", "begin its ORDER BY with the"),
         (f"SELECT id, SUM(v) OVER ({BY}) AS x FROM a", "mode: append, emit: changes", "", "leave out `emit: changes`"),
         (f"SELECT id, SUM(v) OVER ({BY}) AS x FROM a", "mode: append", "ttl: 1d", "give `watermark: ts` to the table"),
+        (FIRST, "mode: append", "ttl: 1d", "give `watermark: ts` to the table"),
+        (FIRST, "mode: append, emit: changes", "", "leave out `emit: changes`"),
+        (FIRST.replace("ORDER BY ts", "ORDER BY ts DESC"), "mode: append", "", "give the sink mode upsert or retract"),
         (f"SELECT id, SUM(v) OVER ({BY}) AS x FROM a", "mode: append",
          "watermark: {column: ts, delay: 4s, allowed_lateness: 1m}", "leave `allowed_lateness` out"),
         ("SELECT id, SUM(v) OVER (ORDER BY NULLIF(ts, ts)) AS x FROM a", "mode: append", "", "begin its ORDER BY with"),

@@ -80,7 +80,7 @@ def _check_append(query: Query) -> None:
         case LogicalRank() as rank:
             raise Refusal(
                 "an append sink takes inserts only, but a row leaves the range when another one takes its place: give "
-                f"the sink mode upsert or retract{_or_once(query)}",
+                f"the sink mode upsert or retract{_or_in_time(query, rank)}{_or_once(query)}",
                 rank.at,
             )
         case LogicalTemporalFilter() as passing:
@@ -131,7 +131,15 @@ def _check_append(query: Query) -> None:
             raise AssertionError(f"{type(other).__name__} says nothing of why it updates")
 
 
-def _in_order_of_time(query: Query, over: LogicalOver) -> str:
+def _or_in_time(query: Query, rank: LogicalRank) -> str:
+    """How the rows of a rank by a time would come once."""
+    order = rank.order[:1]
+    if not order or order[0].descending or event_times(rank.input.input).get(order[0].column or "") is None:
+        return ""
+    return f", or {_in_order_of_time(query, rank)}"
+
+
+def _in_order_of_time(query: Query, over: LogicalOver | LogicalRank) -> str:
     """How an Over would get its rows in an order that is final."""
     first, once = over.order[0].column, ", and each row comes once"
     if query.sink.emit == "changes":

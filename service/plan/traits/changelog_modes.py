@@ -48,7 +48,8 @@ def produced(node: LogicalNode) -> ChangelogMode:
             only_added = not node.calls and not node.is_global
             return "append" if only_added and produced(node.input.input) == "append" else "retract"
         case LogicalRank():
-            return "append" if _keeps_first(node) and produced(node.input.input) == "append" else "retract"
+            stays = node.in_time or (_keeps_first(node) and produced(node.input.input) == "append")
+            return "append" if stays else "retract"
         case LogicalOver():
             return "append" if node.ahead == 0 else "retract"
         case LogicalSession() | LogicalNormalize():

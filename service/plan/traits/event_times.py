@@ -110,7 +110,7 @@ def _known(node: LogicalNode) -> dict[str, EventTime | RowColumn]:
             return _known(node.input.input) if held else {}
         case LogicalAggregate():
             return {**_of_names(_known(node.input.input), node.group), **_last_times(node)}
-        case LogicalOver() if node.ahead == 0:
+        case LogicalOver(ahead=0) | LogicalRank(in_time=True):
             return _known(node.input.input)
         case LogicalOver() if node.ahead is not None:
             return {**_of_names(_known(node.input.input), node.partition), **_settled(node, node.ahead)}

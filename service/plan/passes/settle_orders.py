@@ -1,9 +1,10 @@
-"""OVER whose results do not change: its rows come in the order of their time, each when the watermark has passed it.
+"""OVER and ranks whose results do not change: rows come in the order of their time, when the watermark has passed it.
 
 A row is held back below the Over until no row can come any more that belongs before it or beside it, by a temporal
 filter as for ORDER BY. Then nothing comes between rows that are there, and no frame that ends with the row, or with its
 peers, has more in it later (Flink's append OVER). A frame that looks ahead by time is complete when the watermark has
-passed that time, which `hold_back` waits for above the Over; one that looks ahead by rows may wait for ever.
+passed that time, which `hold_back` waits for above the Over; one that looks ahead by rows may wait for ever. Nor does
+the number of a row change then, so that the first rows of a partition stay its first (Flink's first-row deduplication).
 
 All rows of a partition are in one shard, so that they stay in order where more is due than one batch lets out. For
 sinks that want final rows. Not where rows may be late by `allowed_lateness`, and not for windows in the partition,
@@ -20,7 +21,7 @@ from rowkind.service.clocks import Closing
 from rowkind.service.plan.calls import LogicalOverCall
 from rowkind.service.plan.columns import columns
 from rowkind.service.plan.errors import Refusal
-from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalTemporalFilter
+from rowkind.service.plan.logical import LogicalInput, LogicalNode, LogicalOver, LogicalRank, LogicalTemporalFilter
 from rowkind.service.plan.passes.allow_late import allowed_ms
 from rowkind.service.plan.passes.close_inputs import Tables, passed, timed_tables
 from rowkind.service.plan.passes.hold_back import AT_ONCE, wants_final
@@ -29,8 +30,8 @@ from rowkind.service.plan.traits.event_times import event_times
 from rowkind.service.plan.tree import bottom_up
 
 
-def settle_overs(query: Query) -> Query:
-    """The query with rows in order below each Over by a time, if the sink wants final rows. Raises Refusal."""
+def settle_orders(query: Query) -> Query:
+    """The query with rows in order below what goes by a time, if the sink wants final rows. Raises Refusal."""
     tables = timed_tables(query.root)
     if not wants_final(query.root, query):
         return query
@@ -38,18 +39,29 @@ def settle_overs(query: Query) -> Query:
 
 
 def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
-    if not isinstance(node, LogicalOver):
-        return node
-    below, first = node.input.input, node.order[0]
+    match node:
+        case LogicalOver() if (ahead := _ahead(node.calls.values())) is not None:
+            side = _in_time(tables, node)
+            return node if side is None else replace(node, input=side, ahead=ahead)
+        case LogicalRank():
+            side = _in_time(tables, node)
+            return node if side is None else replace(node, input=side, in_time=True)
+    return node
+
+
+def _in_time(tables: Tables, node: LogicalOver | LogicalRank) -> LogicalInput | None:
+    """The input with its rows in the order of time that the node asks for; None where there is no such order."""
+    if not node.order or node.order[0].descending:
+        return None
+    below, first = node.input.input, node.order[0].column
     times = event_times(below)
-    if first.column not in times or any(name in times and passed(tables, name, times[name]) for name in node.partition):
-        return node
-    found = None if first.descending else passed(tables, first.column, times[first.column])
-    ahead = _ahead(node.calls.values())
-    if found is None or ahead is None or allowed_ms(tables, found[0]):
-        return node
+    if first not in times or any(name in times and passed(tables, name, times[name]) for name in node.partition):
+        return None
+    found = passed(tables, first, times[first])
+    if found is None or allowed_ms(tables, found[0]):
+        return None
     clock, begins = found
-    if columns(below)[first.column].nullable:
+    if columns(below)[first].nullable:
         raise Refusal(
             "this time may be NULL, and no watermark passes a row without a time: leave such rows out by "
             "WHERE … IS NOT NULL, or say `emit: changes` and give the sink mode retract or upsert",
@@ -61,12 +73,12 @@ def _visit(tables: Tables, node: LogicalNode) -> LogicalNode:
         begins,
         None,
         final=True,
-        reason="rows come in the order of their time, so that what OVER gives them does not change",
+        reason="rows come in the order of their time, so that what they are given by others does not change",
         at=node.at,
         most=AT_ONCE,
         partition=node.partition,
     )
-    return replace(node, input=replace(node.input, input=held), ahead=ahead)
+    return replace(node.input, input=held)
 
 
 def _ahead(calls: Iterable[LogicalOverCall]) -> int | None:
