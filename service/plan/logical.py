@@ -1,8 +1,7 @@
 """The logical plan: what the query means, as a tree of frozen nodes that passes rewrite.
 
 Every relation in the query has a path of aliases, such as `o` or `x.o` inside of the derived table `x`, and every
-column of the plan a name that is unique in it: the path and the column, `o.order_id`. Expressions are sqlglot's, over
-columns by these names (`scalars.resolved`).
+column a unique name: path and column, `o.order_id`. Expressions are sqlglot's over these (`scalars.resolved`).
 """
 
 from __future__ import annotations

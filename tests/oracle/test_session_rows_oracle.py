@@ -31,7 +31,6 @@ from tests.oracle.test_time_oracle import (
     as_json,
     as_rows,
     changes_of,
-    restart,
     running,
 )
 from tests.seeds import seeds
@@ -209,7 +208,7 @@ def agrees(query: Clocked, model: Model, name: str, seed: str, *, mode: str, emi
         size = dice.choice((1, 2, 5, 11))
         batch, rest = rest[:size], rest[size:]
         given(query, model, batch)
-        restart(query)
+        query.restart()
         until = max(model.watermark(tables), BEGINNING + GAP) - short if emit == "final" else None
         assert as_rows(query) == model.query(oracle, until), f"{seed}: {batch}"
     query.end()
