@@ -29,6 +29,7 @@ from rowkind.service.plan.passes.filter_by_clock import filter_by_clock
 from rowkind.service.plan.passes.hold_back import hold_back
 from rowkind.service.plan.passes.hold_pads import hold_pads
 from rowkind.service.plan.passes.leave_out_by_answers import leave_out_by_answers
+from rowkind.service.plan.passes.let_out_whole import let_out_whole
 from rowkind.service.plan.passes.limit_time import check_numbers, limit_time
 from rowkind.service.plan.passes.narrow_groups import narrow_groups
 from rowkind.service.plan.passes.narrow_joins import narrow_joins
@@ -95,6 +96,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     limit_time,
     close_inputs,
     allow_late,
+    let_out_whole,
     prune_columns,
     unite_columns,
     tell_rows_apart,

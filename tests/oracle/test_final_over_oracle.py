@@ -201,6 +201,41 @@ def test_few_at_a_time_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert as_rows(query) == expected(sql, list(enumerate(row for _, row in rows)), None)
 
 
+ABOVE = {
+    "windows": (
+        f"SELECT window_end, COUNT(*) AS n, SUM(s) AS s FROM TABLE(TUMBLE((SELECT ts, SUM(v) OVER ({BY}, id) AS s "
+        "FROM a), DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end"
+    ),
+    "windows of the first": (
+        "SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE((SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY "
+        "v ORDER BY ts, id) AS n FROM a) WHERE n <= 8), DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+        "GROUP BY window_start, window_end"
+    ),
+    "over the first": QUERIES["over the first"][1],
+    "twice": QUERIES["twice"][1],
+}
+
+
+@pytest.mark.parametrize("name", ABOVE)
+def test_what_is_let_out_later_is_not_late_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Where a watermark makes more due at once than one batch lets out, the result is as where it does not."""
+    changed = changes_of(random.Random(name), "append", 60)
+    rows: list[Row] = [(*row[:3], START + timedelta(milliseconds=at)) for at, (_, row) in enumerate(changed)]
+
+    def found() -> Counter[tuple[Any, ...]]:
+        query = running(tmp_path, ABOVE[name])
+        query.batch(0, *lines([(1, row) for row in rows]))
+        query.batch(0, *lines([(1, (99, 1, 1, START + timedelta(days=1)))]))
+        for _ in range(60):
+            query.batch(0)
+        query.end()
+        return as_rows(query)
+
+    at_once = found()
+    monkeypatch.setattr(settle_orders, "AT_ONCE", 3)
+    assert found() == at_once
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_tail_of_each_partition_is_kept(tmp_path: Path, name: str) -> None:
     """However many rows there were."""

@@ -1,0 +1,32 @@
+"""Where rows that were held back go on to somebody who goes by the same time, all that is due comes in one batch.
+
+A temporal filter lets out so many rows at a time (`hold_back.AT_ONCE`), and the others in the next batches. Above it a
+window may be closed by then: what stayed behind would be late, or would begin a window again. The one filter below the
+sink, and that of an OVER or a rank whose rows go to the sink, may take their time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rowkind.service.plan.logical import LogicalAggregate, LogicalNode, LogicalTemporalFilter
+from rowkind.service.plan.query import Query
+from rowkind.service.plan.traits.aliases import sides
+from rowkind.service.plan.tree import with_inputs
+
+
+def let_out_whole(query: Query) -> Query:
+    """The query without a bound to what comes at once below what closes by time."""
+    return replace(query, root=_visit(query.root, closes=False))
+
+
+def _visit(node: LogicalNode, *, closes: bool) -> LogicalNode:
+    if closes and isinstance(node, LogicalTemporalFilter):
+        node = replace(node, most=None)
+    closes = closes or _closes(node)
+    return with_inputs(node, lambda below: _visit(below, closes=closes))
+
+
+def _closes(node: LogicalNode) -> bool:
+    ends = isinstance(node, LogicalAggregate) and node.ending is not None
+    return ends or any(side.closing is not None for side in sides(node))
