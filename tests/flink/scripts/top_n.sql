@@ -32,6 +32,10 @@ CREATE TABLE top_products (
 CREATE TABLE first_sales (
   sale_id STRING, city STRING, cents BIGINT, PRIMARY KEY (sale_id) NOT ENFORCED
 ) WITH ('connector' = 'jdbc', 'url' = 'jdbc:mysql://x/y', 'table-name' = 'first_sales');
+CREATE TABLE running_sales (
+  sale_id STRING, sold DECIMAL(38, 2)
+) WITH ('connector' = 'kafka', 'topic' = 'running-sales', 'properties.bootstrap.servers' = 'kafka:9092',
+  'format' = 'json');
 
 EXECUTE STATEMENT SET
 BEGIN
@@ -44,4 +48,7 @@ INSERT INTO first_sales
 SELECT sale_id, buyer.address.city, cents FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY sale_id ORDER BY proctime ASC) AS rn FROM sales
 ) WHERE rn = 1;
+INSERT INTO running_sales
+SELECT sale_id, SUM(amount) OVER (PARTITION BY product ORDER BY proctime ROWS BETWEEN 10 PRECEDING AND CURRENT ROW)
+FROM sales;
 END;
