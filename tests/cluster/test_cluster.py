@@ -55,7 +55,7 @@ def test_functions_in_python_go_to_executors_with_the_job(
     broker: Broker, cluster: SparkCluster, tmp_path: Path, driver_only: Path
 ) -> None:
     """They call what lies in a folder that only the driver has, and an error there names the row and the line."""
-    shop = Shop(broker.bootstrap_servers, tmp_path, f"functions-{os.getpid()}")
+    shop = Shop(broker.bootstrap_servers, tmp_path, f"cluster-functions-{os.getpid()}")
     code = driver_only / "functions"
     code.mkdir()
     (code / "own.py").write_text(CODE)
