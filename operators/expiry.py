@@ -36,7 +36,7 @@ from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes, constant
 from rowkind.operators.columns.grouping import distinct
 from rowkind.operators.columns.value_bytes import from_bytes, to_bytes
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.rowtime import BEGINNING

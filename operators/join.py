@@ -45,43 +45,18 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from rowkind.operators.arrangement.arrangement import Arrangement, Layout
-from rowkind.operators.arrangement.entries import UPPER, Entries
-from rowkind.operators.arrangement.resolving import Resolved, entries_of, resolve
+from rowkind.operators.arrangement.arrangement import Arrangement
+from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.store import BlobStore
-from rowkind.operators.columns.changes import Changes, Int8s, Int64s, Mask, Uint64s
-from rowkind.operators.columns.grouping import Groups, distinct, is_in
+from rowkind.operators.columns.changes import Changes, Int8s, Mask, Rows, Uint64s
+from rowkind.operators.columns.grouping import Groups
+from rowkind.operators.join_input import JoinInput, Side, rows_of_touched_keys
 from rowkind.operators.join_output import PAD, Emission, Parents, emit
-from rowkind.operators.join_rows import Near, Pairs, SideRows, hashes, number_keys, pads
+from rowkind.operators.join_rows import Near, Pairs, SideRows, number_keys, pads
 from rowkind.operators.operator import Output
-from rowkind.operators.rowtime import RowTime
+from rowkind.operators.remade_rows import rows_of
 
 JoinKind = Literal["inner", "left", "right", "full"]
-
-FIRST_COPY = b"\0\0"
-"""What the key of the first of several copies of a row ends in: the number 0 in two bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One input of a join.
-
-    - `by_seq`: its changes are to be taken in the order of seq, and a bare insertion replaces.
-    - `counts_unmatched`: retractions that find no row come back as unmatched, or with a TTL stand for rows that have
-      expired; false for upsert inputs, where a delete of a row that is not there is nothing unusual.
-    - `exact`: retractions are of rows as they were sent, so that one which meets another row must not take that.
-    - `until`: until when rows are kept, where they have a time of their own.
-    - `copied`: each row comes under several keys, that of the first copy with `FIRST_COPY` at its end: what is
-      unmatched or repeated is told once.
-    """
-
-    layout: Layout
-    ttl_ms: int | None = None
-    by_seq: bool = False
-    counts_unmatched: bool = True
-    exact: bool = False
-    copied: bool = False
-    until: RowTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +97,15 @@ class Join:
 
     @property
     def arrangements(self) -> Mapping[str, int | None]:
-        """Both inputs' rows, each with its TTL in ms."""
-        return {"left": self.spec.left.ttl_ms, "right": self.spec.right.ttl_ms}
+        """Both inputs' rows, each with its TTL in ms; not of one whose rows are made anew."""
+        sides = {"left": self.spec.left, "right": self.spec.right}
+        return {name: side.ttl_ms for name, side in sides.items() if side.remake is None}
 
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        left = JoinInput.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
-        right = JoinInput.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
+        left = JoinInput.open(spec.left, "left", stores, changes.filter(changes.side == 0), now)
+        right = JoinInput.open(spec.right, "right", stores, changes.filter(changes.side == 1), now)
         left_rows, right_rows = self._rows_of_touched_keys(left, right)
         pairs = Pairs.of(left_rows, right_rows, spec.condition, spec.near)
         emissions = [pairs.emission]
@@ -190,135 +166,41 @@ def _pads_again(outer: SideRows, padded: Int8s, steps: Emission, renewed: Emissi
 
 
 @dataclass(frozen=True, slots=True)
-class JoinInput:
-    """One side within one batch: its arrangement, and what the changes do to it.
+class JoinedRows:
+    """The rows that leave a join, made anew of what it keeps: `Remake` for the input `name` of the join that it feeds.
 
-    `expired` are rows that are not there any more, which retractions take back all the same; there are `late` of these.
+    `calc`: what becomes of them on the way. Its stores come as `<name>.left` and `<name>.right`, and those of a join
+    whose rows it makes anew itself as `<name>.left.left` and so on. `spec` has no condition and no TTL.
     """
 
-    arrangement: Arrangement
-    resolved: Resolved
-    unmatched: Changes
-    repeated: Changes
-    expired: Entries
-    late: int
-    withdrawn: Entries
+    spec: JoinSpec
+    name: str
+    calc: Callable[[Rows], Changes]
 
-    @classmethod
-    def open(cls, side: Side, name: str, store: BlobStore, changes: Changes, now: int) -> JoinInput:
-        """Open the arrangement and resolve the changes."""
-        arrangement = Arrangement(store, name, side.layout, side.ttl_ms, now, until=side.until)
-        resolved = resolve(arrangement, changes, by_seq=side.by_seq, exact=side.exact)
-        unmatched, expired = resolved.unmatched if side.counts_unmatched else resolved.unmatched[:0], Entries.empty()
-        if side.ttl_ms is not None and len(unmatched):
-            gone = np.setdiff1d(unmatched, resolved.overtaken)
-            unmatched, expired = resolved.overtaken, entries_of(arrangement, changes.take(gone))
-        withdrawn = Entries.concat([-resolved.removed, resolved.refreshed])
-        late, repeated = len(expired), resolved.repeated
-        if side.copied:
-            unmatched, repeated = (
-                rows[_first_copies(changes.key.take(pa.array(rows)))] for rows in (unmatched, repeated)
-            )
-            late = int(_first_copies(expired.key).sum())
-        return cls(arrangement, resolved, changes.take(unmatched), changes.take(repeated), expired, late, withdrawn)
-
-    def touched(self) -> Uint64s:
-        """The hashes of the keys, not NULL, of which rows are added or removed."""
-        parts = self.resolved.added, self.resolved.removed, self.expired
-        return distinct(np.concatenate([hashes(part) for part in parts]))
-
-    def rewritten_elsewhere(self, keys: Uint64s) -> Entries:
-        """The rows that are written again, without those that `stayed` gives for the keys with these hashes."""
-        rewritten = self.resolved.rewritten
-        return rewritten.filter(~self.arrangement.finds(rewritten, keys)) if len(rewritten) else rewritten
-
-    def stayed(self, keys: Uint64s) -> Entries:
-        """The rows of the keys with these hashes that were and still are there; refreshed ones as refreshed."""
-        return self.arrangement.lookup(keys, less=self.withdrawn)
-
-    def count(self, others: SideRows, keys: Uint64s) -> Int64s:
-        """How many rows that stay there are of each key with one of these hashes, as far as `others` stay with it."""
-        counts = np.zeros(others.key_count, np.int64)
-        if len(keys):
-            rows = others.one_of_each_key(np.flatnonzero(is_in(others.stayed.hash, keys)))
-            of_key = others.stayed.hash[rows], others.stayed.key.take(pa.array(rows))
-            counts[others.keys[others.changed + rows]] = self.arrangement.count(*of_key, self.withdrawn)
-        return counts
-
-    def append(self, rows: SideRows, marks: Int8s | None) -> None:
-        """Append the entries of the batch; `marks` are the new marks of all `rows`, None where they do not matter."""
-        added = self.resolved.added
-        if marks is not None:
-            added = added.relabel(mark=marks[: rows.added])
-            stayed, marks = rows.stayed, marks[rows.changed :]
-            changed = np.flatnonzero(marks != stayed.mark)
-            before = stayed.take(changed)
-            self.arrangement.append(before.relabel(weight=-before.weight))
-            self.arrangement.append(before.relabel(mark=marks[changed]))
-        self.arrangement.append(self.withdrawn)
-        self.arrangement.append(added)
-
-
-def _first_copies(keys: pa.BinaryArray) -> Mask:
-    return np.array([key.endswith(FIRST_COPY) for key in keys.to_pylist()], np.bool_)
-
-
-def rows_of_touched_keys(
-    left: JoinInput,
-    right: JoinInput,
-    *,
-    counts_for_left: bool,
-    counts_for_right: bool,
-    only_counts: bool = False,
-    refreshes: bool = False,
-) -> tuple[SideRows, SideRows]:
-    """The rows that each side needs to know of the keys that either side touches.
-
-    `counts_for_left` says that it matters for each left row of those keys how many matches it has; likewise right.
-    `only_counts` says that nothing else matters there: no condition will be asked about the matches. `refreshes` says
-    that rows which are written again matter too, with the other side's rows of their keys.
-    """
-    of_left, of_right = left.touched(), right.touched()
-    known_left, known_right = of_right, of_left
-    if refreshes:
-        known_left, known_right = (
-            distinct(np.concatenate([touched, hashes(side.resolved.rewritten)]))
-            for touched, side in ((of_right, right), (of_left, left))
+    def __call__(self, hashes: Uint64s, stores: Mapping[str, BlobStore], now: int) -> Entries:
+        """The rows of the keys with these hashes, and maybe of others, as they are now."""
+        spec, mine = self.spec, f"{self.name}."
+        own = {name.removeprefix(mine): store for name, store in stores.items() if name.startswith(mine)}
+        left = _kept(spec.left, "left", hashes, own, now)
+        right = _kept(spec.right, "right", hashes, own, now)
+        keys, none = number_keys([left, right]), Entries.empty()
+        left_rows = SideRows.of(left, none, none, none, Groups(keys.ids[: len(left)], keys.count))
+        right_rows = SideRows.of(right, none, none, none, Groups(keys.ids[len(left) :], keys.count))
+        pairs = Pairs.of(left_rows, right_rows, None)
+        emissions = [pairs.emission]
+        if spec.pads_left:
+            emissions.append(pads(left_rows, right_rows, pairs, marked=False)[0])
+        if spec.pads_right:
+            emissions.append(pads(right_rows, left_rows, pairs.mirrored, marked=False)[0].mirrored)
+        rows = emit(
+            Emission.concat(emissions),
+            Parents.of(left_rows.payload, left_rows.seq, spec.left_pad),
+            Parents.of(right_rows.payload, right_rows.seq, spec.right_pad),
         )
-    left_stayed, right_stayed = left.stayed(known_left), right.stayed(known_right)
-    # A pad depends on the other side's rows of its key also where its own side does not change.
-    for_left = _others(of_right, left_stayed, known_right) if counts_for_left else of_left[:0]
-    for_right = _others(of_left, right_stayed, known_left) if counts_for_right else of_left[:0]
-    if not only_counts:
-        both = left.stayed(for_right), right.stayed(for_left)
-        left_stayed, right_stayed = Entries.concat([left_stayed, both[0]]), Entries.concat([right_stayed, both[1]])
-        known_left, known_right = np.concatenate([known_left, for_right]), np.concatenate([known_right, for_left])
-    if refreshes:
-        left_stayed = Entries.concat([left_stayed, left.rewritten_elsewhere(known_left)])
-        right_stayed = Entries.concat([right_stayed, right.rewritten_elsewhere(known_right)])
-    left_rows, right_rows = number_rows(left, left_stayed, right, right_stayed)
-    if not only_counts:
-        return left_rows, right_rows
-    return left_rows.beside(left.count(right_rows, for_right)), right_rows.beside(right.count(left_rows, for_left))
+        return rows_of(self.calc(rows))
 
 
-def _others(touched: Uint64s, stayed: Entries, known: Uint64s) -> Uint64s:
-    """The hashes among `touched` of keys that have rows that stay, without those of places where `known` ones stand.
-
-    What is known has been looked up by place, which several keys may share: rows are read once.
-    """
-    return touched[is_in(touched, distinct(hashes(stayed))) & ~is_in(touched & UPPER, distinct(known & UPPER))]
-
-
-def number_rows(
-    left: JoinInput, left_stayed: Entries, right: JoinInput, right_stayed: Entries
-) -> tuple[SideRows, SideRows]:
-    """The rows of both sides that change and those given, which stay, with their keys numbered."""
-    left_parts = left.resolved.added, left.resolved.removed, left.expired, left_stayed
-    right_parts = right.resolved.added, right.resolved.removed, right.expired, right_stayed
-    groups = number_keys([*left_parts, *right_parts])
-    split = sum(len(part) for part in left_parts)
-    return (
-        SideRows.of(*left_parts, Groups(groups.ids[:split], groups.count)),
-        SideRows.of(*right_parts, Groups(groups.ids[split:], groups.count)),
-    )
+def _kept(side: Side, name: str, hashes: Uint64s, stores: Mapping[str, BlobStore], now: int) -> Entries:
+    if side.remake is not None:
+        return side.remake(hashes, stores, now)
+    return Arrangement(stores[name], name, side.layout, side.ttl_ms, now).lookup(hashes)

@@ -28,7 +28,7 @@ from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.byte_lists import lists_of, members_of
 from rowkind.operators.columns.changes import Changes, Int64s, Rows, binary, concat_binary, lengths
 from rowkind.operators.errors import BatchTooLarge
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.netting import LARGEST, net_rows
 from rowkind.operators.operator import Output
 from rowkind.operators.touched_keys import TouchedKeys

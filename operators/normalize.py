@@ -25,7 +25,7 @@ from rowkind.operators.arrangement.entries import Entries
 from rowkind.operators.arrangement.resolving import resolve
 from rowkind.operators.arrangement.store import BlobStore
 from rowkind.operators.columns.changes import Changes
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
 

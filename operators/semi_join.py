@@ -50,7 +50,7 @@ from rowkind.operators.columns.changes import Changes, Indices, Int8s, Mask, Row
 from rowkind.operators.columns.grouping import to_mask
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
-from rowkind.operators.join import JoinInput, Side, number_rows, rows_of_touched_keys
+from rowkind.operators.join_input import JoinInput, Side, number_rows, rows_of_touched_keys
 from rowkind.operators.join_rows import Condition, Near, Pairs, SideRows, pads
 from rowkind.operators.netting import net_rows
 from rowkind.operators.operator import Output
@@ -114,8 +114,8 @@ class SemiJoin:
     def process(self, changes: Changes, stores: Mapping[str, BlobStore], now: int) -> Output:
         """Apply one batch of one shard at time `now` (ms since the epoch)."""
         spec = self.spec
-        left = JoinInput.open(spec.left, "left", stores["left"], changes.filter(changes.side == 0), now)
-        right = JoinInput.open(spec.right, "right", stores["right"], changes.filter(changes.side == 1), now)
+        left = JoinInput.open(spec.left, "left", stores, changes.filter(changes.side == 0), now)
+        right = JoinInput.open(spec.right, "right", stores, changes.filter(changes.side == 1), now)
         facts = None
         if spec.null_aware:
             facts = _Facts.open(stores["facts"], changes.filter(changes.side == 2), now)
@@ -299,7 +299,6 @@ def _truth(parts: list[Entries]) -> _Truth:
 
 def _all_rows(left: JoinInput, right: JoinInput) -> tuple[SideRows, SideRows]:
     """All left rows of the shard, and the right rows of their keys."""
-    everything = left.arrangement.between(np.zeros(1, np.uint64), np.full(1, ~np.uint64(0)))
-    left_stayed = left.stayed(everything.hash)
+    left_stayed = left.stayed(left.all_there().hash)
     right_stayed = right.stayed(np.concatenate([left_stayed.hash, left.touched()]))
     return number_rows(left, left_stayed, right, right_stayed)

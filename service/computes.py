@@ -107,7 +107,8 @@ def _own(node: PhysicalOperator | PhysicalUnion, *, ttl: bool) -> str:
 
 
 def _input(chosen: PhysicalInput, ttl: bool, names: Mapping[str, str]) -> str:
-    return repr(chosen if ttl else replace(chosen, ttl_ms=None)) + _closing(chosen.closing, names)
+    remade = " made anew" * chosen.remade
+    return repr(chosen if ttl else replace(chosen, ttl_ms=None)) + _closing(chosen.closing, names) + remade
 
 
 def _closing(closing: Closing | None, names: Mapping[str, str]) -> str:

@@ -33,10 +33,9 @@ from rowkind.service.physical import (
     PhysicalScan,
     PhysicalSink,
     PhysicalTemporalFilter,
-    PhysicalUnion,
     Traits,
 )
-from rowkind.service.physical_tree import clock, inputs
+from rowkind.service.physical_tree import clock, fused, inputs, level, remade_inputs, without_unions
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ class GraphOperator:
     - `identity`: what `computes` says of it.
     - `state`: what its state is called: a digest of what it computes, unless a checkpoint has another name for it.
     - `refreshes`: whether somebody wants to know of rows that were written again.
+    - `reads`: what it calls state of other operators of its level, the place of each and what that one calls it.
     """
 
     node: PhysicalOperator
@@ -85,6 +85,7 @@ class GraphOperator:
     state: str
     level: int
     exits: tuple[Exit, ...]
+    reads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def clock(self) -> Clock | None:
@@ -168,15 +169,6 @@ def waits(node: PhysicalOperator) -> bool:
     return isinstance(node, PhysicalTemporalFilter | PhysicalMatch)
 
 
-def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:
-    """The nodes, each union replaced by what it unites."""
-    for node in nodes:
-        if isinstance(node, PhysicalUnion):
-            yield from without_unions(*node.inputs)
-        else:
-            yield node
-
-
 def is_shuffled(node: PhysicalNode, sink: PhysicalSink) -> bool:
     """Whether what a node sends to a sink goes by way of the sink's key.
 
@@ -241,7 +233,7 @@ class _Building:
         exits: dict[str | int, list[Exit]] = {}
         for place, vertex in enumerate(self._operators):
             for edge in vertex.inputs:
-                exits.setdefault(edge.origin, []).append(edge.exit(place, vertex.level, stays=_fused(edge.node)))
+                exits.setdefault(edge.origin, []).append(edge.exit(place, vertex.level, stays=fused(edge.node)))
         for place, (sink, edges) in enumerate(self._sinks, len(self._operators)):
             for edge in edges:
                 exits.setdefault(edge.origin, []).append(edge.to_sink(sink, place, levels + 1))
@@ -250,7 +242,15 @@ class _Building:
         return Graph(
             scans=tuple(_scan(scans, exits[table], timed) for table, scans in self._scans.items()),
             operators=tuple(
-                GraphOperator(each.node, each.sink, each.identity, each.state, each.level, tuple(exits[place]))
+                GraphOperator(
+                    each.node,
+                    each.sink,
+                    each.identity,
+                    each.state,
+                    each.level,
+                    tuple(exits[place]),
+                    dict(self._reads(each.node)),
+                )
                 for place, each in enumerate(self._operators)
             ),
             sinks=tuple(sink for sink, _ in self._sinks),
@@ -274,11 +274,7 @@ class _Building:
 
     def _add(self, node: PhysicalOperator, identity: str, sink: str) -> int:
         edges = [self._edge(each, sink) for each in without_unions(*inputs(node))]
-        level = max(
-            1 if isinstance(edge.origin, str) else self._operators[edge.origin].level + (not _fused(edge.node))
-            for edge in edges
-        )
-        self._operators.append(_Vertex(node, sink, identity, self._state(node, sink), level, edges))
+        self._operators.append(_Vertex(node, sink, identity, self._state(node, sink), level(node), edges))
         return len(self._operators) - 1
 
     def _state(self, node: PhysicalOperator, sink: str) -> str:
@@ -289,6 +285,15 @@ class _Building:
         names = (state, *(f"{state}@{sink}{'+' * count}" for count in range(len(self._operators))))
         taken = {each.state for each in self._operators}
         return next(name for name in names if name not in taken)
+
+    def _reads(self, node: PhysicalOperator) -> Iterator[tuple[str, tuple[int, str]]]:
+        """The state of the joins below that keep what inputs of this one are made of, however deep."""
+        for name, below in remade_inputs(node):
+            place = self._places[computes(below)]
+            assert self._operators[place].level == level(node), "state is read in the stage that it belongs to"
+            others = [each for each, _ in remade_inputs(below)]
+            yield from ((f"{name}.{own}", (place, own)) for own in ("left", "right") if own not in others)
+            yield from ((f"{name}.{called}", state) for called, state in self._reads(below))
 
     def _refresh(self, place: int, again: PhysicalOperator) -> None:
         """Let what comes to an operator say what was written again, if this plan of it wants to know."""
@@ -305,10 +310,6 @@ def _last_are_shuffled(exits: Mapping[str | int, Sequence[Exit]], operators: Seq
     if not levels:
         last = list(exits)
     return any(way.level > levels and not way.stays for origin in last for way in exits[origin])
-
-
-def _fused(node: PhysicalScan | PhysicalOperator) -> bool:
-    return not isinstance(node, PhysicalScan) and node.fused
 
 
 def _scan(scans: Sequence[PhysicalScan], exits: Sequence[Exit], timed: AbstractSet[str]) -> GraphScan:

@@ -67,7 +67,8 @@ class PhysicalInput:
     `by_seq` says that changes of one key are to be taken in arrival order (a source with a primary key, where a bare
     `+U` replaces, or one that may take back what was never sent); otherwise the batch is an exact multiset of signed
     rows. `exact` says that retractions are of rows as they were sent, so that one which meets another row under its key
-    has been overtaken by the +U. `closing` is when its rows are let go of because of their own time.
+    has been overtaken by the +U. `closing` is when its rows are let go of because of their own time. `remade`: they are
+    not kept, but made anew of what the join that feeds the input keeps.
     """
 
     layout: InputLayout
@@ -75,6 +76,7 @@ class PhysicalInput:
     by_seq: bool
     exact: bool = False
     closing: Closing | None = field(default=None, repr=False)
+    remade: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)

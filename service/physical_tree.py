@@ -39,6 +39,32 @@ def inputs(node: PhysicalSink | PhysicalNode) -> tuple[PhysicalNode, ...]:
             return (node.input,)
 
 
+def without_unions(*nodes: PhysicalNode) -> Iterator[PhysicalScan | PhysicalOperator]:
+    """The nodes, each union replaced by what it unites."""
+    for node in nodes:
+        if isinstance(node, PhysicalUnion):
+            yield from without_unions(*node.inputs)
+        else:
+            yield node
+
+
+def level(node: PhysicalScan | PhysicalOperator) -> int:
+    """How deep an operator lies in a graph, from 1; 0 for a scan."""
+    return max((level(each) + (not fused(each)) for each in without_unions(*inputs(node))), default=0)
+
+
+def fused(node: PhysicalScan | PhysicalOperator) -> bool:
+    """Whether a node runs in its consumer's stage."""
+    return not isinstance(node, PhysicalScan) and node.fused
+
+
+def remade_inputs(node: PhysicalNode) -> Iterator[tuple[str, PhysicalJoin]]:
+    """The inputs of a join whose rows are not kept, and what their state would be called."""
+    if isinstance(node, PhysicalJoin):
+        sides = ("left", node.left, node.left_input), ("right", node.right, node.right_input)
+        yield from ((name, below) for name, below, chosen in sides if chosen.remade and isinstance(below, PhysicalJoin))
+
+
 def closings(node: PhysicalOperator) -> tuple[Closing | None, ...]:
     """By side, when an operator lets go of the rows of its inputs because of their own time."""
     match node:

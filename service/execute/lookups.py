@@ -12,7 +12,7 @@ from rowkind.avro.codec import null_row
 from rowkind.avro.schema import Record
 from rowkind.operators.asof_join import AsofJoin, AsofJoinSpec, AsofSide
 from rowkind.operators.columns.changes import Int64s
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
 from rowkind.operators.nearest import NOWHERE
 from rowkind.service.execute.column_times import in_us, until

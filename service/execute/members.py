@@ -6,8 +6,8 @@ which the consumer knows it, and `SIDES` times the consumer's place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,7 @@ class Member:
 
     - `place`: its own in the graph. `sink`, `node`: its name in the plan, which labels its counters.
     - `state`: begins the names of its state. It is part of the checkpoint.
+    - `reads`: what it calls state of other members of its stage, and what that is called in the state of the stage.
     - `exits`: where its rows go. `sides`: what its inputs are called, for errors.
     - `sources`: the tables whose changes come by them as they were sent, None elsewhere.
     - `tables`: all that its rows are made of.
@@ -71,6 +72,7 @@ class Member:
     waits: bool = False
     lateness: Lateness | None = None
     tell: Tell | None = None
+    reads: Mapping[str, str] = field(default_factory=dict)
 
     def moment(self, time: Passing) -> int:
         """The time at which it processes a batch.
@@ -79,9 +81,15 @@ class Member:
         """
         return time.after if self.waits else time.before
 
-    def arrangement(self, name: str) -> str:
-        """What one of the operator's arrangements is called in the state of the stage."""
-        return f"{self.state}.{name}"
+    @property
+    def arrangements(self) -> Mapping[str, str]:
+        """What each of the arrangements that the operator has or reads is called in the state of the stage."""
+        return {**{name: arrangement(self.state, name) for name in self.operator.arrangements}, **self.reads}
+
+
+def arrangement(state: str, name: str) -> str:
+    """What an arrangement is called in the state of a stage, by the name of its operator's state."""
+    return f"{state}.{name}"
 
 
 def address(changes: Changes, place: int) -> Changes:

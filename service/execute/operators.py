@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 import pyarrow as pa
@@ -11,7 +12,8 @@ from rowkind.avro.codec import encode, null_row
 from rowkind.avro.schema import Record
 from rowkind.operators.aggregate import Aggregate
 from rowkind.operators.expiry import Expiry
-from rowkind.operators.join import Join, JoinSpec, Side
+from rowkind.operators.join import Join, JoinedRows, JoinSpec
+from rowkind.operators.join_input import Side
 from rowkind.operators.match_recognize import MatchRecognize
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
@@ -24,7 +26,7 @@ from rowkind.operators.stamp import Stamp
 from rowkind.operators.temporal_filter import TemporalFilter, TemporalFilterSpec
 from rowkind.service import physical
 from rowkind.service.execute.aggregation import spec_of
-from rowkind.service.execute.calc import condition
+from rowkind.service.execute.calc import condition, run
 from rowkind.service.execute.column_times import TimeOf, near_of, until
 from rowkind.service.execute.lookups import as_of, by_arrival
 from rowkind.service.execute.matched_rows import match_spec
@@ -84,9 +86,21 @@ def _join(node: physical.PhysicalJoin, refreshes: bool) -> Operator:
         case "inner" | "left" | "right" | "full":
             left_pad = null_row(left) if node.kind in {"right", "full"} else b""
             right_pad = null_row(right) if node.kind in {"left", "full"} else b""
+            left_side = replace(left_side, remake=_remake(node.left, node.left_input, "left"))
+            right_side = replace(right_side, remake=_remake(node.right, node.right_input, "right"))
             return Join(JoinSpec(node.kind, left_side, right_side, matches, left_pad, right_pad, refreshes, near))
         case _:
             assert_never(node.kind)
+
+
+def _remake(node: physical.PhysicalNode, chosen: PhysicalInput, name: str) -> JoinedRows | None:
+    """How the rows of an input are made anew of what the join below keeps; None where they are kept."""
+    if not chosen.remade:
+        return None
+    assert isinstance(node, physical.PhysicalJoin), "nothing else keeps all that its rows are made of"
+    below = _join(node, refreshes=False)
+    assert isinstance(below, Join), "a join that emits pairs"
+    return JoinedRows(below.spec, name, partial(run, node.calc))
 
 
 def _answers(row: Record) -> tuple[bytes, bytes, bytes]:

@@ -250,6 +250,8 @@ def _columns(names: tuple[str, ...]) -> str:
 
 def _input(side: PhysicalInput) -> str:
     # The TTL is left out: it may be changed at any time, rows then expire by the new one.
+    if side.remade:
+        return "made anew of the join below"
     how = f"{side.layout}, {'by arrival' if side.by_seq else 'as a multiset'}"
     return "; ".join([how, *(f"{name} {value}" for name, value in _closing(side.closing).items())])
 

@@ -68,7 +68,7 @@ class LogicalInput:
 
     `carried` are the columns that the operator's rows or its condition need; `sub_key` the columns of the sub-key. The
     rows of one key are dealt out to as many shards as `spread`, or each goes to as many as `copies`. `closing` is when
-    its rows are let go of because of a time of their own, by columns of the plan.
+    its rows are let go of because of a time of their own, by columns of the plan. `remade`: the join below keeps them.
     """
 
     input: LogicalNode
@@ -79,6 +79,7 @@ class LogicalInput:
     closing: Closing | None = None
     spread: int = 1
     copies: int = 1
+    remade: bool = False
 
 
 @dataclass(frozen=True)

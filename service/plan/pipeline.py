@@ -39,6 +39,7 @@ from rowkind.service.plan.passes.order_matches import order_matches
 from rowkind.service.plan.passes.prune_columns import prune_columns
 from rowkind.service.plan.passes.push_filters import push_filters
 from rowkind.service.plan.passes.push_semi_joins import push_semi_joins
+from rowkind.service.plan.passes.remake_inputs import remake_inputs
 from rowkind.service.plan.passes.resolve_conflicts import resolve_conflicts
 from rowkind.service.plan.passes.rewrite_ranks import rewrite_ranks
 from rowkind.service.plan.passes.settle_orders import settle_orders
@@ -100,6 +101,7 @@ PASSES: tuple[Callable[[Query], Query], ...] = (
     prune_columns,
     unite_columns,
     tell_rows_apart,
+    remake_inputs,
     check_numbers,
     check_functions,
 )

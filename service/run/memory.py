@@ -17,6 +17,7 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows, TimeMarks
 from rowkind.operators.emission import net
 from rowkind.operators.errors import RowFailed
+from rowkind.operators.operator import Operator
 from rowkind.operators.rowtime import END
 from rowkind.service.execute.failures import LeftOut, OnFailure, failed_in_operator
 from rowkind.service.execute.lateness import Lateness, may_be_late
@@ -68,7 +69,7 @@ class MemoryEngine:
         self._operators = [operator(each.node, refreshes=each.refreshes) for each in self.graph.operators]
         self._late = late or (lambda _node, _changes: None)
         self._watermarks = Watermarks()
-        self._stores = [{name: MemoryStore() for name in each.arrangements} for each in self._operators]
+        self._stores = stores_of(self.graph, self._operators)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -126,6 +127,15 @@ class MemoryEngine:
             changes = leave(way, rows, failure)
             self._watch(way, changes)
             inbox[way.to].append(changes)
+
+
+def stores_of(of: Graph, operators: Sequence[Operator]) -> list[dict[str, MemoryStore]]:
+    """What the operators of a graph find in the state of one shard before the first batch, in the order of places."""
+    own = [{name: MemoryStore() for name in each.arrangements} for each in operators]
+    return [
+        stores | {name: own[place][known] for name, (place, known) in each.reads.items()}
+        for stores, each in zip(own, of.operators, strict=True)
+    ]
 
 
 def marks_of_tables(of: Graph, rows: Mapping[str, Rows], *, ended: bool) -> TimeMarks:

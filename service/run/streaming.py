@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rowkind.service.execute.lateness import Lateness, may_be_late
-from rowkind.service.execute.members import Member
+from rowkind.service.execute.members import Member, arrangement
 from rowkind.service.execute.operators import operator, sources, tables
 from rowkind.service.execute.route import shard_without_key
-from rowkind.service.graph import Graph, GraphOperator, always_runs, waits
+from rowkind.service.graph import Graph, always_runs, waits
 from rowkind.service.job.model import Job
 from rowkind.service.kafka.spec import OPTION, SinkSpec, SourceSpec, WriterSpec, to_option
 from rowkind.service.kafka.topics import filling_name, progress_name
@@ -136,7 +136,7 @@ def assemble(  # noqa: PLR0917 - two of them are numbers
     blocks = read
     for level in range(1, graph.levels + 1):
         members = [
-            _member(place, each, job, shards) for place, each in enumerate(graph.operators) if each.level == level
+            _member(graph, place, job, shards) for place, each in enumerate(graph.operators) if each.level == level
         ]
         processor = OperatorProcessor(
             members,
@@ -167,7 +167,8 @@ def due_file(at: Deployment) -> Path:
     return at.drain.with_name(f"{at.name}.due")
 
 
-def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
+def _member(graph: Graph, place: int, job: Job, shards: int) -> Member:
+    of = graph.operators[place]
     return Member(
         place=place,
         sink=of.sink,
@@ -185,6 +186,7 @@ def _member(place: int, of: GraphOperator, job: Job, shards: int) -> Member:
         tell=LateLetters(of.node) if tells_late(of.node) else None,
         wrap=UnmatchedLetters(of.node) if job.unmatched == "dead_letter" else None,
         explain=LeftOutLetters(of.node),
+        reads={name: arrangement(graph.operators[at].state, known) for name, (at, known) in of.reads.items()},
     )
 
 

@@ -227,7 +227,7 @@ class OperatorProcessor(StatefulProcessor):
         """What a member emits, its unmatched retractions, and when something is due; what it does is counted."""
         cache = worker_cache(self._limits)
         assert self._map is not None, "Spark has called `init`"
-        stores = {name: SparkStore(self._map, member.arrangement(name), cache) for name in member.operator.arrangements}
+        stores = {name: SparkStore(self._map, state, cache) for name, state in member.arrangements.items()}
         tally.add_rows_in(changes.kind)
         started = time.perf_counter()
         try:

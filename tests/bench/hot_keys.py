@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from rowkind.avro.codec import encode
 from rowkind.operators import contenders, partial_aggregate
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.service.execute.failures import OnFailure
 from rowkind.service.execute.members import addressed
@@ -34,7 +33,7 @@ from rowkind.service.graph import graph
 from rowkind.service.job.load import load
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.pipeline import plan
-from rowkind.service.run.memory import pruned
+from rowkind.service.run.memory import pruned, stores_of
 from tests.bench.compare import page
 from tests.bench.compare.page import Table
 
@@ -171,7 +170,7 @@ def _without(switch: str, remedied: bool) -> Iterator[None]:
 def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs:
     whole = graph([sink])
     operators = [operator(each.node, refreshes=each.refreshes) for each in whole.operators]
-    stores = [[{name: MemoryStore() for name in each.arrangements} for _ in range(_SHARDS)] for each in operators]
+    stores = [stores_of(whole, operators) for _ in range(_SHARDS)]
     costs, random = _Costs(), np.random.default_rng(11)
     for number in range(batches + 1):
         if number == 1:

@@ -28,7 +28,8 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
+from rowkind.operators.join import Join, JoinKind, JoinSpec
+from rowkind.operators.join_input import Side
 
 HOUR = 3_600_000
 

@@ -22,7 +22,8 @@ from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.columns.packed_columns import fixed_width
 from rowkind.operators.facts import NOT_EMPTY
 from rowkind.operators.framing import Frame
-from rowkind.operators.join import Join, JoinSpec, Side
+from rowkind.operators.join import Join, JoinSpec
+from rowkind.operators.join_input import Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator
 from rowkind.operators.over import Over, OverSpec

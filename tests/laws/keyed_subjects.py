@@ -11,7 +11,7 @@ from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
 from rowkind.operators.expiry import Expiry
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.partial_aggregate import add_up
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec

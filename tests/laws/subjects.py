@@ -13,7 +13,8 @@ from rowkind.operators.asof_join import AsofJoin
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes
 from rowkind.operators.framing import Frame
-from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
+from rowkind.operators.join import Join, JoinKind, JoinSpec
+from rowkind.operators.join_input import Side
 from rowkind.operators.operator import Operator
 from rowkind.operators.over import Over
 from rowkind.operators.over_given import OverCall

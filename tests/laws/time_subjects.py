@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from rowkind.operators.columns.changes import Changes, Int64s
-from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
+from rowkind.operators.join import Join, JoinKind, JoinSpec
+from rowkind.operators.join_input import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
 from rowkind.operators.rowtime import END
 from rowkind.operators.session import Session

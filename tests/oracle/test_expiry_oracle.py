@@ -17,7 +17,7 @@ from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.expiry import Expiry
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from tests import changelogs
 from tests.changelogs import Change, Row, changes, fold, show
 from tests.oracle.findings import changes_differ, finding, operating

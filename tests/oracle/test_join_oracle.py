@@ -24,7 +24,8 @@ from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Mask
-from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
+from rowkind.operators.join import Join, JoinKind, JoinSpec
+from rowkind.operators.join_input import Side
 from tests import changelogs
 from tests.changelogs import Row, fold, net, pack, show, unpack
 from tests.oracle.findings import finding, operating, views_differ

@@ -12,7 +12,7 @@ from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.lookup_join import LookupJoin, LookupJoinSpec
 from tests import changelogs
 from tests.changelogs import Change, Row, fold, net, pack

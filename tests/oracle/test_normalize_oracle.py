@@ -13,7 +13,7 @@ import pytest
 
 from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.store import MemoryStore
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.normalize import Normalize
 from tests import changelogs
 from tests.changelogs import show

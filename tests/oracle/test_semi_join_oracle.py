@@ -24,7 +24,7 @@ from rowkind.operators.arrangement import compaction, segment
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.join_rows import Condition
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests import changelogs

@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parent / "wording"
 PLANS = (
     "asof_join",
     "chain_join_of_ranks",
+    "chain_one_key",
     "exists_asked_for",
     "expire_append",
     "expire_left_join",

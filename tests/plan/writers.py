@@ -6,7 +6,6 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.columns.changes import Changes, Rows
 from rowkind.operators.emission import net
 from rowkind.service.execute.failures import OnFailure
@@ -15,7 +14,7 @@ from rowkind.service.execute.operators import operator
 from rowkind.service.execute.route import deliver, leave, shard_without_key
 from rowkind.service.graph import Exit, always_runs, graph
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.run.memory import pruned
+from rowkind.service.run.memory import pruned, stores_of
 
 Inbox = dict[tuple[int, int], list[Changes]]
 """What comes to each place of a graph in each shard."""
@@ -31,9 +30,7 @@ class Writers:
         self._sink, self._shards, self._rng = sink, shards, rng
         self._graph = graph([sink])
         self._operators = [operator(each.node, refreshes=each.refreshes) for each in self._graph.operators]
-        self._stores = [
-            [{name: MemoryStore() for name in each.arrangements} for _ in range(shards)] for each in self._operators
-        ]
+        self._stores = [stores_of(self._graph, self._operators) for _ in range(shards)]
         self._writer_of: dict[bytes, int] = {}
 
     def batch(self, rows: Mapping[str, Rows], now: int) -> Changes:

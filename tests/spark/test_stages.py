@@ -22,7 +22,9 @@ from rowkind.service.expression import Expression
 from rowkind.service.graph import graph
 from rowkind.service.metrics import sample
 from rowkind.service.physical import PhysicalJoin, PhysicalSink
-from rowkind.service.plan.pipeline import plan
+from rowkind.service.plan import pipeline
+from rowkind.service.plan.passes.remake_inputs import remake_inputs
+from rowkind.service.plan.pipeline import PASSES, plan
 from rowkind.service.run.memory import Fold, MemoryEngine
 from rowkind.service.run.streaming import opens
 from rowkind.service.run.trial_on_spark import changes_of
@@ -190,6 +192,33 @@ def test_rows_of_one_key_are_in_several_tasks(spark: SparkSession, tmp_path: Pat
     for number, (sink, fold) in enumerate(zip(plain, folds, strict=True)):
         assert query.rows(number) == rows_of(sink.value, fold.payloads)
         assert fold.payloads, sink.name
+
+
+def test_what_joins_by_one_key_do_not_keep_is_there_after_a_restart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They read each other's state in RocksDB, and the result is that of a plan in which each keeps its own."""
+    job = Case.read(FOLDER / "chain_one_key.txt").job(tmp_path)
+    sink = plan(job, "result")
+    assert [sorted(each.reads) for each in graph([sink]).operators][-1] == [
+        f"{side}.{below}" for side in ("left", "right") for below in ("left", "right")
+    ]
+    monkeypatch.setattr(pipeline, "PASSES", tuple(each for each in PASSES if each is not remake_inputs))
+    kept = plan(job, "result")
+    assert not any(each.reads for each in graph([kept]).operators)
+    seed = 3
+    print("seed", seed)
+    engine, fold = MemoryEngine(kept), Fold(keyed=False)
+    small = [batch for batch, _ in World.of(job, dict.fromkeys(engine.tables, False), seed).batches(90)]
+    batches = [_as_one(small[start : start + 30]) for start in (0, 30, 60)]
+    query = PlanQuery(spark, tmp_path, [sink])
+    query.run(*batches[:2])
+    query.run(batches[2])
+
+    for number, batch in enumerate(batches):
+        fold.apply(engine.batch(batch, now=number)[kept.name])
+        assert query.rows(batches=number + 1) == rows_of(kept.value, fold.payloads)
+    assert len(fold.payloads) > 10
 
 
 def _as_one(batches: Sequence[Mapping[str, Rows]]) -> dict[str, Rows]:

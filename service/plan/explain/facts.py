@@ -28,6 +28,7 @@ from rowkind.service.physical import (
     PhysicalTemporalFilter,
     PhysicalUnion,
 )
+from rowkind.service.physical_tree import remade_inputs
 from rowkind.service.plan.explain.advice import advice
 from rowkind.service.plan.explain.description import (
     Description,
@@ -244,6 +245,10 @@ def _own_facts(node: PhysicalNode) -> Iterator[Fact]:
         case PhysicalJoin():
             if node.condition is not None:
                 yield Fact("and", node.condition.text, {"condition": node.condition.text})
+            remade = dict(remade_inputs(node))
+            for name, below in remade.items():
+                text = f"{called(below)}, made anew of what it keeps by the same key; nothing is kept of it here"
+                yield Fact(f"reads {name}", text, {"remade": [*remade]})
             if node.placed:
                 yield Fact("not as written", node.placed, {"reason": node.placed})
             yield from hot_keys(spreadable(node), "the rows of a key meet in one shard")

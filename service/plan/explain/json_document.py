@@ -39,6 +39,7 @@ KEYS = {
     "`top rows` (from 1 to the rank's last), `every row` or the `last rows` of a partition in order, `versions` (all "
     "rows that a key has had), `begun` (from the first row on that may begin a match), or `facts` (about all rows, on "
     "every shard)",
+    "remade": "of a join: the inputs whose rows it does not keep, but makes anew of what the step below keeps",
     "sub_key": "of a state by unique key: what its rows of one key differ in",
     "reason": "of a state, a rank's strategy, a normalize or a join that is not where it is written: why, for people; "
     "null where that goes without saying",

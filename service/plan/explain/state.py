@@ -90,6 +90,8 @@ def _values(node: PhysicalNode, layout: str, closing: Closing | None = None, **m
 
 def _join(node: PhysicalJoin) -> Iterator[StepState]:
     for name, below, chosen in (("left", node.left, node.left_input), ("right", node.right, node.right_input)):
+        if chosen.remade:
+            continue
         layout, reason = _layout(below, chosen)
         # Of a row that has expired nobody could say whether it is in there.
         whole = node.kind in ("not in", "in") and name == "right"

@@ -26,12 +26,6 @@ Inner joins are associative and commutative under any changes, retractions inclu
     hints on inputs, and ORDERED            they speak of the joins as they are written
 
 A TTL runs from when a row was written, so that what is joined late in one order may be forgotten in another.
-
-Joins by one key could be one operator that keeps its inputs only, and asks all of them for each change (a delta join).
-Measured for three tables by one key, 20,000 rows each: the two joins keep 80,000 rows, of which 20,000 are joined ones,
-where each key has one row of each; of 120,000 rows 60,000 where it has three. That is a quarter to a half. It is not
-done: each input's changes would need a way of their own through the others, with what has come in one batch told apart,
-and pads, conditions, ttl and watermarks are those of two sides. Joins by one key run in one stage as it is.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from rowkind.operators.facts import HAS_NULL, NOT_EMPTY
 from rowkind.service import physical
 from rowkind.service.clocks import TimeBounds
 from rowkind.service.join_kinds import JOIN_NAMES
+from rowkind.service.physical_tree import fused, level, without_unions
 from rowkind.service.plan.calcs import Edge, record_of
 from rowkind.service.plan.calls import LogicalCall
 from rowkind.service.plan.columns import columns
@@ -46,8 +47,8 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
         kind=join.kind,
         left=left,
         right=right,
-        left_input=input_state(join.left),
-        right_input=input_state(join.right),
+        left_input=_kept(join.left, left, right),
+        right_input=_kept(join.right, right, left),
         schema=schema,
         condition=compile_condition(join.condition, named(both)),
         calc=nodes.calc(top, edge, schema, named(schema), record),
@@ -62,6 +63,13 @@ def join(nodes: Nodes, join: LogicalJoin, top: LogicalNode, edge: Edge, record: 
             edge.needs_before,
         ),
     )
+
+
+def _kept(side: LogicalInput, node: physical.PhysicalNode, other: physical.PhysicalNode) -> physical.PhysicalInput:
+    """What becomes of the rows of an input: made anew they can be only in the stage of the join below."""
+    state, (below, *united) = input_state(side), without_unions(node)
+    here = max(level(each) + (not fused(each)) for each in without_unions(node, other))
+    return replace(state, remade=state.remade and not united and fused(below) and level(below) == here)
 
 
 def _near(join: LogicalJoin) -> TimeBounds | None:
@@ -80,7 +88,7 @@ def _join_side(nodes: Nodes, join: LogicalJoin, side: LogicalInput, number: int,
         drop_null=join.kind in ("inner", "semi", "right") if number == 0 else not join.pads_right,
         padded=join.pads_right if number == 0 else join.pads_left,
         side=number,
-        needs_before=not keeps_key(join, side),
+        needs_before=side.remade or not keeps_key(join, side),
         refreshes=refreshes(side, above) if made_of_it else side.ttl_ms is not None,
         salt=salt(side),
     )

@@ -58,7 +58,7 @@ def input_state(side: LogicalInput) -> physical.PhysicalInput:
     """What the plan chose for the state of an input."""
     scan = bare_scan(side.input)
     if scan is None:
-        return physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=False, closing=side.closing)
+        return physical.PhysicalInput(side.layout, side.ttl_ms, by_seq=False, closing=side.closing, remade=side.remade)
     source = scan.source
     return physical.PhysicalInput(
         side.layout,

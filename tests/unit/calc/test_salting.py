@@ -8,7 +8,8 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, binary
 from rowkind.operators.columns.hashing import hash64
-from rowkind.operators.join import Join, JoinSpec, Side
+from rowkind.operators.join import Join, JoinSpec
+from rowkind.operators.join_input import Side
 from rowkind.service.execute.salting import salted
 from rowkind.service.keys import Salt
 

@@ -14,7 +14,8 @@ from rowkind.operators.accumulators import AccumulatorCall
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes
-from rowkind.operators.join import Join, JoinSpec, Side
+from rowkind.operators.join import Join, JoinSpec
+from rowkind.operators.join_input import Side
 from rowkind.operators.normalize import Normalize
 from rowkind.operators.operator import Operator, Output
 from rowkind.operators.rank import Rank, RankSpec

@@ -12,7 +12,8 @@ from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
 from rowkind.operators.columns.changes import Changes, Mask
 from rowkind.operators.errors import BatchTooLarge
-from rowkind.operators.join import Join, JoinKind, JoinSpec, Side
+from rowkind.operators.join import Join, JoinKind, JoinSpec
+from rowkind.operators.join_input import Side
 from rowkind.operators.operator import Output
 from tests import changelogs
 from tests.changelogs import Change, Row, Table, pack, unpack

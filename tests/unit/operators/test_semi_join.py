@@ -7,7 +7,7 @@ import pytest
 from rowkind.operators.arrangement.arrangement import Layout
 from rowkind.operators.arrangement.store import MemoryStore
 from rowkind.operators.changelog import RowKind
-from rowkind.operators.join import Side
+from rowkind.operators.join_input import Side
 from rowkind.operators.operator import Output
 from rowkind.operators.semi_join import SemiJoin, SemiJoinKind, SemiJoinSpec
 from tests import changelogs

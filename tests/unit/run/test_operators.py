@@ -126,7 +126,7 @@ def test_no_two_arrangements_have_one_name() -> None:
         Member(place, each.sink, each.node.node, each.state, operator(each.node))
         for place, each in enumerate(whole.operators)
     ]
-    found = [member.arrangement(name) for member in members for name in member.operator.arrangements]
+    found = [state for member in members for state in member.arrangements.values()]
     assert len(found) == len(set(found)) > len(members)
     kinds = {member.node: type(member.operator).__name__ for member in members}
     assert kinds["join_2"] == kinds["join_3"] == "SemiJoin"
