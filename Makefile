@@ -43,9 +43,9 @@ $(VENV)/.warm: $(READY)
 	$(BIN)/python -m rowkind.service.run.class_archive
 	@touch $@
 
-# The random tests look at the same cases each time, so that half of them will do here: `make soak` is for many.
+# The random tests look at the same cases each time, so that a third of them will do here: `make soak` is for many.
 test: lint $(VENV)/.warm ## static checks and all tests
-	ROWKIND_TEST_SEEDS=$${ROWKIND_TEST_SEEDS:-0.5} $(PYTEST)
+	ROWKIND_TEST_SEEDS=$${ROWKIND_TEST_SEEDS:-0.3} $(PYTEST)
 
 TIMES ?= 10
 soak: $(READY) ## the random tests, with TIMES=10 times as many cases
