@@ -5,8 +5,8 @@ and three quarters come from one bidder, and so with sellers. An event is a mill
 they come out of order by up to a second.
 
 The queries are those of `examples/nexmark` in words that both systems have; `dateTime`, a word of Flink's, is `ts`.
-Left out are q6, which Flink cannot run, q12, whose windows are of the time of processing and so nobody's to compare,
-and q13, whose other side is a file.
+The file that q13 joins is a table here, of as many rows. Left out are q6, which Flink cannot run, and q12, whose
+windows are of the time of processing and so nobody's to compare.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _HOT = 100
 _BEHIND = {"auction": 100, "person": 1000}
 """How many of the last ones those that are not hot are drawn from."""
 _CHANNELS = 10_000
+_SIDE = 10_000
 _STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 _CITIES = (
     "Phoenix",
@@ -44,9 +45,9 @@ _CITIES = (
 
 
 def generate(tables: Sequence[str], rows: int, seed: int = 42) -> tuple[Changes, ...]:
-    """About so many rows of these tables, among as many events as that takes."""
+    """About so many rows of these tables, among as many events as that takes, and what is there at their side."""
     rng = np.random.default_rng(seed)
-    number = _shuffled(np.arange(rows * _EVENTS // sum(_OF_EVENTS[each] for each in tables)), rng)
+    number = _shuffled(np.arange(rows * _EVENTS // sum(_OF_EVENTS.get(each, 0) for each in tables)), rng)
     epoch, place = number // _EVENTS, number % _EVENTS
     person, auction = place == 0, (place > 0) & (place <= _AUCTIONS)
     bid = ~(person | auction) if "bid" in tables else np.zeros(len(number), np.bool_)
@@ -94,8 +95,9 @@ def generate(tables: Sequence[str], rows: int, seed: int = 42) -> tuple[Changes,
         "ts": times(number[bid]),
         "extra": _words(rng, count, 40),
     }
-    made = {"person": people, "auction": auctions, "bid": bids}
-    return tuple(Changes(each, made[each], np.zeros(len(made[each]["extra"]), np.bool_)) for each in tables)
+    side = {"id": pa.array(np.arange(_SIDE)), "word": _words(rng, _SIDE, 10), "ts": times(np.zeros(_SIDE, np.int64))}
+    made = {"person": people, "auction": auctions, "bid": bids, "side_input": side}
+    return tuple(Changes(each, made[each], np.zeros(len(made[each]["ts"]), np.bool_)) for each in tables)
 
 
 def _drawn(rng: np.random.Generator, last: Ids, what: str, hot: float, offset: int) -> Ids:
@@ -266,6 +268,13 @@ NEXMARK = (
                MAX(ts) + INTERVAL '10 seconds' AS endtime
         FROM numbered GROUP BY bidder, number
         """,
+    ),
+    _appended(
+        "q13",
+        "SELECT b.auction, b.bidder, b.price, b.ts, s.word FROM bid AS b "
+        f"JOIN side_input AS s ON MOD(b.auction, CAST({_SIDE} AS BIGINT)) = s.id",
+        {"auction": _BIGINT, "bidder": _BIGINT, "price": _BIGINT, "ts": _TIME, "word": _STRING},
+        ("bid", "side_input"),
     ),
     _appended(
         "q14",

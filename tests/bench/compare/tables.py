@@ -63,6 +63,12 @@ TABLES: Mapping[str, Table] = {
         partition="id",
         delay=4,
     ),
+    "side_input": Table(
+        {"id": "BIGINT NOT NULL", "word": "STRING NOT NULL", "ts": "TIMESTAMP(3) NOT NULL"},
+        key="id",
+        partition="id",
+        delay=4,
+    ),
     "auction": Table(
         {
             "id": "BIGINT NOT NULL",
