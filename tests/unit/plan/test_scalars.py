@@ -101,6 +101,7 @@ def test_nested_values_are_made(text: str, expected: list[Any]) -> None:
     """Arrays, maps and structs are made, cast and folded; inside of a function with -> columns may be read."""
     assert values(text) == expected
 
+
 def test_a_pattern_of_like_may_be_computed() -> None:
     """It is checked row by row, as one that is written out is beforehand."""
     assert values("s LIKE CONCAT('1', '_')") == [True, False, None]
@@ -109,7 +110,6 @@ def test_a_pattern_of_like_may_be_computed() -> None:
     assert values("'A' NOT LIKE CONCAT(SUBSTRING(s, 3), '%')") == [False, True, None]
     with pytest.raises(ExpressionError, match=r"must stand before %, _ or itself: !1"):
         values("s LIKE CONCAT('!', CAST(id AS STRING)) ESCAPE '!'")
-
 
 
 @pytest.mark.parametrize(
