@@ -30,11 +30,13 @@ def environment() -> str:
 
 
 def _java() -> str:
-    """The version of the Java on the path, as it says itself."""
+    """The version of JAVA_HOME's Java, or the path's, as it says itself."""
+    import os
     import shutil
     import subprocess
 
-    java = shutil.which("java")
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:
         return "not found"
     command = [java, "-version"]

@@ -98,7 +98,7 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "1",
         "Constant, with the versions.",
-        ("version", "spark", "python"),
+        ("version", "spark", "python", "java"),
     ),
     Metric(
         "rowkind_job_up",

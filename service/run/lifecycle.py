@@ -60,6 +60,7 @@ from rowkind.service.run.topics import register as register_schemas
 from rowkind.service.run.upgrade import TWICE, contents, doubled, upgrade
 from rowkind.service.run.writer import Reports
 from rowkind.service.spark.errors import SparkLostError
+from rowkind.service.spark.jvm import java_version
 from rowkind.service.spark.session import is_local, session, stopping
 from rowkind.version import version
 
@@ -99,7 +100,7 @@ def run(
     Raises:
         RowkindError: With a message for the person on call.
     """
-    monitor = Monitor(job.name, version(), pyspark.__version__)
+    monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
     with (
         Signals() as signals,
         serving(JobPages(monitor, job.views), job, host, port) as server,

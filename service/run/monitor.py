@@ -57,7 +57,7 @@ class _Query:
 class Monitor:
     """The status of one job; all methods may be called from any thread."""
 
-    def __init__(self, job: str, version: str, spark: str) -> None:
+    def __init__(self, job: str, version: str, spark: str, java: str) -> None:
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
         self._metrics = Exposition(job)
@@ -65,7 +65,8 @@ class Monitor:
         self._job, self._version, self._since = job, version, time.time()
         self._incidents = Incidents()
         self.works = Works()
-        self._metrics.set("rowkind_info", 1, version=version, spark=spark, python=platform.python_version())
+        versions = {"version": version, "spark": spark, "python": platform.python_version(), "java": java}
+        self._metrics.set("rowkind_info", 1, **versions)
         self._metrics.set("rowkind_job_up", 1)
         self._metrics.set("rowkind_start_timestamp_seconds", self._since)
 

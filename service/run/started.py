@@ -19,6 +19,7 @@ from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.queries import planned
 from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.status import JobStatus
+from rowkind.service.spark.jvm import java_version
 from rowkind.service.spark.session import beside, is_local, is_stopped
 from rowkind.version import version
 
@@ -31,7 +32,7 @@ class StartedJob:
         job.check_runnable()
         fresh = planned(job)
         self._asked = AskedToStop()
-        self._monitor = Monitor(job.name, version(), pyspark.__version__)
+        self._monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
         self._failure: Exception | None = None
         with ExitStack() as stack:
             life = stack.enter_context(beginning(job, fresh, self._monitor, self._asked))

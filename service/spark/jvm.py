@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -103,6 +104,15 @@ def java() -> str:
             f"Spark needs Java, and {where}: install a JRE 17 or newer, or set JAVA_HOME to where it is."
         )
     return found
+
+
+def java_version() -> str:
+    """The version of the Java that is to be used, as the file beside it says; `unknown` where there is none."""
+    said = ""
+    with suppress(SparkStartError, OSError):
+        said = (Path(java()).resolve().parents[1] / "release").read_text()
+    found = re.search(r'^JAVA_VERSION="(.*)"$', said, re.MULTILINE)
+    return found[1] if found else "unknown"
 
 
 def python() -> str:

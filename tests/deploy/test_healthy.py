@@ -34,7 +34,7 @@ def test_a_service_is_asked_where_it_listens_and_as_it_speaks(
     guard: Guard, guarded: bool, words: str, tmp_path: Path
 ) -> None:
     """In the clear and by TLS with a login, at any port; unhealthy once a query has failed, and when it is gone."""
-    monitor = Monitor("job", "1", "4")
+    monitor = Monitor("job", "1", "4", "17")
     monitor.add("main", QueryDescription("main", (), 1, ()), None)
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, guard if guarded else Guard()) as serving:
         cmdline = tmp_path / "cmdline"

@@ -43,7 +43,7 @@ def plans(of: Job) -> list[QueryDescription]:
 
 def lively(of: Job, batches: int = 40) -> Monitor:
     """The job's monitor after so many batches of each query, with a little of everything that can be seen."""
-    monitor = Monitor(of.name, "0.1.0", "4.3.0")
+    monitor = Monitor(of.name, "0.1.0", "4.3.0", "17.0.15")
     chance = random.Random(7)
     for plan in plans(of):
         monitor.add(plan.name, replace(plan), None)

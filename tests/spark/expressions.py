@@ -274,8 +274,8 @@ def _condition(rng: random.Random, depth: int) -> str:
         case 6:
             return f"({_number(rng, depth - 1)} {not_}BETWEEN {_number(rng, 0)} AND {_number(rng, 0)})"
         case 7:
-            pattern = rng.choice(["a%", "_B%", "%", "a"])
-            return f"({_text(rng, depth - 1)} {not_}{rng.choice(['LIKE', 'ILIKE'])} '{pattern}')"
+            pattern = rng.choice(["'a%'", "'_B%'", "'%'", "'a'", _text(rng, 0), f"CONCAT('%', {_text(rng, 0)}, '_')"])
+            return f"({_text(rng, depth - 1)} {not_}{rng.choice(['LIKE', 'ILIKE'])} {pattern})"
         case 8:
             return rf"({_text(rng, depth - 1)} {not_}RLIKE {rng.choice(['^a', '[b-z]$', '.b?', '(x|a)+'])!r})"
         case 9:

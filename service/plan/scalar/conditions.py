@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
@@ -13,7 +14,7 @@ from rowkind.service.plan.scalar.exact_decimals import compared
 from rowkind.service.plan.scalar.job_functions import functions_in
 from rowkind.service.plan.scalar.time_windows import NODES as TIME_WINDOWS
 from rowkind.service.plan.scalar.typed import Typed, nullable, quoted, text_literal
-from rowkind.service.plan.scalar.types import BOOLEAN
+from rowkind.service.plan.scalar.types import BOOLEAN, failure
 
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -155,16 +156,20 @@ def _like(compiler: Compiler, node: exp.Like | exp.ILike | exp.Escape) -> Typed:
 
 
 def _like_one(compiler: Compiler, node: exp.Expr, value: Typed, written: exp.Expr, escape: str) -> Typed:
-    pattern = compiler.string(written)
-    if pattern.literal is None:
-        raise Refusal("LIKE takes a pattern written out as text, so that it can be checked beforehand", node)
-    if len(escape) != 1 or _badly_escaped(pattern.literal, escape):
-        raise Refusal(f"in the pattern of LIKE, {escape} must stand before %, _ or itself", node)
-    text, sql = pattern.literal, value.sql
+    pattern, flaw = compiler.string(written), f"in the pattern of LIKE, {escape} must stand before %, _ or itself"
+    if len(escape) != 1 or (pattern.literal is not None and _badly_escaped(pattern.literal, escape)):
+        raise Refusal(flaw, node)
+    text, sql = pattern.sql if pattern.literal is None else text_literal(pattern.literal), value.sql
     if isinstance(node, exp.ILike):
-        text, sql = text.lower(), f"spark_lower({sql})"
+        text, sql = f"spark_lower({text})", f"spark_lower({sql})"
     word = "NOT LIKE" if node.args.get("negate") else "LIKE"
-    return Typed(f"({sql} {word} {text_literal(text)} ESCAPE {text_literal(escape)})", nullable(BOOLEAN, value))
+    found = f"({sql} {word} {text} ESCAPE {text_literal(escape)})"
+    if pattern.literal is None:
+        well = text_literal(f"(?s)([^{re.escape(escape)}]|{re.escape(escape)}[%_{re.escape(escape)}])*")
+        fails = failure(f"CONCAT({text_literal(f'{flaw}: ')}, {pattern.sql})", "BOOLEAN")
+        # Where the pattern is NULL, so is the result.
+        found = f"CASE WHEN NOT REGEXP_FULL_MATCH({pattern.sql}, {well}) THEN {fails} ELSE {found} END"
+    return Typed(found, nullable(BOOLEAN, value, pattern))
 
 
 def _badly_escaped(pattern: str, escape: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 from sqlglot import exp
@@ -22,7 +23,7 @@ from rowkind.service.plan.sql.lookups import Lookup, looked_up, lookup
 from rowkind.service.plan.sql.one_row import one_row
 from rowkind.service.plan.sql.relations import column_aliases, relation_of, renamed
 from rowkind.service.plan.sql.scope import Merged, Relation, Scope, is_subquery
-from rowkind.service.plan.sql.subqueries import where
+from rowkind.service.plan.sql.subqueries import Subqueries, where
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,16 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
         scope = replace(scope, merged=tuple(known.values()))
     else:
         written = conjuncts(join.args.get("on"))
-        # Of an inner join ON and WHERE say the same, and WHERE takes subqueries.
-        asks = [each for each in written if kind == "inner" and any(map(is_subquery, each.walk()))]
+        asks = [each for each in written if any(map(is_subquery, each.walk()))]
         on = tuple(scope.resolve(each) for each in written if each not in asks)
+        if kind != "inner":
+            left, right, answers = _with_answers(left, right, asks, context, queries)
+            asks, on = [], (*on, *answers)
     said, links = _linked(left, right, kind, join)
     single = left.single and (right.single or kind in ("semi", "anti")) and kind not in ("right", "full")
-    node = LogicalJoin(kind, LogicalInput(left.node), LogicalInput(right.rows), (*said, *on), join)
+    node = LogicalJoin(kind, LogicalInput(left.rows), LogicalInput(right.rows), (*said, *on), join)
     if asks:
+        # Of an inner join ON and WHERE say the same.
         kept, outer = where(exp.and_(*asks), node, scope, context, queries)
         if outer:
             raise beyond(outer, columns(node).keys())
@@ -119,6 +123,38 @@ def _joined(left: Joined, join: exp.Join, context: Context, queries: Queries) ->
         spent = tuple(relation.alias for relation in right.scope.relations)
         scope = replace(left.scope, spent=(*left.scope.spent, *spent))
     return Joined(node, scope, links, single)
+
+
+def _with_answers(
+    left: Joined, right: Joined, asks: list[exp.Expr], context: Context, queries: Queries
+) -> tuple[Joined, Joined, list[exp.Expr]]:
+    """The sides of a join with what the subqueries in its ON say of their rows, and the conditions that read it."""
+    sides, answers = [left, right], []
+    for each in asks:
+        of = [number for number, side in enumerate(sides) if _reads(each, side.scope)]
+        if len(of) > 1:
+            raise Refusal(
+                "a condition with a subquery in ON of an outer join may read one of its sides only: join the other one "
+                "in a derived table first",
+                each,
+            )
+        (number,) = of or [0]
+        asked = Subqueries(queries, context, sides[number].scope)
+        said = sides[number].scope.resolve(each, subquery=partial(asked.place, of_condition=True))
+        node, with_values = asked.join(sides[number].rows, [said])
+        sides[number] = replace(sides[number], node=node)
+        answers.append(with_values(said))
+    return sides[0], sides[1], answers
+
+
+def _reads(condition: exp.Expr, scope: Scope) -> bool:
+    """Whether a condition names a relation of these, or a column of theirs outside of its subqueries."""
+    inside = {table.alias_or_name.lower() for table in condition.find_all(exp.Table)}
+    ours = {relation.alias.lower() for relation in scope.relations} - inside
+    outside = condition.copy().transform(lambda each: exp.Null() if isinstance(each, exp.Query) else each)
+    return any(column.table.lower() in ours for column in condition.find_all(exp.Column)) or any(
+        not column.table and scope.knows(column) for column in outside.find_all(exp.Column)
+    )
 
 
 def _linked(

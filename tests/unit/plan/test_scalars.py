@@ -102,6 +102,16 @@ def test_nested_values_are_made(text: str, expected: list[Any]) -> None:
     assert values(text) == expected
 
 
+def test_a_pattern_of_like_may_be_computed() -> None:
+    """It is checked row by row, as one that is written out is beforehand."""
+    assert values("s LIKE CONCAT('1', '_')") == [True, False, None]
+    assert values("'10%' LIKE CONCAT(CAST(id AS STRING), '_!%') ESCAPE '!'") == [True, False, False]
+    assert values("'A' ILIKE LOWER(CONCAT(SUBSTRING(s, 3), 'A'))") == [True, False, None]
+    assert values("'A' NOT LIKE CONCAT(SUBSTRING(s, 3), '%')") == [False, True, None]
+    with pytest.raises(ExpressionError, match=r"must stand before %, _ or itself: !1"):
+        values("s LIKE CONCAT('!', CAST(id AS STRING)) ESCAPE '!'")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -39,7 +39,7 @@ def guard(authority: trustme.CA, tmp_path: Path) -> Guard:
 @pytest.fixture
 def server(guard: Guard) -> Iterator[StatusServer]:
     """A port that speaks TLS and asks for a login."""
-    monitor = Monitor("job", "1", "4")
+    monitor = Monitor("job", "1", "4", "17")
     monitor.warns({"orders": "a secret of the shop's"})
     with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, guard) as serving:
         yield serving

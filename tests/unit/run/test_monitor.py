@@ -208,7 +208,7 @@ def test_the_status_survives_json() -> None:
 
 def watched() -> Monitor:
     """The monitor of a job with a query."""
-    monitor = Monitor("job", "1", "4")
+    monitor = Monitor("job", "1", "4", "17")
     monitor.add("main", PLAN, None)
     return monitor
 

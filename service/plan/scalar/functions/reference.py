@@ -73,7 +73,7 @@ The keys of a MAP are text. What is inside of a new one may be NULL.
 | `&` `\\|` `^` `~` `<<` `>>` | whole numbers | their common type |
 | `=` `<>` `<` `<=` `>` `>=` `<=>` `IS [NOT] DISTINCT FROM` `BETWEEN` `IN (…)` | values of a common type | BOOLEAN |
 | `AND` `OR` `NOT` `IS [NOT] NULL` `IS [NOT] TRUE` `IS [NOT] FALSE` | conditions | BOOLEAN |
-| `LIKE` `ILIKE` `RLIKE`, also `LIKE ANY (…)` and `LIKE ALL (…)` | text and a pattern written out | BOOLEAN |
+| `LIKE` `ILIKE` `RLIKE`, also `LIKE ANY (…)` and `LIKE ALL (…)` | text, a pattern (`RLIKE`: written out) | BOOLEAN |
 | `\\|\\|` | as `CONCAT` | STRING or BINARY |
 | `CAST(x AS t)` `x::t` `TRY_CAST(x AS t)` | a value | the type |
 | `CASE` `IF` `COALESCE` `NULLIF` | values of a common type | that type |
