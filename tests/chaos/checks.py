@@ -21,6 +21,10 @@ _MATCHED = """
     SELECT p.payment_id, o.order_id, o.customer, p.paid, o.amount - p.paid AS remaining
     FROM orders o JOIN payments p ON o.order_id = p.order_id
 """
+_CHAINED = """
+    SELECT o.order_id, o.status, p.paid, q.method
+    FROM orders o JOIN payments p ON o.order_id = p.order_id LEFT JOIN payments q ON q.order_id = o.order_id
+"""
 _KEPT = """
     SELECT o.customer, COUNT(DISTINCT p.method) AS methods, MIN(p.paid) AS least, MAX(p.paid) AS most
     FROM orders o JOIN payments p ON o.order_id = p.order_id GROUP BY o.customer
@@ -51,5 +55,8 @@ UPSERT = Check("upsert", {"mode": "upsert", "key": "payment_id", "sql": _MATCHED
 
 KEPT = Check("kept", {"mode": "retract", "sql": _KEPT})
 """Of each group all values, whose times have to bear a clock that is put back."""
+
+CHAINED = Check("chained", {"mode": "retract", "sql": _CHAINED})
+"""The second join reads what the first one keeps."""
 
 CHECKS = (RETRACT_BY_KEY, RETRACT_WITHOUT_KEY, UPSERT)

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.chaos.checks import CHECKS, RETRACT_BY_KEY, UPSERT
+from tests.chaos.checks import CHAINED, CHECKS, RETRACT_BY_KEY, UPSERT
 from tests.chaos.conftest import SetStage
 from tests.chaos.stage import SLOW
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 def test_killed_inside_batches(set_stage: SetStage) -> None:
     """SIGKILL to all at a random moment inside a batch, then to the driver alone between Kafka's commit and Spark's."""
-    stage = set_stage(*CHECKS)
+    stage = set_stage(*CHECKS, CHAINED)
     stage.manipulate(0.5)
     # A batch may end between the look that found it and the kill.
     for _ in range(5):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.chaos.checks import CHECKS, UPSERT
+from tests.chaos.checks import CHAINED, CHECKS, UPSERT
 from tests.chaos.conftest import SetStage
 from tests.chaos.stage import SLOW, Stage
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 def test_state_moves_to_more_and_fewer_partitions(set_stage: SetStage) -> None:
     """From 2 to 4 with a batch half written, by `rescale`; from 4 to 1 at a start, killed at any moment of it."""
-    stage = set_stage(*CHECKS)
+    stage = set_stage(*CHECKS, CHAINED)
     stage.manipulate(0.3)
     with stage.job() as job:
         stage.half_written(job, UPSERT.name)
