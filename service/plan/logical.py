@@ -86,10 +86,9 @@ class LogicalInput:
 class LogicalJoin:
     """Pairs of rows that agree in all keys and fulfil the condition, and pads. `at` is the JOIN in the SQL.
 
-    A semi or anti join, or a NOT IN, emits rows of the left side only. `condition` then reads both sides all the
-    same. NOT IN has one key, and no condition. A mark join emits all left rows, with the column `answer` that says
-    whether there is a match; so does the kind "in", whose answer is NULL where that of IN is, and which is otherwise
-    like NOT IN. `placed` is why it is not where it is written.
+    A semi or anti join, or a NOT IN, emits left rows only; `condition` reads both sides all the same. NOT IN has one
+    key, and no condition. A mark join emits all left rows, with an `answer`: whether there is a match; so does the kind
+    "in", whose answer is NULL where that of IN is, and is otherwise like NOT IN. `placed`: why it is not as written.
     """
 
     kind: PhysicalJoinKind

@@ -28,8 +28,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 from uuid import uuid4
 
 import pyspark
@@ -158,7 +159,9 @@ def launch(options: Sequence[str], more: Path | None = None) -> None:
         process = subprocess.Popen(  # noqa: S603 - our own command line
             command, stdin=subprocess.PIPE, stdout=2, env=environment, process_group=0, pass_fds=[alive.fileno()]
         )
-    forks = subprocess.Popen(  # noqa: S603 - our own module
+    # By its name: it is of who knows all that is to be loaded.
+    forks: _Child | None = import_module(_FORKS).fork(address, 2)
+    forks = forks or subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-m", _FORKS, address, _ROOM],
         stdin=subprocess.PIPE,
         stdout=2,
@@ -238,6 +241,17 @@ def end() -> None:
     _put_in_place()
 
 
+class _Child(Protocol):
+    """What forks, as a program or as a child of this process."""
+
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+
+    def wait(self, timeout: float) -> int: ...
+
+    def kill(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class _Jvm:
     """A JVM, and what forks for it, which live for as long as their standard input is open.
@@ -248,7 +262,7 @@ class _Jvm:
     process: subprocess.Popen[bytes]
     program: str
     told: Path
-    forks: subprocess.Popen[bytes]
+    forks: _Child
 
     def leave(self) -> None:
         """Let what forks end, once all that it has forked has ended."""

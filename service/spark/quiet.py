@@ -45,19 +45,26 @@ def not_py4js(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def quiet_stderr() -> Iterator[None]:
-    """Processes started inside write to standard error without the known notices; this process's own goes through."""
+def quiet_stderr(*, later: bool = False) -> Iterator[None]:
+    """Processes started inside write to standard error without the known notices; this process's own goes through.
+
+    `later`: it is passed on from the end on, so that a process with one thread keeps it for so long, and may fork.
+    """
     sys.stderr.flush()
     screen = os.dup(2)
     source, sink = os.pipe()
     os.dup2(sink, 2)
     os.close(sink)
-    threading.Thread(target=_relay, args=(source, screen), name="jvm-stderr", daemon=True).start()
+    relay = threading.Thread(target=_relay, args=(source, screen), name="jvm-stderr", daemon=True)
+    if not later:
+        relay.start()
     try:
         yield
     finally:
         sys.stderr.flush()
         os.dup2(screen, 2)
+        if later:
+            relay.start()
 
 
 def _relay(source: int, screen: int) -> None:

@@ -88,7 +88,7 @@ def begin(checkpoint: str, budget: Budget = _USUAL) -> None:
 
     Raises SparkStartError or DownloadError.
     """
-    with quiet_stderr():
+    with quiet_stderr(later=True):
         launch(_local_options(budget), s3.jars(checkpoint))
 
 

@@ -24,6 +24,21 @@ told = {"arguments": sys.argv[1:], "said": os.environ["SAID"], "folder": str(Pat
 print(json.dumps(told | {"parent": os.getppid(), "loaded": "pyspark.worker" in sys.modules}))
 sys.exit(int(sys.argv[1]))
 """
+FORKS = """
+import sys
+from rowkind.service.run.forks import fork
+forks = fork(sys.argv[1], 2)
+print(forks.pid, flush=True)
+sys.stdin.read()
+forks.stdin.close()
+sys.exit(forks.wait(60))
+"""
+THREADS = """
+import sys, threading
+from rowkind.service.run.forks import fork
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+assert fork(sys.argv[1], 2) is None
+"""
 WAITS = """
 import os, sys
 print(os.getpid(), flush=True)
@@ -40,16 +55,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module")
-def forks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """What forks, at the socket `forks` in the folder."""
+@pytest.fixture(scope="module", params=["program", "child"])
+def forks(folder: Path, request: pytest.FixtureRequest) -> Iterator[int]:
+    """What forks, at the socket `forks` in the folder: a program of its own, or a child of one with one thread."""
     command = [sys.executable, "-m", "rowkind.service.run.forks", str(folder / "forks"), " " * 200]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as running:
+    if request.param == "child":
+        command = [sys.executable, "-c", FORKS, str(folder / "forks"), " " * 200]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         until((folder / "forks").exists, "a socket", str)
-        yield running
         assert running.stdin is not None
+        assert running.stdout is not None
+        yield running.pid if request.param == "program" else int(running.stdout.readline())
         running.stdin.close()
         assert running.wait(60) == 0, "it ends with who has started it"
+    (folder / "forks").unlink()
 
 
 def started(folder: Path, module: str, *arguments: str, socket: str = "forks") -> subprocess.Popen[bytes]:
@@ -73,13 +92,11 @@ def told(running: subprocess.Popen[bytes], code: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_it_has_what_it_was_given_and_ends_as_it_should(
-    forks: subprocess.Popen[bytes], folder: Path, code: int
-) -> None:
+def test_it_has_what_it_was_given_and_ends_as_it_should(forks: int, folder: Path, code: int) -> None:
     """Arguments, environment, folder, input, output and exit code are those of a process that Spark had started."""
     with started(folder, "tells", str(code), "ä") as running:
         found = told(running, code)
-    assert (found.pop("parent"), found.pop("loaded")) == (forks.pid, True)
+    assert (found.pop("parent"), found.pop("loaded")) == (forks, True)
     assert found == {"arguments": [str(code), "ä"], "said": "a\nb=c", "folder": str(folder), "read": "input"}
 
 
@@ -87,6 +104,12 @@ def test_where_nobody_forks_it_is_python(folder: Path) -> None:
     """Nothing is loaded then, and all else is the same."""
     with started(folder, "tells", "3", socket="nobody") as running:
         assert not told(running, 3)["loaded"]
+
+
+def test_a_process_with_threads_forks_nothing(folder: Path) -> None:
+    """What other threads hold would be held for ever in a child."""
+    subprocess.run([sys.executable, "-c", THREADS, str(folder / "never")], check=True)
+    assert not (folder / "never").exists()
 
 
 @pytest.mark.usefixtures("forks")

@@ -94,12 +94,10 @@ def _join(node: PhysicalJoin) -> Iterator[StepState]:
             continue
         layout, reason = _layout(below, chosen)
         # Of a row that has expired nobody could say whether it is in there.
-        whole = node.kind in ("not in", "in") and name == "right"
-        ttl = chosen.ttl_ms
-        kept = f"for ever: {node.kind.upper()} has to know all of them"
-        if not whole or comes_alive(below):
-            kept = _for_long(ttl, below, chosen.closing)
-        endless = ttl is None and not _is_let_go(chosen.closing) and not whole and not comes_alive(below)
+        whole, ttl = node.kind in ("not in", "in") and name == "right", chosen.ttl_ms
+        alive, kept = comes_alive(below), f"for ever: {node.kind.upper()} has to know all of them"
+        kept = kept if whole and not alive else _for_long(ttl, below, chosen.closing)
+        endless = ttl is None and not _is_let_go(chosen.closing) and not whole and not alive
         sub_key = {"sub_key": _sub_key(below)} if chosen.layout == "unique key" else {}
         values = _values(below, chosen.layout, chosen.closing, **sub_key)
         yield StepState(name, called(below), layout, reason, ttl, kept, _order(chosen), endless, values)
@@ -161,7 +159,7 @@ def _layout(below: PhysicalNode, chosen: PhysicalInput) -> tuple[str, str | None
 
 
 def _equal_ones(chosen: PhysicalInput) -> str:
-    """What becomes of equal rows without a key: with a ttl, each expires by its own age."""
+    """With a ttl, each expires by its own age."""
     return "counted" if chosen.ttl_ms is None else "kept one by one"
 
 
