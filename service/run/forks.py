@@ -29,7 +29,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -74,18 +74,23 @@ class Forked:
 def fork(address: str, output: int) -> Forked | None:
     """Have a child of this process serve at the socket `address`, and write to the descriptor `output`.
 
-    All is loaded here first. There is none where this process has several threads.
+    All is loaded here first. There is none where this process has several threads, or nobody waits for it any more.
     """
     if threads() != 1:
         return None
     os.environ |= ONE_THREAD
-    listener = _listening(address)
+    try:
+        listener = _listening(address)
+    except OSError:
+        return None
     _load()
     if threads() != 1:
         listener.close()
-        Path(address).unlink()
+        Path(address).unlink(missing_ok=True)
         return None
     source, sink = os.pipe()
+    for written in (sys.stdout, sys.stderr):
+        written.flush()
     pid = os.fork()
     if pid:
         os.close(source)
@@ -129,10 +134,12 @@ def _load() -> None:
 
 
 def _listening(address: str) -> socket.socket:
-    """A socket at which who comes waits until somebody serves."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
-    listener.listen()
+    """A socket at which who comes waits until somebody serves. Raises OSError where its folder is gone."""
+    with ExitStack() as failed:
+        listener = failed.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(address)
+        listener.listen()
+        failed.pop_all()
     return listener
 
 

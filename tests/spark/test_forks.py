@@ -36,6 +36,7 @@ sys.exit(forks.wait(60))
 THREADS = """
 import sys, threading
 from rowkind.service.run.forks import fork
+assert fork(sys.argv[1] + "/gone", 2) is None
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 assert fork(sys.argv[1], 2) is None
 """
@@ -107,7 +108,7 @@ def test_where_nobody_forks_it_is_python(folder: Path) -> None:
 
 
 def test_a_process_with_threads_forks_nothing(folder: Path) -> None:
-    """What other threads hold would be held for ever in a child."""
+    """What other threads hold would be held for ever in a child. Nor does one whose folder is gone with the JVM."""
     subprocess.run([sys.executable, "-c", THREADS, str(folder / "never")], check=True)
     assert not (folder / "never").exists()
 
