@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from tests.plan import wording
 from tests.plan.cases import cases
+from tests.plan.constructs import PAGE, constructs
 
 for case in cases():
     case.write(case.outcome())
 for name, written in wording.FILES.items():
     (wording.FOLDER / name).write_text(written())
+PAGE.write_text(constructs())

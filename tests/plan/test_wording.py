@@ -12,12 +12,18 @@ from rowkind.service.plan.explain.json_document import PROSE
 from rowkind.service.plan.explain.render import render
 from tests.plan import wording
 from tests.plan.cases import Case, cases, planned, without_prose
+from tests.plan.constructs import PAGE, constructs
 
 
 @pytest.mark.parametrize("name", wording.FILES)
 def test_the_wording_is_the_one_in_the_file(name: str) -> None:
     """Plans and refusals are worded exactly so; `python -m tests.plan` writes the files anew."""
     assert wording.FILES[name]() == (wording.FOLDER / name).read_text()
+
+
+def test_the_page_of_constructs_has_all_cases() -> None:
+    """It is made of them; `python -m tests.plan` writes it anew."""
+    assert constructs() == PAGE.read_text()
 
 
 def test_the_plans_have_all_advice_and_all_reasons() -> None:

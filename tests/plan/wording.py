@@ -85,14 +85,15 @@ def plans() -> str:
 
 def refusals() -> str:
     """The messages of all cases that are refused."""
-    worded = {case.path.stem: _refused(case) for case in cases() if case.is_refused}
+    worded = {case.path.stem: refused_for(case) for case in cases() if case.is_refused}
     return "".join(f"{name}\n{textwrap.indent(text, '    ')}\n" for name, text in worded.items())
 
 
 FILES: Mapping[str, Callable[[], str]] = {"plans.txt": plans, "refusals.txt": refusals}
 
 
-def _refused(case: Case) -> str:
+def refused_for(case: Case) -> str:
+    """Why a case is refused, in words."""
     try:
         planned(case)
     except (PlanError, JobError) as error:
