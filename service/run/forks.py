@@ -27,6 +27,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 import warnings
 from contextlib import ExitStack, suppress
@@ -214,6 +215,8 @@ def _become(asked: bytes, descriptors: list[int]) -> NoReturn:
         for pair in environment.split(b"\0"):
             name, _, value = pair.partition(b"=")
             os.environb[name] = value
+        # Our process has looked for the folder of its own already.
+        tempfile.tempdir = None
         option, module, *arguments = map(os.fsdecode, words.split(b"\0"))
         assert option == "-m", f"Spark runs modules, and not {words!r}"
         _look_like(option, module, *arguments)

@@ -198,7 +198,7 @@ def _run(sink: PhysicalSink, exponent: float, rows: int, batches: int) -> _Costs
             for shard in range(_SHARDS):
                 mine = Changes.concat([addressed(part, place) for part in inbox[shard]])
                 started = time.process_time()
-                output = operators[place].process(mine, stores[place][shard], number)
+                output = operators[place].process(mine, stores[shard][place], number)
                 gone = [(way, leave(way, output.rows, OnFailure(way.node))) for way in each.exits]
                 left = [part for way, changes in gone for part in deliver(way, changes, _SHARDS, shard)]
                 costs.working[each.level, shard] += time.process_time() - started

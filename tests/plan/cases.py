@@ -68,7 +68,7 @@ class Case:
         mode, key = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", settings.pop("sink")).groups()  # type: ignore[union-attr]
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
         sink |= {"emit": settings.pop("emit")} if "emit" in settings else {}
-        tables = _tables(None if self.is_refused else f"{self.sql} {settings.get('views')}")
+        tables = TABLES.read_text().partition("\nsinks:")[0]
         if "ttl" in settings:
             ttl = settings.pop("ttl")
             tables = re.sub(r"^ttl: .*\n", f"ttl: {ttl}\n" if ttl else "", tables, flags=re.MULTILINE)
@@ -102,14 +102,6 @@ class Case:
     def write(self, outcome: str) -> None:
         """Put an outcome into the file in the place of what was expected."""
         self.path.write_text(f"{self.head}\n\n{self.sql}\n{_RULE}\n{outcome}\n")
-
-
-def _tables(asked: str | None) -> str:
-    """The tables of a job file, but for those that nobody asks for: they would have to be parsed for every case."""
-    head, *blocks = re.split(r"^(?=  \w+:)", TABLES.read_text().partition("\nsinks:")[0], flags=re.MULTILINE)
-    names = set(re.findall(r"\w+", asked or ""))
-    wanted = [each for each in blocks if asked is None or each.split(":")[0].strip() in names]
-    return head + "".join(wanted or blocks[:1])
 
 
 def cases() -> list[Case]:

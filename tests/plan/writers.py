@@ -54,7 +54,7 @@ class Writers:
         each = self._graph.operators[place]
         changes = self._mixed(inbox[place, shard])
         if len(changes) or (always_runs(each.node) and shard == shard_without_key(self._shards)):
-            output = self._operators[place].process(changes, self._stores[place][shard], now)
+            output = self._operators[place].process(changes, self._stores[shard][place], now)
             assert not len(output.unmatched), f"{each.node.node} is told to take back what it has not"
             self._send(each.exits, output.rows, shard, inbox)
 

@@ -286,7 +286,12 @@ def test_a_clean_run_says_nothing_but_its_own(story: Story) -> None:
     numbers = [int(number) for number in batches]
     assert numbers
     assert numbers == sorted(set(numbers))
-    until(lambda: not list(story.temporary.iterdir()), "the end of its temporary files")
+    until(
+        lambda: not list(story.temporary.iterdir()),
+        "the end of its temporary files",
+        lambda: str([*story.temporary.rglob("*")]),
+        seconds=30,
+    )
 
 
 def _text(letter: Any) -> dict[str, str]:
