@@ -159,9 +159,10 @@ def _like_one(compiler: Compiler, node: exp.Expr, value: Typed, written: exp.Exp
     pattern, flaw = compiler.string(written), f"in the pattern of LIKE, {escape} must stand before %, _ or itself"
     if len(escape) != 1 or (pattern.literal is not None and _badly_escaped(pattern.literal, escape)):
         raise Refusal(flaw, node)
-    text, sql = pattern.sql if pattern.literal is None else text_literal(pattern.literal), value.sql
+    literal, text, sql = pattern.literal, pattern.sql, value.sql
     if isinstance(node, exp.ILike):
-        text, sql = f"spark_lower({text})", f"spark_lower({sql})"
+        literal, text, sql = literal and literal.lower(), f"spark_lower({text})", f"spark_lower({sql})"
+    text = text if literal is None else text_literal(literal)
     word = "NOT LIKE" if node.args.get("negate") else "LIKE"
     found = f"({sql} {word} {text} ESCAPE {text_literal(escape)})"
     if pattern.literal is None:
