@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -37,6 +38,20 @@ def test_a_changed_job_is_rebuilt_if_the_values_say_so() -> None:
     for wanted in (False, True):
         (container,) = pod(render(upgrade=wanted))["containers"]
         assert ("--upgrade" in container["args"]) == wanted
+
+
+def test_a_suspended_job_leaves_a_pod_that_waits_and_ends_when_it_is_told() -> None:
+    """Nobody asks it whether it is ready, and it sees what the job sees."""
+    (running,), (container,) = (pod(render(suspend=wanted))["containers"] for wanted in (False, True))
+    gone = {"args", "startupProbe", "livenessProbe", "readinessProbe"}
+    assert {name: value for name, value in container.items() if name != "command"} == {
+        name: value for name, value in running.items() if name not in gone
+    }
+    with subprocess.Popen(container["command"]) as waiting:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(0.5)
+        waiting.terminate()
+        assert waiting.wait(10) in {0, 143}
 
 
 def test_a_job_begins_with_a_savepoint_if_the_values_name_one() -> None:
