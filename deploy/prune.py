@@ -1,7 +1,7 @@
 """Takes out of installed libraries what a job never loads: `python prune.py SITE_PACKAGES NATIVE`.
 
 Spark comes with machine learning, graphs, Hive, YARN, a shell and a server of its own, pyarrow with clients of other
-services. RocksDB's library for this machine goes into the folder NATIVE, and those for other machines go: where the JVM
+services. Native libraries in jars that are for other machines go. RocksDB's goes into the folder NATIVE: where the JVM
 finds it on its own path it does not unpack it into /tmp, which fails where that is mounted noexec, as by `--tmpfs`.
 """
 
@@ -11,6 +11,7 @@ import platform
 import shutil
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 NEVER_LOADED = (
@@ -38,11 +39,25 @@ NEVER_LOADED = (
     # Fortran.
     "numpy/f2py",
     *("pyarrow/tests", "pyarrow/include", "pyarrow/src", "pandas/tests", "numpy/*/tests"),
+    # For those who compile or check types.
+    *(
+        "numpy/_core/include",
+        "numpy/**/*.pyi",
+        "pyspark/**/*.pyi",
+        "pyarrow/includes",
+        "pyarrow/*.pxi",
+        "pyarrow/*.pyx",
+    ),
 )
 """Patterns of files and folders; each of them finds some."""
 
 _OF_ROCKSDB = "librocksdbjni-"
-_MACHINES = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
+_ROCKSDBS = {"x86_64": "linux64", "aarch64": "linux-aarch64"}
+
+MANY_MACHINES = ("zstd-jni", "snappy-java", "lz4-java")
+NATIVE = (".so", ".dll", ".dylib", ".jnilib", ".a")
+_FOLDERS = {"x86_64": ("linux/amd64", "native/Linux/x86_64"), "aarch64": ("linux/aarch64", "native/Linux/aarch64")}
+"""Where jars have what is for a machine."""
 
 
 def prune(packages: Path, native: Path) -> None:
@@ -53,13 +68,22 @@ def prune(packages: Path, native: Path) -> None:
                 shutil.rmtree(found)
             else:
                 found.unlink()
-    (jar,) = packages.glob("pyspark/jars/rocksdbjni-*.jar")
+    machine = platform.machine()
+    (rocksdb,) = packages.glob("pyspark/jars/rocksdbjni-*.jar")
+    with zipfile.ZipFile(rocksdb) as jar:
+        jar.extract(f"{_OF_ROCKSDB}{_ROCKSDBS[machine]}.so", native)
+    _reduce(rocksdb, lambda entry: not entry.startswith(_OF_ROCKSDB))
+    for name in MANY_MACHINES:
+        (found,) = packages.glob(f"pyspark/jars/{name}-*.jar")
+        _reduce(found, lambda entry: not entry.endswith(NATIVE) or str(Path(entry).parent).endswith(_FOLDERS[machine]))
+
+
+def _reduce(jar: Path, stays: Callable[[str], bool]) -> None:
     whole = jar.with_suffix(".whole")
     jar.rename(whole)
     with zipfile.ZipFile(whole) as source, zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as kept:
-        source.extract(f"{_OF_ROCKSDB}{_MACHINES[platform.machine()]}.so", native)
         for entry in source.infolist():
-            if not entry.filename.startswith(_OF_ROCKSDB):
+            if stays(entry.filename):
                 kept.writestr(entry, source.read(entry))
     whole.unlink()
 

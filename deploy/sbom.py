@@ -1,4 +1,4 @@
-"""An image's bill of materials, as CycloneDX: `cyclonedx-py environment … | python sbom.py SITE_PACKAGES JAVA > FILE`.
+"""An image's bill of materials, as CycloneDX: `cyclonedx-py environment … | python sbom.py JAVA JARS… > FILE`.
 
 cyclonedx-py knows the Python packages. To these come Java, Spark's jars, by the names that they have in Maven's
 repositories where they say them, and Debian's packages.
@@ -62,6 +62,6 @@ def _component(name: str, version: str, purl: str) -> Component:
 
 if __name__ == "__main__":
     bill = json.load(sys.stdin)
-    packages, home = (Path(argument) for argument in sys.argv[1:])
-    bill["components"] += [java(home), *jars(packages / "pyspark" / "jars"), *debian_packages()]
+    home, *folders = (Path(argument) for argument in sys.argv[1:])
+    bill["components"] += [java(home), *(jar for folder in folders for jar in jars(folder)), *debian_packages()]
     json.dump(bill, sys.stdout, indent=1)

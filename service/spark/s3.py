@@ -1,7 +1,7 @@
 """Checkpoints on S3, or on what has its API: the jars that pyspark lacks for it, and how they are set.
 
 Hadoop's own package asks for one jar of 600 MB with all of Amazon's services. What it uses of them comes in parts of
-18 MB together, without the libraries that Spark has in other versions. S3 has no rename: a file of a log is there when
+13 MB together, without the libraries that Spark has in other versions. S3 has no rename: a file of a log is there when
 its upload has been completed, which Spark's manager of checkpoints for such stores relies on.
 
 Credentials come from where Amazon's tools look for them: the environment, `~/.aws`, a web identity, the machine.
@@ -42,7 +42,7 @@ def jars(checkpoint: str) -> Path | None:
     """
     if not _is_there(checkpoint):
         return None
-    return fetched(f"S3A {HADOOP}", _MODULES, _ALONE, _SPARKS, megabytes=20)
+    return fetched(f"S3A {HADOOP}", _MODULES, _ALONE, _SPARKS, megabytes=13)
 
 
 def settings(checkpoint: str) -> Mapping[str, str]:

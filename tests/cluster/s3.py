@@ -21,7 +21,7 @@ from tests.run.process import until
 _VERSION = "2.7.0"
 _KEY, _SECRET, _REGION = "rowkind", "a secret", "us-east-1"
 _SETTINGS = """
-s3proxy.endpoint=http://127.0.0.1:{port}
+s3proxy.endpoint=http://{address}
 s3proxy.authorization=aws-v4
 s3proxy.identity={key}
 s3proxy.credential={secret}
@@ -34,13 +34,13 @@ _QUIET = '<configuration><root level="WARN"/></configuration>'
 
 
 class S3:
-    """A context manager; it has one bucket."""
+    """A context manager; it has one bucket. Others than this machine reach it where it listens at another `host`."""
 
     bucket = "checkpoints"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self._folder = folder
-        self._address = f"127.0.0.1:{free_port()}"
+        self._address = f"{host}:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -56,7 +56,7 @@ class S3:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         settings, quiet = self._folder / "s3proxy.conf", self._folder / "logback.xml"
-        settings.write_text(_SETTINGS.format(port=self._address.partition(":")[2], key=_KEY, secret=_SECRET))
+        settings.write_text(_SETTINGS.format(address=self._address, key=_KEY, secret=_SECRET))
         quiet.write_text(_QUIET)
         jars = fetched(f"S3Proxy {_VERSION}", [("org.gaul", "s3proxy", _VERSION)])
         options = [*_QUICK, f"-Dlogback.configurationFile={quiet}", "-Xmx512m"]

@@ -30,25 +30,30 @@ def test_every_pattern_finds_something(pattern: str) -> None:
     assert list(PACKAGES.glob(pattern))
 
 
-def test_rocksdb_keeps_its_classes_and_one_library(tmp_path: Path) -> None:
-    """The library lies in the folder for it, and the jar has nothing but the rest."""
+def test_jars_keep_their_classes_and_what_is_for_this_machine(tmp_path: Path) -> None:
+    """RocksDB's library lies in the folder for it; of other libraries one is left in each jar."""
+    script = _script()
     packages, native = tmp_path / "packages", tmp_path / "native"
     jars = packages / "pyspark" / "jars"
     jars.mkdir(parents=True)
-    (whole,) = (PACKAGES / "pyspark" / "jars").glob("rocksdbjni-*.jar")
-    shutil.copy(whole, jars)
+    whole = {
+        name: next((PACKAGES / "pyspark" / "jars").glob(f"{name}-*.jar"))
+        for name in ("rocksdbjni", *script.MANY_MACHINES)
+    }
+    for jar in whole.values():
+        shutil.copy(jar, jars)
     unused = jars / "spark-mllib_2.13-4.3.0.jar"
     unused.touch()
 
-    _script().prune(packages, native)
+    script.prune(packages, native)
 
-    assert not unused.exists()
-    (jar,) = jars.iterdir()
-    assert jar.name == whole.name
-    with zipfile.ZipFile(whole) as before, zipfile.ZipFile(jar) as after:
-        gone = {name for name in before.namelist() if name.startswith("librocksdbjni-")}
-        assert set(after.namelist()) == set(before.namelist()) - gone
-        entry = "org/rocksdb/RocksDB.class"
-        assert after.read(entry) == before.read(entry)
+    assert {jar.name for jar in jars.iterdir()} == {jar.name for jar in whole.values()}
+    for name, jar in whole.items():
+        with zipfile.ZipFile(jar) as before, zipfile.ZipFile(jars / jar.name) as after:
+            libraries = {entry for entry in before.namelist() if entry.endswith(script.NATIVE)}
+            left = libraries & set(after.namelist())
+            assert set(after.namelist()) == set(before.namelist()) - libraries | left
+            assert all(after.read(entry) == before.read(entry) for entry in after.namelist())
+        assert len(left) == (name != "rocksdbjni"), (name, left)
     (library,) = native.iterdir()
-    assert library.name in gone
+    assert library.name.startswith("librocksdbjni-")

@@ -21,6 +21,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from docker.models.containers import Container
 from testcontainers.core.container import DockerContainer
 
+from tests.cluster.s3 import S3
 from tests.e2e.containers import ROOT, KafkaContainer, RegistryContainer
 from tests.e2e.kcat import Kcat
 from tests.e2e.shop import CHAPTERS, SCHEMAS, Event, Reader, Tables, Teller
@@ -75,7 +76,7 @@ class Shop:
 @pytest.fixture
 def shop(kafka: KafkaContainer, registry: RegistryContainer, kcat: str, tmp_path: Path) -> Shop:
     """The example's job file with its topics and its name under a prefix, its topics made by the command line."""
-    prefix = "shop"
+    prefix = tmp_path.name.replace("_", "-")
     text = re.sub(r"(topic: |job: )([\w-]+)", rf"\g<1>{prefix}-\g<2>", EXAMPLE.read_text())
     text = re.sub(r"^registry: .*$", 'registry: {url: "${REGISTRY}"}', text, flags=re.MULTILINE)
     (tmp_path / "job.yaml").write_text(f"{text}\nmemory: {MEMORY}\n")
@@ -116,26 +117,27 @@ Runs = Callable[..., AbstractContextManager[DockerContainer]]
 
 @pytest.fixture
 def runs(shop: Shop, rowkind_image: str, volume: str) -> Runs:
-    """Runs the job in the product's image, confined as by the Helm chart and to its memory, on the broker's network."""
+    """Runs the job in the product's image, with its checkpoint on a volume."""
 
     def run(*options: str) -> DockerContainer:
-        return (
-            DockerContainer(rowkind_image)
-            .with_network(shop.kafka.network)
-            .with_command(["run", "/etc/rowkind/job.yaml", "--port", "8080", *options])
-            .with_envs(
-                KAFKA=KafkaContainer.INSIDE,
-                REGISTRY=RegistryContainer.INSIDE,
-                CHECKPOINT="/var/lib/rowkind/checkpoint",
-            )
-            .with_volume_mapping(str(shop.folder), "/etc/rowkind", "ro")
-            .with_volume_mapping(volume, "/var/lib/rowkind", "rw")
-            .with_exposed_ports(8080)
-            .with_tmpfs_mount("/tmp")
-            .with_kwargs(read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"], mem_limit=MEMORY)
-        )
+        container = _confined(shop, rowkind_image, *options).with_env("CHECKPOINT", "/var/lib/rowkind/checkpoint")
+        return container.with_volume_mapping(volume, "/var/lib/rowkind", "rw")
 
     return run
+
+
+def _confined(shop: Shop, image: str, *options: str) -> DockerContainer:
+    """The job in the product's image, confined as by the Helm chart and to its memory, on the broker's network."""
+    return (
+        DockerContainer(image)
+        .with_network(shop.kafka.network)
+        .with_command(["run", "/etc/rowkind/job.yaml", "--port", "8080", *options])
+        .with_envs(KAFKA=KafkaContainer.INSIDE, REGISTRY=RegistryContainer.INSIDE)
+        .with_volume_mapping(str(shop.folder), "/etc/rowkind", "ro")
+        .with_exposed_ports(8080)
+        .with_tmpfs_mount("/tmp")
+        .with_kwargs(read_only=True, cap_drop=["ALL"], security_opt=["no-new-privileges"], mem_limit=MEMORY)
+    )
 
 
 def test_the_image_runs_the_job_through_every_chapter_a_kill_a_stop_and_an_upgrade(shop: Shop, runs: Runs) -> None:
@@ -158,17 +160,62 @@ def test_the_image_runs_the_job_through_every_chapter_a_kill_a_stop_and_an_upgra
             shop.happens(events)
             container.start()
             _agrees(shop, title, container)
+        said = [_given(command, container, _of_cards(shop)) for command in _of_the_page()]
+        assert "orders" in said[0], "a dead letter"
+        assert "paid_orders" in said[2], "a sink that would be rebuilt"
         _stop(container)
     (letter,) = shop.teller.client.consume(f"{shop.prefix}-orders-payments-dead-letters")
     assert letter.value == b"this is not Avro"
     assert orders in letter.headers.values(), letter.headers
-    changed = re.sub(r"(FROM orders o JOIN payments p .*)", r"\1 WHERE p.method = 'card'", shop.job.read_text())
-    shop.job.write_text(changed)
+    shop.job.write_text(_of_cards(shop))
     assert shop.tables.paid_orders() != shop.tables.paid_orders("card")
     with runs("--upgrade") as job:
         container = job.get_wrapped_container()
         _agrees(shop, "another query", container, "card")
         _stop(container)
+
+
+def test_the_image_goes_on_from_a_checkpoint_on_s3_with_nothing_else_left(
+    shop: Shop, rowkind_image: str, tmp_path: Path
+) -> None:
+    """One with a new volume takes over from one that was killed; no jars are fetched, since the image has them."""
+    (first, second, *_) = CHAPTERS
+    network = docker.from_env().networks.get(shop.kafka.network.id)
+    with S3(tmp_path / "s3", host=network.attrs["IPAM"]["Config"][0]["Gateway"]) as s3:
+
+        def run() -> DockerContainer:
+            told = {**s3.environment, "CHECKPOINT": f"s3a://{s3.bucket}/jobs"}
+            return _confined(shop, rowkind_image).with_envs(**told)
+
+        for (title, events), end in ((first, _kill), (second, _stop)):
+            shop.happens(events)
+            with run() as job:
+                container = job.get_wrapped_container()
+                _agrees(shop, title, container)
+                kept = container.exec_run(["ls", "/var/lib/rowkind/.cache/rowkind"])
+                assert b"classes-" in kept.output
+                assert b"s3a" not in kept.output
+                end(container)
+
+
+def _of_cards(shop: Shop) -> str:
+    return re.sub(r"(FROM orders o JOIN payments p .*)", r"\1 WHERE p.method = 'card'", shop.job.read_text())
+
+
+def _of_the_page() -> list[str]:
+    """Commands for a pod that runs, from the first block of the page on Kubernetes."""
+    page = (ROOT / "docs" / "operating.md").read_text().partition("\n## On Kubernetes\n\n")[2]
+    return re.findall(r"^    kubectl exec (.*?)(?:   .*)?$", page.partition("\n\n")[0], re.MULTILINE)
+
+
+def _given(command: str, container: Container, job: str) -> str:
+    """What the command says when Docker, instead of Kubernetes, gives it to the container."""
+    words = command.replace("shop-rowkind-0 --", str(container.id)).partition(" < job.yaml")[0].split()
+    done = subprocess.run(
+        ["docker", "exec", *words], input=job, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    assert done.returncode == 0, (command, done.stderr)
+    return f"{done.stdout}{done.stderr}"
 
 
 def _agrees(shop: Shop, title: str, container: Container, method: str = "") -> None:

@@ -1,0 +1,47 @@
+"""What the forge reads: files of the form that it wants, which call what is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FORGE = ROOT / ".github"
+WORKFLOWS = sorted((FORGE / "workflows").glob("*.yaml"))
+FORMS = sorted((FORGE / "ISSUE_TEMPLATE").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("custom.github-workflows-require-timeout", WORKFLOWS),
+        ("vendor.github-workflows", WORKFLOWS),
+        ("vendor.github-issue-forms", FORMS),
+        ("vendor.github-issue-config", [FORGE / "ISSUE_TEMPLATE" / "config.yml"]),
+        ("vendor.compose-spec", [ROOT / "deploy" / "compose.yaml"]),
+    ],
+)
+def test_it_is_what_its_schema_says(schema: str, files: list[Path]) -> None:
+    """A workflow that is no YAML would be found when a release is due."""
+    assert files
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_its_steps_call_what_is_there(workflow: Path) -> None:
+    """Each target of make exists, and each file of this repository that is named."""
+    text = workflow.read_text()
+    targets = set(
+        re.findall(r"^([\w./-]+):(?!=)", (ROOT / "Makefile").read_text().replace("$(VENV)", ".venv"), re.MULTILINE)
+    )
+    called = set(re.findall(r"\bmake ([\w./-]+)", text))
+    files = set(re.findall(r"(?<![\w/.])(?:tests|deploy|examples|\.ci)/[\w./-]*\w", text))
+    assert called <= targets
+    assert all((ROOT / name).exists() for name in files), files
+    assert called or files
