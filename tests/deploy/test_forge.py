@@ -22,6 +22,7 @@ FORMS = sorted((FORGE / "ISSUE_TEMPLATE").glob("*.yaml"))
         ("vendor.github-workflows", WORKFLOWS),
         ("vendor.github-issue-forms", FORMS),
         ("vendor.github-issue-config", [FORGE / "ISSUE_TEMPLATE" / "config.yml"]),
+        ("vendor.dependabot", [FORGE / "dependabot.yml"]),
         ("vendor.compose-spec", [ROOT / "deploy" / "compose.yaml"]),
     ],
 )
@@ -35,8 +36,9 @@ def test_it_is_what_its_schema_says(schema: str, files: list[Path]) -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_its_steps_call_what_is_there(workflow: Path) -> None:
-    """Each target of make exists, and each file of this repository that is named."""
+    """Each target of make exists, and each file that is named; actions of others are of one commit."""
     text = workflow.read_text()
+    assert not re.findall(r"uses: (?!\S+@[0-9a-f]{40} # v).*", text)
     targets = set(
         re.findall(r"^([\w./-]+):(?!=)", (ROOT / "Makefile").read_text().replace("$(VENV)", ".venv"), re.MULTILINE)
     )
