@@ -25,6 +25,7 @@ MetricName = Literal[
     "rowkind_info",
     "rowkind_job_up",
     "rowkind_start_timestamp_seconds",
+    "rowkind_memory_bytes",
     "rowkind_up",
     "rowkind_restarts_total",
     "rowkind_outages_total",
@@ -108,6 +109,13 @@ METRICS: tuple[Metric, ...] = (
         "starts, has ended or was refused; a file that says no job has its own name.",
     ),
     Metric("rowkind_start_timestamp_seconds", "gauge", "Unix time", "When the process was started."),
+    Metric(
+        "rowkind_memory_bytes",
+        "gauge",
+        "bytes",
+        "Memory of the job's processes on this machine: the command, java, and all other python. On Linux only.",
+        ("process",),
+    ),
     Metric(
         "rowkind_up",
         "gauge",

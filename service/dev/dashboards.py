@@ -210,6 +210,7 @@ SERVICE = Dashboard(
                 "Offsets still to be read. Transaction markers take offsets too.",
                 "short",
                 {"{{query}}: {{topic}} {{partition}}": gauge("rowkind_lag_rows", "query", "topic", "partition")},
+                width=8,
             ),
             Panel(
                 "Bytes",
@@ -219,6 +220,14 @@ SERVICE = Dashboard(
                     "read {{table}}": rate("rowkind_bytes_in_total", "table"),
                     "written {{sink}}": rate("rowkind_bytes_out_total", "sink"),
                 },
+                width=8,
+            ),
+            Panel(
+                "Memory",
+                "What the job's processes take on their machine.",
+                "bytes",
+                {"{{process}}": gauge("rowkind_memory_bytes", "process")},
+                width=8,
             ),
             Panel(
                 "Into operators",

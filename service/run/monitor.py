@@ -23,6 +23,7 @@ from rowkind.service.plan.explain.description import QueryDescription
 from rowkind.service.run.activity import Activity
 from rowkind.service.run.exposition import Exposition
 from rowkind.service.run.incidents import Incidents
+from rowkind.service.run.process_memory import memory
 from rowkind.service.run.status import Incident, JobStatus, QueryState, QueryStatus
 from rowkind.service.run.work import Works
 from rowkind.service.run.writer import Report
@@ -225,7 +226,10 @@ class Monitor:
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus text format."""
+        taken = memory()
         with self._lock:
+            for process, size in taken.items():
+                self._metrics.set("rowkind_memory_bytes", size, process=process)
             return self._metrics.text()
 
     def plans(self) -> Sequence[QueryDescription]:

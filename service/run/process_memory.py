@@ -1,0 +1,51 @@
+"""The memory of a job's processes, from Linux' own accounts; elsewhere nothing is known.
+
+A page that several processes have in common, as those that are forked do, counts for each in part (PSS), so that the
+sum is what the job takes of the machine or of its container's limit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, get_args
+
+Kind = Literal["command", "java", "python"]
+
+_STAT = re.compile(r"(?P<pid>\d+) \((?P<name>.*)\) \S (?P<parent>\d+) ", re.DOTALL)
+_PSS = re.compile(r"^Pss: *(\d+) kB$", re.MULTILINE)
+
+
+def memory() -> Mapping[Kind, int]:
+    """Bytes of this process, of Java and of all other processes below this one, as it is now."""
+    if not Path("/proc/self/smaps_rollup").exists():
+        return {}
+    sizes = dict.fromkeys(get_args(Kind), 0)
+    for pid, name in _family():
+        with suppress(OSError):
+            found = _PSS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
+            kind: Kind = "command" if pid == os.getpid() else "java" if name == "java" else "python"
+            sizes[kind] += int(found[1]) << 10 if found else 0
+    return sizes
+
+
+def _family() -> Iterator[tuple[int, str]]:
+    """This process and all below it, each with the name of its program."""
+    names: dict[int, str] = {}
+    children: dict[int, list[int]] = defaultdict(list)
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        # It may have ended meanwhile.
+        with suppress(OSError):
+            if found := _STAT.match(path.read_text(errors="replace")):
+                names[int(found["pid"])] = found["name"]
+                children[int(found["parent"])].append(int(found["pid"]))
+    waiting = [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        waiting += children[pid]
+        if pid in names:
+            yield pid, names[pid]
