@@ -152,17 +152,13 @@ def test_the_result_is_sql_over_the_rows_alive(tmp_path: Path, sql: str, mode: M
             lines = [line for table in tables for line in table.changes(now, dice.choice([0, 0, 1, 2, 5]))]
             query.batch(now, *lines)
             query.restart()
-            assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), (
-                f"{seed} at {now}"
-            )
+            assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), f"{seed} at {now}"
         for _ in range(2):
             now += 20
             query.batch(now)
         for table in tables:
             table.expire(now)
-        assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), (
-            f"{seed} in the end"
-        )
+        assert Counter(tuple(row.values()) for row in query.result) == over(sql, tables), f"{seed} in the end"
         # One row over all rows stays, and so do those by which IN counts.
         if "GROUP BY" in sql or not any(word in sql for word in ("COUNT", "IN (")):
             assert not any(size.rows for size in query.engine.state.values()), seed
