@@ -34,8 +34,13 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Job:
 
 def loaded(text: str, file: Path, environment: Mapping[str, str] | None = None) -> Job:
     """The job in a text, which is or could be in a file. Raises JobError with everything that is wrong with it."""
+    return read(_parse(text, file), file, environment)
+
+
+def read(document: CommentedMap, file: Path, environment: Mapping[str, str] | None = None) -> Job:
+    """The job in a parsed text. Raises JobError with everything that is wrong with it."""
     reading = _Reading(file, os.environ if environment is None else environment)
-    values = reading.values(_parse(text, file))
+    values = reading.values(document)
     try:
         job = Job.model_validate(values)
     except ValidationError as error:

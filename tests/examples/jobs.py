@@ -65,12 +65,14 @@ class Inputs:
         self._keys = {name: table.primary_key for name, table in job.tables.items()}
         self._rows: dict[str, dict[object, tuple[bytes, datetime]]] = {name: {} for name in job.tables}
         self._settings = job.tables
+        self._found: dict[str, pa.Table] = {}
 
     def apply(self, batch: Batch, now: int = 0) -> None:
         """Take in a batch that is processed at this time, in ms."""
         at = datetime.fromtimestamp(now / 1000, UTC)
         for table, rows in batch.items():
             live = self._rows[table]
+            self._found.pop(table, None)
             keys = zip(rows.kind.tolist(), self._key(table, rows), rows.payload.to_pylist(), strict=True)
             for kind, key, payload in keys:
                 if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER):
@@ -81,13 +83,12 @@ class Inputs:
     @property
     def tables(self) -> dict[str, pa.Table]:
         """All tables as they stand, and each once more as `<name>_processed`, with the time at which a row came."""
-        found = {}
-        for name, record in self._records.items():
+        for name in self._records.keys() - self._found.keys():
             payloads, times = zip(*self._rows[name].values(), strict=True) if self._rows[name] else ((), ())
-            found[name] = _table(record, list(payloads))
+            self._found[name] = _table(self._records[name], list(payloads))
             processed = pa.array(times, pa.timestamp("ms", "UTC"))
-            found[f"{name}_processed"] = found[name].append_column("processed", processed)
-        return found
+            self._found[f"{name}_processed"] = self._found[name].append_column("processed", processed)
+        return dict(self._found)
 
     def watermark(self, tables: Iterable[str]) -> datetime:
         """How far these tables have come in time together, those of them that have a watermark."""
@@ -123,13 +124,17 @@ class InDuckDB:
         self._connection.execute("SET TimeZone = 'UTC'")
         self._views = {name: _translated(sql) for name, sql in job.views.items()}
         self._job = job
+        self._shown: dict[str, pa.Table] = {}
 
     def show(self, tables: Mapping[str, pa.Table]) -> None:
         """Let the queries read these tables from now on."""
         for name, table in tables.items():
-            self._connection.register(name, table)
-        for name, sql in self._views.items():
-            self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {sql}")
+            if self._shown.get(name) is not table:
+                self._connection.register(name, table)
+        if not self._shown:
+            for name, sql in self._views.items():
+                self._connection.execute(f"CREATE VIEW {name} AS {sql}")
+        self._shown = dict(tables)
 
     def rows(self, sink: str, value: Record, until: datetime | None = None) -> Counter[str]:
         """The rows of a sink's query, under the record `value`; where they come once, those that close until then."""

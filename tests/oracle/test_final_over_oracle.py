@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from rowkind.service.plan.errors import PlanError
 from rowkind.service.plan.passes import settle_orders
+from tests.answers import answer
 from tests.clocked import Clocked, Line, job_of
 from tests.oracle.test_time_oracle import as_rows
 from tests.seeds import seeds
@@ -140,16 +140,10 @@ def lines(batch: list[tuple[int, Row]]) -> list[Line]:
 
 def expected(sql: str, rows: list[tuple[int, Row]], until: datetime | None) -> Counter[tuple[Any, ...]]:
     """What DuckDB makes of the rows, of those before a time."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("CREATE TABLE a (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, arrival BIGINT)")
-        if rows:
-            connection.executemany("INSERT INTO a VALUES (?, ?, ?, ?, ?)", [(*row, at) for at, row in rows])
-        sql = sql.format(arrival=", arrival", skip=" IGNORE NULLS", skips="")
-        shown = connection.execute(
-            f"SELECT r.* FROM ({sql}) r JOIN a USING (id) WHERE a.ts < ?", [until or datetime.max.replace(tzinfo=UTC)]
-        )
-        return Counter(shown.fetchall())
+    there = "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, arrival BIGINT", [(*row, at) for at, row in rows]
+    sql = sql.format(arrival=", arrival", skip=" IGNORE NULLS", skips="")
+    shown = f"SELECT r.* FROM ({sql}) r JOIN a USING (id) WHERE a.ts < ?"
+    return Counter(answer(shown, {"a": there}, until or datetime.max.replace(tzinfo=UTC)))
 
 
 @pytest.mark.parametrize("mode", ["append", "retract"])

@@ -18,11 +18,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from rowkind.service.physical import PhysicalJoin
 from rowkind.service.physical_tree import closings, walk
+from tests.answers import answer
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds
 
@@ -96,14 +96,8 @@ class Model:
 
     def query(self, sql: str) -> Counter[Row]:
         """What the query is over what has been accepted."""
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            for name, rows in self.accepted.items():
-                connection.execute(f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, n TIMESTAMP)")
-                there = [row for row, count in rows.items() for _ in range(count)]
-                if there:
-                    connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", there)
-            return Counter(connection.execute(sql).fetchall())
+        columns = "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, n TIMESTAMP"
+        return Counter(answer(sql, {name: (columns, list(rows.elements())) for name, rows in self.accepted.items()}))
 
     def settled(self, result: Counter[Row], kind: str) -> Counter[Row]:
         """The result without pads that may still go: rows are (left id, right id, left time, right time)."""

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
+from tests.answers import answer
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds
 
@@ -83,12 +83,7 @@ def shown(row: tuple[Any, ...]) -> dict[str, Any]:
 
 def expected(sql: str, rows: list[tuple[Any, ...]], now: datetime) -> Counter[tuple[Any, ...]]:
     """What the query is over these rows at a time."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("CREATE TABLE a (id BIGINT, v BIGINT, ts TIMESTAMPTZ, other TIMESTAMPTZ)")
-        if rows:
-            connection.executemany("INSERT INTO a VALUES (?, ?, ?, ?)", rows)
-        for word in ("NOW()", "CURRENT_TIMESTAMP"):
-            sql = sql.replace(word, f"TIMESTAMPTZ '{now.isoformat()}'")
-        sql = sql.replace("CURRENT_DATE()", "CURRENT_DATE").replace("CURRENT_DATE", f"DATE '{now.date()}'")
-        return Counter(connection.execute(sql).fetchall())
+    for word in ("NOW()", "CURRENT_TIMESTAMP"):
+        sql = sql.replace(word, f"TIMESTAMPTZ '{now.isoformat()}'")
+    sql = sql.replace("CURRENT_DATE()", "CURRENT_DATE").replace("CURRENT_DATE", f"DATE '{now.date()}'")
+    return Counter(answer(sql, {"a": ("id BIGINT, v BIGINT, ts TIMESTAMPTZ, other TIMESTAMPTZ", rows)}))

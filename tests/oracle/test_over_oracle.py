@@ -10,12 +10,13 @@ import json
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
+from tests.answers import answer
 from tests.clocked import Clocked, job_of
 from tests.oracle.test_time_oracle import as_rows
 from tests.seeds import seeds
@@ -118,15 +119,11 @@ def as_json(row: Row) -> dict[str, Any]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def expected(connection: duckdb.DuckDBPyConnection, sql: str, rows: list[tuple[int, Row]]) -> list[Row]:
+def expected(sql: str, rows: list[tuple[int, Row]]) -> list[Row]:
     """What DuckDB makes of the rows with their arrival."""
-    connection.execute(
-        "CREATE OR REPLACE TABLE a (id BIGINT, k BIGINT, v BIGINT, d DOUBLE, m DECIMAL(10,2), ts TIMESTAMPTZ, "
-        "t VARCHAR, arrival BIGINT)"
-    )
-    if rows:
-        connection.executemany("INSERT INTO a VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(*row, at) for at, row in rows])
-    return connection.execute(sql).fetchall()
+    columns = "id BIGINT, k BIGINT, v BIGINT, d DOUBLE, m DECIMAL(10,2), ts TIMESTAMPTZ, t VARCHAR, arrival BIGINT"
+    there = [(*row[:4], None if row[4] is None else Decimal(row[4]), *row[5:], at) for at, row in rows]
+    return answer(sql, {"a": (columns, there)})
 
 
 @pytest.mark.parametrize("mode", ["append", "retract"])
@@ -139,18 +136,16 @@ def test_results_are_sql_over_the_rows_that_are_there(tmp_path: Path, name: str,
         dice = random.Random(seed)
         query = running(tmp_path, mode, QUERIES[name].format(arrival="", proctime="PROCTIME()"))
         rest, there, arrival = changes_of(dice, mode, 40), list[tuple[int, Row]](), 0
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            while rest:
-                size = dice.choice((1, 4, 9, 15))
-                batch, rest = rest[:size], rest[size:]
-                query.batch(0, *(("a", "+I" if sign > 0 else "-D", as_json(row)) for sign, row in batch))
-                query.restart()
-                for sign, row in batch:
-                    arrival += 1
-                    if sign > 0:
-                        there.append((arrival, row))
-                    else:
-                        there = [each for each in there if each[1] != row]
-                sql = QUERIES[name].format(arrival=", arrival", proctime="arrival")
-                assert as_rows(query) == Counter(expected(connection, sql, there)), f"{seed}: {batch}"
+        while rest:
+            size = dice.choice((1, 4, 9, 15))
+            batch, rest = rest[:size], rest[size:]
+            query.batch(0, *(("a", "+I" if sign > 0 else "-D", as_json(row)) for sign, row in batch))
+            query.restart()
+            for sign, row in batch:
+                arrival += 1
+                if sign > 0:
+                    there.append((arrival, row))
+                else:
+                    there = [each for each in there if each[1] != row]
+            sql = QUERIES[name].format(arrival=", arrival", proctime="arrival")
+            assert as_rows(query) == Counter(expected(sql, there)), f"{seed}: {batch}"

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
+from tests.answers import answer
 from tests.clocked import Clocked
 from tests.oracle.test_time_oracle import (
     BEGINNING,
@@ -87,17 +87,15 @@ class Model:
 
     def query(self, sql: str, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
         """What the query is over rows of sessions, of those that end before that."""
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            for name, model in self.of.items():
-                connection.execute(
-                    f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, "
-                    f"window_end TIMESTAMPTZ, window_time TIMESTAMPTZ)"
-                )
-                there = [row for row in windows(model) if until is None or row[5] < until]
-                if there:
-                    connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?, ?)", there)
-            return Counter(connection.execute(sql).fetchall())
+        columns = (
+            "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, window_end TIMESTAMPTZ, "
+            "window_time TIMESTAMPTZ"
+        )
+        there = {
+            name: (columns, [row for row in windows(model) if until is None or row[5] < until])
+            for name, model in self.of.items()
+        }
+        return Counter(answer(sql, there))
 
 
 def windows(model: SessionModel) -> list[tuple[Any, ...]]:

@@ -19,11 +19,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from rowkind.operators.arrangement.manifest import Manifest
 from rowkind.operators.arrangement.store import MANIFEST
+from tests.answers import answer
 from tests.clocked import Clocked, job_of
 from tests.seeds import seeds
 
@@ -137,17 +137,12 @@ class Model:
 
     def query(self, sql: str, until: datetime | None = None) -> Counter[tuple[Any, ...]]:
         """What the query is over what has been accepted, of the windows that end until then."""
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            for name, rows in self.accepted.items():
-                connection.execute(
-                    f"CREATE TABLE {name} (id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, "
-                    f"window_end TIMESTAMPTZ)"
-                )
-                there = [row for row, count in rows.items() for _ in range(count) if until is None or row[5] <= until]
-                if there:
-                    connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?)", there)
-            return Counter(connection.execute(sql).fetchall())
+        columns = "id BIGINT, k BIGINT, v BIGINT, ts TIMESTAMPTZ, window_start TIMESTAMPTZ, window_end TIMESTAMPTZ"
+        there = {
+            name: (columns, [row for row in rows.elements() if until is None or row[5] <= until])
+            for name, rows in self.accepted.items()
+        }
+        return Counter(answer(sql, there))
 
 
 def changes_of(dice: random.Random, mode: str, count: int) -> list[tuple[str, int, tuple[Any, ...]]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import duckdb
 import pytest
 
+from tests.answers import answer
 from tests.clocked import Clocked, job_of
 
 LOCAL = {
@@ -32,10 +32,7 @@ def query(folder: Path, sql: str, emit: str) -> Clocked:
 
 def in_duckdb(sql: str, times: list[datetime]) -> Counter[tuple[Any, ...]]:
     """What a query is over rows with these times."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'; CREATE TABLE a (id BIGINT, ts TIMESTAMPTZ)")
-        connection.executemany("INSERT INTO a VALUES (?, ?)", list(enumerate(times)))
-        return Counter(connection.execute(sql).fetchall())
+    return Counter(answer(sql, {"a": ("id BIGINT, ts TIMESTAMPTZ", list(enumerate(times)))}))
 
 
 def result(of: Clocked) -> Counter[tuple[Any, ...]]:

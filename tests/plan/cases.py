@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
 
 from rowkind.service.job.errors import JobError
-from rowkind.service.job.load import load
+from rowkind.service.job.load import read
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
 from rowkind.service.plan.errors import PlanError
@@ -68,18 +69,11 @@ class Case:
         mode, key = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", settings.pop("sink")).groups()  # type: ignore[union-attr]
         sink = {"mode": mode, "sql": self.sql} | ({"key": re.split(r"\s*,\s*", key)} if key else {})
         sink |= {"emit": settings.pop("emit")} if "emit" in settings else {}
-        tables = TABLES.read_text().partition("\nsinks:")[0]
-        if "ttl" in settings:
-            ttl = settings.pop("ttl")
-            tables = re.sub(r"^ttl: .*\n", f"ttl: {ttl}\n" if ttl else "", tables, flags=re.MULTILINE)
-        if "on_expire" in settings:
-            tables = f"on_expire: {settings.pop('on_expire')}\n{tables}"
         own = {"views": settings.pop("views", {}), "sinks": {"result": sink}}
+        own |= {name: settings.pop(name) for name in ("ttl", "on_expire") if name in settings}
         assert not settings, f"unknown settings {settings}"
-        file = folder / "job.yaml"
-        # JSON is YAML, too, and so the tables need not be parsed to be written.
-        file.write_text("\n".join([tables, *(f"{key}: {json.dumps(own[key], ensure_ascii=False)}" for key in own)]))
-        return load(file)
+        # JSON is YAML, too.
+        return read(_merged(_tables(), _parsed(json.dumps(own, ensure_ascii=False))), folder / "job.yaml")
 
     @property
     def is_refused(self) -> bool:
@@ -102,6 +96,24 @@ class Case:
     def write(self, outcome: str) -> None:
         """Put an outcome into the file in the place of what was expected."""
         self.path.write_text(f"{self.head}\n\n{self.sql}\n{_RULE}\n{outcome}\n")
+
+
+def _parsed(text: str) -> CommentedMap:
+    return YAML(typ="rt").load(text)
+
+
+@cache
+def _tables() -> CommentedMap:
+    """What the jobs of all cases have, parsed once: to parse it takes longer than to plan most queries."""
+    return _parsed(TABLES.read_text())
+
+
+def _merged(shared: CommentedMap, own: CommentedMap) -> CommentedMap:
+    """One document with the settings of both; those of `own` count, and what is null there is left out."""
+    merged = CommentedMap({name: value for name, value in {**shared, **own}.items() if value is not None})
+    for name in merged:
+        merged.lc.add_kv_line_col(name, (own if name in own else shared).lc.data[name])
+    return merged
 
 
 def cases() -> list[Case]:
