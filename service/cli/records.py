@@ -44,7 +44,8 @@ def produce(job_file: Path, table: str, file: Any) -> None:
                     producer.send(*_change(line))
                 except OutsideError as error:
                     producer.flush()
-                    fail(f"{file.name}:{number}: {error}. {sent:,} rows before it were sent", REFUSED)
+                    before = "1 row before it was" if sent == 1 else f"{sent:,} rows before it were"
+                    fail(f"{file.name}:{number}: {error}. {before} sent", REFUSED)
                 sent += 1
     click.echo(f"{sent:,} {'row' if sent == 1 else 'rows'} sent", err=True)
 
