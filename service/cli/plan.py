@@ -136,13 +136,16 @@ def try_(
 @click.command("import", epilog=calls("rowkind import flink-script.sql", "rowkind import flink-script.sql -o job.yaml"))
 @click.argument("script", metavar="SCRIPT", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("-o", "--output", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False), help="Write it there.")
-def import_(script: Path, output: Path | None) -> None:
+@click.option("--overwrite", is_flag=True, help="Write it there also if there is such a file.")
+def import_(script: Path, output: Path | None, *, overwrite: bool) -> None:
     """Make a job file of a script in Flink's SQL: its tables, views and INSERT INTOs.
 
     What the job file does not say as the script does stands in its comments and on standard error, each with its line
     and column. Ends with 0 if the job does all that the script does, with 1 if something is missing in it, and with 2
     if the script is no job at all.
     """
+    if output is not None and output.exists() and not overwrite:
+        fail(f"{output} is there already: choose another name, or say --overwrite", REFUSED)
     _import(script, output)
 
 
