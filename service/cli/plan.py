@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowkind.errors import FAILED, REFUSED
+from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, planned_queries, warn
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def check(job_file: Path) -> None:
     )
 )
 @JOB
-@click.option("--sink", metavar="NAME", help="Only this sink.")
+@click.option("--sink", metavar="NAME", shell_complete=names("sinks"), help="Only this sink.")
 @click.option(
     "--format",
     "form",
@@ -92,7 +93,12 @@ class _WithoutPandas(MetaPathFinder):
     type=click.File(encoding="utf-8"),
     help='JSON lines, {"table": "orders", "op": "+I", "row": {…}}; - for standard input.',
 )
-@click.option("--sink", metavar="NAME", help="The sink whose query to run; needed where a job has several.")
+@click.option(
+    "--sink",
+    metavar="NAME",
+    shell_complete=names("sinks"),
+    help="The sink whose query to run; needed where a job has several.",
+)
 @click.option("--batch-rows", metavar="N", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
 @click.option("--fold", is_flag=True, help="Print the rows that are left in the end instead of the changes.")
