@@ -24,7 +24,16 @@ from rowkind.avro import codec
 from rowkind.avro.buffers import expand
 from rowkind.avro.defaults import nothing
 from rowkind.avro.schema import Field, Record, Type
-from rowkind.avro.spelled import EPOCH_LOCAL, PER_SECOND, ValueProblem, is_spelled, parsed, spelled, spelled_alike
+from rowkind.avro.spelled import (
+    EPOCH_LOCAL,
+    PER_SECOND,
+    ValueProblem,
+    is_spelled,
+    parsed,
+    shown,
+    spelled,
+    spelled_alike,
+)
 
 
 class NullProblem(ValueProblem):
@@ -38,6 +47,7 @@ def parse_line(text: str) -> Any:
 
 def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON row as values for Arrow, a missing column NULL. Raises ValueProblem naming the column."""
+    row = {name: _plain_value(value) for name, value in row.items()}
     for name in row:
         if name not in record.names:
             raise ValueProblem(f"there is no column {name!r}; columns are {', '.join(record.names)}")
@@ -50,6 +60,13 @@ def check_row(record: Record, row: Mapping[str, Any]) -> dict[str, Any]:
         except ValueProblem as problem:
             raise ValueProblem(f"{field.name}: {problem}") from None
     return values
+
+
+def _plain_value(value: Any) -> Any:
+    """Python's value for one of numpy's, of a moment down to the microsecond."""
+    if isinstance(value, np.datetime64):
+        return value.astype("datetime64[us]").item()
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def parser(record: Record) -> Callable[[bytes], Any]:
@@ -189,7 +206,7 @@ def _plain(type_: Type, value: Any) -> Any:
         case "record" if isinstance(value, dict):
             return {field.name: _from_json(field.type, value.get(field.name)) for field in type_.fields}
     expected = f"one of {', '.join(type_.symbols)}" if type_.kind == "enum" else type_.sql
-    raise ValueProblem(f"{json.dumps(value, default=str)} is not {expected}")
+    raise ValueProblem(f"{shown(value)} is not {expected}")
 
 
 def _to_json(type_: Type, column: pa.Array) -> list[Any]:

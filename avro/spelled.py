@@ -36,6 +36,16 @@ class ValueProblem(ValueError):  # noqa: N818 -- said to people as it is
     """A value that is none of its column's type."""
 
 
+def shown(value: Any) -> str:
+    """A value as whoever gave it wrote it: as JSON where that has such values, or else as Python does."""
+    if isinstance(value, Decimal):
+        return str(value)
+    try:
+        return json.dumps(value, default=str if isinstance(value, list | dict) else None)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
 def spelled(type_: Type, value: Any) -> Any:
     """A value of one of these types, for Arrow. Raises ValueProblem."""
     match type_.logical:
@@ -54,16 +64,18 @@ def spelled(type_: Type, value: Any) -> Any:
 
 
 def _decimal(type_: Type, value: Any) -> Decimal:
-    if isinstance(value, str | int | Decimal) and not isinstance(value, bool):
+    if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool):
         try:
-            number = Decimal(value)
+            # A float stands for the shortest number that it is nearest to: 12.3, whatever its bits come to.
+            number = Decimal(repr(float(value)) if isinstance(value, float) else value)
             exact = number.quantize(Decimal(1).scaleb(-type_.scale), context=_DIGITS)
         except InvalidOperation:
             pass
         else:
             if exact == number and len(exact.as_tuple().digits) <= type_.precision:
                 return exact
-    raise ValueProblem(f"{json.dumps(value, default=str)} is not {type_.sql}")
+    remedy = ": round it, or give it as text or decimal.Decimal" if isinstance(value, float) else ""
+    raise ValueProblem(f"{shown(value)} is not {type_.sql}{remedy}")
 
 
 def _unit(type_: Type) -> str:
@@ -81,7 +93,7 @@ def _timestamp(type_: Type, value: Any) -> int:
         moment = parsed(value, datetime.fromisoformat, "a time such as 2026-01-31T12:00:00Z, or ms since the epoch")
     if type_.logical.startswith("local"):
         if moment.tzinfo is not None:
-            raise ValueProblem(f"{json.dumps(value, default=str)} has a time zone, but {type_.sql} has none")
+            raise ValueProblem(f"{shown(value)} has a time zone, but {type_.sql} has none")
         since = moment - EPOCH_LOCAL
     else:
         since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
@@ -95,7 +107,7 @@ def parsed(value: Any, parse: Callable[[str], Any], expected: str) -> Any:
             return parse(value)
     except ValueError:
         pass
-    raise ValueProblem(f"{json.dumps(value, default=str)} is not {expected}")
+    raise ValueProblem(f"{shown(value)} is not {expected}")
 
 
 def is_spelled(type_: Type) -> bool:

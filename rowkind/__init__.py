@@ -16,15 +16,34 @@ from rowkind.errors import RowkindError
 from rowkind.version import version
 
 if TYPE_CHECKING:
+    from rowkind import client
     from rowkind.service.library.job import LoadedJob as Job
 
-__all__ = ["Job", "RowkindError", "version"]
+    __version__: str
+
+__all__ = ["Job", "RowkindError", "__version__", "client", "version"]
 
 
-def __getattr__(name: str) -> Any:
-    """`Job`, which is loaded when it is asked for: no command and no worker is to load all of it first."""
-    if name == "Job":
-        from rowkind.service.library.job import LoadedJob  # noqa: PLC0415 -- see above
+# A type checker that saw it would let every name pass.
+if not TYPE_CHECKING:
 
-        return LoadedJob
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """What is loaded when it is asked for: no command and no worker is to load all of it first."""
+        # ruff: noqa: PLC0415 -- as said
+        match name:
+            case "Job":
+                from rowkind.service.library.job import LoadedJob
+
+                return LoadedJob
+            case "client":
+                from importlib import import_module
+
+                return import_module("rowkind.client")
+            case "__version__":
+                return version()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All names, also of what is not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,9 @@
-"""`rowkind completion`: what a shell needs to complete commands, options and files."""
+"""`rowkind completion`: what a shell needs to complete commands, options, files, and names in a job file."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import click
 from click.shell_completion import get_completion_class
@@ -9,6 +12,29 @@ from rowkind.service.cli.job_file import calls
 
 _VARIABLE = "_ROWKIND_COMPLETE"
 """By which click tells a shell's question from a command."""
+
+Completes = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def names(*sections: str) -> Completes:
+    """Completes the names in these sections of the job file that stands before on the line, such as its sinks."""
+
+    def complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+        return [name for name in _names(context, sections) if name.startswith(begun)]
+
+    return complete
+
+
+def _names(context: click.Context, sections: Sequence[str]) -> list[str]:
+    from rowkind.service.job.errors import JobError  # noqa: PLC0415 -- loaded when it is needed
+    from rowkind.service.job.load import named  # noqa: PLC0415 -- as above
+
+    # Before an option without its value, click has not looked at the arguments yet.
+    file = context.params.get("job_file") or next(iter(context.args), None)
+    try:
+        return [] if file is None else named(Path(file), *sections)
+    except JobError:
+        return []
 
 
 @click.command(

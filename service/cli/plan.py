@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowkind.errors import FAILED, REFUSED
+from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, known, load_job, planned_queries, warn
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def check(job_file: Path) -> None:
     )
 )
 @JOB
-@click.option("--sink", metavar="NAME", help="Only this sink.")
+@click.option("--sink", metavar="NAME", shell_complete=names("sinks"), help="Only this sink.")
 @click.option(
     "--format",
     "form",
@@ -92,7 +93,12 @@ class _WithoutPandas(MetaPathFinder):
     type=click.File(encoding="utf-8"),
     help='JSON lines, {"table": "orders", "op": "+I", "row": {…}}; - for standard input.',
 )
-@click.option("--sink", metavar="NAME", help="The sink whose query to run; needed where a job has several.")
+@click.option(
+    "--sink",
+    metavar="NAME",
+    shell_complete=names("sinks"),
+    help="The sink whose query to run; needed where a job has several.",
+)
 @click.option("--batch-rows", metavar="N", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--engine", default="memory", show_default=True, type=click.Choice(["memory", "spark"]))
 @click.option("--fold", is_flag=True, help="Print the rows that are left in the end instead of the changes.")
@@ -136,13 +142,16 @@ def try_(
 @click.command("import", epilog=calls("rowkind import flink-script.sql", "rowkind import flink-script.sql -o job.yaml"))
 @click.argument("script", metavar="SCRIPT", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("-o", "--output", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False), help="Write it there.")
-def import_(script: Path, output: Path | None) -> None:
+@click.option("--overwrite", is_flag=True, help="Write it there also if there is such a file.")
+def import_(script: Path, output: Path | None, *, overwrite: bool) -> None:
     """Make a job file of a script in Flink's SQL: its tables, views and INSERT INTOs.
 
     What the job file does not say as the script does stands in its comments and on standard error, each with its line
     and column. Ends with 0 if the job does all that the script does, with 1 if something is missing in it, and with 2
     if the script is no job at all.
     """
+    if output is not None and output.exists() and not overwrite:
+        fail(f"{output} is there already: choose another name, or say --overwrite", REFUSED)
     _import(script, output)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rowkind.errors import REFUSED
+from rowkind.service.cli.completion import names
 from rowkind.service.cli.job_file import JOB, calls, fail, load_job, warn
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _COLOURS = {"+I": "green", "+U": "green", "-U": "yellow", "-D": "red"}
     )
 )
 @JOB
-@click.argument("table")
+@click.argument("table", shell_complete=names("tables"))
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
 def produce(job_file: Path, table: str, file: Any) -> None:
     """Write rows to the topic of TABLE, from FILE or standard input: a JSON object a line.
@@ -44,7 +45,8 @@ def produce(job_file: Path, table: str, file: Any) -> None:
                     producer.send(*_change(line))
                 except OutsideError as error:
                     producer.flush()
-                    fail(f"{file.name}:{number}: {error}. {sent:,} rows before it were sent", REFUSED)
+                    before = "1 row before it was" if sent == 1 else f"{sent:,} rows before it were"
+                    fail(f"{file.name}:{number}: {error}. {before} sent", REFUSED)
                 sent += 1
     click.echo(f"{sent:,} {'row' if sent == 1 else 'rows'} sent", err=True)
 
@@ -68,7 +70,7 @@ def _change(line: str) -> tuple[str, Any]:
     epilog=calls("rowkind consume job.yaml paid_orders --follow", "rowkind consume job.yaml paid_orders --fold")
 )
 @JOB
-@click.argument("name")
+@click.argument("name", shell_complete=names("sinks", "tables"))
 @click.option("--follow", "-f", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option("--fold", is_flag=True, help="The rows that are there instead of the changes that led to them.")
 def consume(job_file: Path, name: str, *, follow: bool, fold: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,18 @@ from rowkind.service.cli.job_file import JOB, calls, fail, load_job, planned_que
 from rowkind.service.cli.telling import LogForm, telling, usual
 
 OnChange = Literal["tell", "upgrade"]
+
+
+def _of_this_machine(context: click.Context, _: click.Parameter, host: str) -> str:
+    """A host at which a port can be served, whichever is free."""
+    if not context.resilient_parsing:
+        try:
+            with socket.socket() as trial:
+                trial.bind((host, 0))
+        except (OSError, UnicodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no name"
+            raise click.BadParameter(f"{host} is no address of this machine: {why}") from None
+    return host
 
 
 @click.command(
@@ -34,6 +47,7 @@ OnChange = Literal["tell", "upgrade"]
     "--host",
     default="127.0.0.1",
     envvar="ROWKIND_HOST",
+    callback=_of_this_machine,
     show_default=True,
     show_envvar=True,
     help="The address of that port; 0.0.0.0: all there are.",

@@ -42,7 +42,7 @@ class OnFailure:
     tell: Callable[[LeftOut], None] = lambda _: None
     excused: AbstractSet[str] = frozenset()
     record: str = "offset {0.offset} of partition {0.partition}"
-    skip: str = "; `rowkind skip JOB {1}:{0.partition}:{0.offset}` leaves out this row"
+    skip: str = "; with `dead_letters` in the job, `rowkind skip JOB {1}:{0.partition}:{0.offset}` leaves out this row"
     tables: tuple[str, ...] = ()
 
     def place(self, number: ArrivalNumber) -> str:

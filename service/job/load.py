@@ -51,6 +51,13 @@ def read(document: CommentedMap, file: Path, environment: Mapping[str, str] | No
     return job.read_from(file, reading.lines)
 
 
+def named(file: Path, *sections: str) -> list[str]:
+    """The names in these sections of a job file, whatever else is wrong with it. Raises JobError if it is no YAML."""
+    document = _parse(_text(file), file)
+    found = (document.get(section) for section in sections)
+    return [str(name) for section in found if isinstance(section, Mapping) for name in section]
+
+
 def _text(file: Path) -> str:
     try:
         return file.read_text()

@@ -30,7 +30,7 @@ one, with the line. [A job](a-job.md) goes through one as a whole.
   shown, unless the setting is one that holds no secret. Paths are seen from the job file.
 - SQL types are `BOOLEAN`, `TINYINT`, `SMALLINT`, `INT`, `BIGINT`, `FLOAT`, `DOUBLE`, `DECIMAL(p,s)`, `STRING`,
   `VARCHAR(n)`, `CHAR(n)`, `BINARY`, `DATE`, `TIME(p)`, `TIMESTAMP(p)`, `TIMESTAMP_NTZ(p)`, `UUID`, `ARRAY<…>`,
-  `MAP<STRING, …>` and `STRUCT<name: …>`, each with or without `NOT NULL`.
+  `MAP<STRING, …>` and `STRUCT<name: …>`, each with or without `NOT NULL`. A decimal has up to 38 digits.
 
 **In an editor.** `rowkind schema > job.schema.json` writes a JSON Schema of this page. With the line below at the head
 of a job file, an editor that has a YAML language server completes its keys, explains them, and marks what is wrong:

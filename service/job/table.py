@@ -16,6 +16,9 @@ from rowkind.service.job.fields import ColumnNames, Duration, LengthOfTime, Mome
 from rowkind.service.row_kind import PRESETS, RowKindHeader, spellings
 from rowkind.service.source_table import OnExpire, Start, TopicFormat
 
+_MOST_DIGITS = 38
+"""Of a decimal, as in Spark and Flink: more can be handed on, but not be computed with or compared."""
+
 Policy = Literal["insert", "dead_letter", "fail"]
 
 
@@ -239,9 +242,17 @@ class Table(Section):
     def _typed(cls, value: dict[str, str] | None) -> dict[str, str] | None:
         if value is not None:
             try:
-                Record.of(value)
+                record = Record.of(value)
             except SchemaError as error:
                 raise ValueError(str(error)) from None
+            for field in record.fields:
+                # An Avro schema may have more, which then are handed on.
+                wide = next((each.required for each in field.type.walk() if each.precision > _MOST_DIGITS), None)
+                if wide is not None:
+                    raise ValueError(
+                        f"column {field.name!r}: {wide.sql} is too wide: a decimal has up to {_MOST_DIGITS} digits, as "
+                        f"DECIMAL({_MOST_DIGITS},{min(wide.scale, _MOST_DIGITS)})"
+                    )
         return value
 
     @model_validator(mode="after")

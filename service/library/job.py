@@ -22,6 +22,7 @@ from rowkind.service.plan.pipeline import plan
 from rowkind.service.plan.sql.scope import near
 from rowkind.service.run import trial
 from rowkind.service.run.queries import planned, planned_whole
+from rowkind.service.run.trial import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,10 +111,16 @@ class LoadedJob:
         """
         query = plan(self._job, self._one(sink))
         if isinstance(changes, str | Path):
-            with Path(changes).open(encoding="utf-8") as lines:
-                batches = trial.read(self._job, lines, str(changes), batch_rows)
-        else:
+            try:
+                with Path(changes).open(encoding="utf-8") as lines:
+                    batches = trial.read(self._job, lines, str(changes), batch_rows)
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise InputError(f"the file of changes {changes} cannot be read: {why}") from None
+        elif isinstance(changes, Iterable):
             batches = trial.read(self._job, changes, "changes", batch_rows)
+        else:
+            raise InputError(f"{changes!r} is no file of changes, nor changes: {trial.EXPECTED}")
         if not open_:
             trial.end(query, batches)
         engine = trial.in_memory(log.warning)

@@ -73,20 +73,23 @@ class ParallelismError(RunError):
 
 
 class CheckpointFolderError(RunError):
-    """The folder of the checkpoint cannot be read or written."""
+    """The folder of the checkpoint, or of a savepoint, cannot be read or written."""
 
     exit_code = REFUSED
 
-    def __init__(self, folder: str, reason: str) -> None:
+    def __init__(self, folder: str, reason: str, *, savepoint: bool = False) -> None:
         self.folder = folder
         self.reason = reason
         advice = "Point `checkpoint` at a folder that this process may make and write to."
+        if savepoint:
+            advice = "Name a folder for the savepoint that this process may make, read and write to."
         if any(words in reason for words in _WITHOUT_JARS):
             advice = (
                 "Spark lacks the jars of that file system. Put them beside its own, into the folder `jars` of pyspark, "
                 "of the version that hadoop-client-api has there. Those of s3a:// are fetched."
             )
-        super().__init__(f"the checkpoint {folder} cannot be used: {reason}\n{advice}")
+        what = "savepoint" if savepoint else "checkpoint"
+        super().__init__(f"the {what} {folder} cannot be used: {reason}\n{advice}")
 
 
 class CheckpointTornError(RunError):

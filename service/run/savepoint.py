@@ -42,7 +42,7 @@ def saved(spark: SparkSession, job: Job, folder: str) -> dict[str, int]:
     there = queries(spark, source)
     if not there:
         raise SavepointError(f"there is no checkpoint of job {job.name} in {job.checkpoint}, and so nothing to save")
-    with _made_whole(spark, target) as empty:
+    with _of_savepoint(target), _made_whole(spark, target) as empty:
         if not empty:
             raise SavepointError(f"{target} is there already: choose another folder for this savepoint")
         return {name: _copied(Checkpoint(spark, f"{source}/{name}"), f"{target}/{name}") for name in there}
@@ -54,11 +54,12 @@ def restore(spark: SparkSession, job: Job, folder: str, works: Works) -> None:
     Raises SavepointError or CheckpointFolderError.
     """
     source, target = f"{folder}/{job.name}", f"{job.checkpoint}/{job.name}"
-    there = queries(spark, source)
-    if not there:
-        raise SavepointError(f"there is no savepoint of job {job.name} in {folder}")
-    if not whole(spark, source):
-        raise SavepointError(f"{source} was not saved to its end: use another savepoint")
+    with _of_savepoint(source):
+        there = queries(spark, source)
+        if not there:
+            raise SavepointError(f"there is no savepoint of job {job.name} in {folder}")
+        if not whole(spark, source):
+            raise SavepointError(f"{source} was not saved to its end: use another savepoint")
     with _made_whole(spark, target) as empty:
         if not empty:
             log.info("the job has a checkpoint of its own, %s; the savepoint is not used", target)
@@ -83,6 +84,15 @@ def _copied(checkpoint: Checkpoint, to: str) -> int:
         f"the checkpoint {checkpoint.folder} could not be copied: {why}. If it is only that the job deletes files "
         "before they are copied, stop it first"
     )
+
+
+@contextmanager
+def _of_savepoint(folder: str) -> Iterator[None]:
+    """What cannot be done with this folder is said to be a savepoint's, which no job file names."""
+    try:
+        yield
+    except CheckpointFolderError as error:
+        raise CheckpointFolderError(error.folder, error.reason, savepoint=error.folder.startswith(folder)) from None
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
@@ -11,17 +13,22 @@ import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # it ships no type information
 from pyspark.sql import SparkSession
 
+from rowkind.errors import RowkindError
 from rowkind.service.job.model import Job
-from rowkind.service.run import executors
-from rowkind.service.run.errors import SessionStoppedError
+from rowkind.service.run import executors, interpreter
+from rowkind.service.run.errors import QueryFailedError, SessionStoppedError
+from rowkind.service.run.incidents import incident
 from rowkind.service.run.lifecycle import Life, Rebuild, beginning
 from rowkind.service.run.monitor import Monitor
 from rowkind.service.run.queries import planned
 from rowkind.service.run.signals import AskedToStop
 from rowkind.service.run.status import JobStatus
+from rowkind.service.spark.errors import surfaced
 from rowkind.service.spark.jvm import java_version
 from rowkind.service.spark.session import beside, is_local, is_stopped
 from rowkind.version import version
+
+_RAISED = re.compile(r"^\w+(?:\.\w+)*(?:Error|Exception): .+$", re.MULTILINE)
 
 
 class StartedJob:
@@ -30,15 +37,18 @@ class StartedJob:
     def __init__(self, job: Job, spark: SparkSession, rebuild: Rebuild) -> None:
         """Check the job and its topics, and start it. Raises a RowkindError for what is wrong with them."""
         job.check_runnable()
+        assert job.checkpoint is not None, "as checked"
         fresh = planned(job)
+        own = beside(
+            spark, parallelism=job.parallelism, checkpoint=job.checkpoint, budget=job.budget, code=job.python()
+        )
+        if is_local(spark.sparkContext.master):
+            interpreter.check(spark.sparkContext.pythonExec)
         self._asked = AskedToStop()
         self._monitor = Monitor(job.name, version(), pyspark.__version__, java_version())
         self._failure: Exception | None = None
         with ExitStack() as stack:
             life = stack.enter_context(beginning(job, fresh, self._monitor, self._asked))
-            own = beside(
-                spark, parallelism=job.parallelism, checkpoint=life.checkpoint, budget=job.budget, code=job.python()
-            )
             arguments = (own, life, rebuild, stack.pop_all())
         # Who forgets to stop it is not kept from ending; an unfinished batch is done again at the next start.
         self._thread = threading.Thread(target=self._live, args=arguments, name=f"job {job.name}", daemon=True)
@@ -96,3 +106,29 @@ class StartedJob:
             with suppress(Py4JError, OSError):
                 if is_stopped(spark):
                     self._failure = SessionStoppedError()
+            self._tell(self._failure)
+
+    def _tell(self, failure: Exception) -> None:
+        """Let the status say why the job has ended, of those queries whose end has not been told yet."""
+        queries = self._monitor.status().queries
+        known = any(each.state == "failed" for each in queries)
+        for each in queries:
+            if not known:
+                error = _error(each.name, failure)
+                self._monitor.failed(each.name, str(error), incident(time.time(), each.name, error))
+            elif each.state != "failed":
+                self._monitor.stopped(each.name)
+        if not queries:
+            self._monitor.recall(incident(time.time(), "", _error("", failure)))
+
+
+def _error(query: str, failure: Exception) -> RowkindError:
+    """What a query has ended by, in a line or a message of ours."""
+    if isinstance(failure, RowkindError):
+        return failure
+    if ours := surfaced(failure):
+        return QueryFailedError(query, ours.message, ours.error)
+    # Where Spark tells what a process of Python's raised, its last line says most.
+    raised = _RAISED.findall(str(failure))
+    said = raised[-1] if raised else f"{type(failure).__name__}: {failure}".partition("\n")[0]
+    return QueryFailedError(query, said, None)

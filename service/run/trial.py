@@ -49,6 +49,7 @@ class TrialBatch(dict[str, Rows]):
 Engine = Callable[[Job, PhysicalSink, Sequence[TrialBatch]], Iterator[Changes]]
 """Runs a plan over batches and gives the net changes of each, under the sink's value record, keyed by its key."""
 
+EXPECTED = 'expected {"table": "…", "op": "+I", "row": {…}}'
 _ALLOWED = {"append": ("+I",), "retract": ("+I", "-U", "+U", "-D"), "upsert": ("+I", "+U", "-D")}
 
 
@@ -136,15 +137,14 @@ def _encoded(record: Record, of: Table, lines: Sequence[_Line]) -> pa.BinaryArra
 
 def _line(job: Job, records: dict[str, Record], number: int, line: str | Mapping[str, Any]) -> tuple[str, _Line] | int:
     """The table and the change of a line, or the time of one with a clock, in ms."""
-    change = _parsed(line) if isinstance(line, str) else dict(line)
-    expected = 'expected {"table": "…", "op": "+I", "row": {…}}'
-    if isinstance(change, dict) and list(change) == ["clock"]:
+    change = _parsed(line) if isinstance(line, str) else line
+    if isinstance(change, Mapping) and list(change) == ["clock"]:
         (row,) = decode(_CLOCK, encode(_CLOCK, [check_row(_CLOCK, change)]))
         return round(datetime.fromisoformat(row["clock"]).timestamp() * 1000)
-    if not isinstance(change, dict) or not isinstance(change.get("row"), dict):
-        raise ValueProblem(expected)
+    if not isinstance(change, Mapping) or not isinstance(change.get("row"), Mapping):
+        raise ValueProblem(EXPECTED)
     if extra := [each for each in change if each not in ("table", "op", "row")]:
-        raise ValueProblem(f"{extra[0]!r} is not known here: {expected}")
+        raise ValueProblem(f"{extra[0]!r} is not known here: {EXPECTED}")
     table, symbol = change.get("table"), change.get("op")
     if table not in job.tables:
         raise ValueProblem(f"there is no table {table!r}{near(str(table), job.tables)}")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from email import message_from_string
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,21 @@ def test_a_version_has_one_place(wheel: Path) -> None:
     assert wheel.name.split("-")[1] == version
     chart = (ROOT / "deploy" / "helm" / "rowkind" / "Chart.yaml").read_text()
     assert re.findall(r"^(?:version|appVersion): \"?([^\"\s]+)", chart, re.MULTILINE) == [version, version]
+
+
+def test_what_a_registry_shows_of_it_leads_on(wheel: Path) -> None:
+    """To docs, changes and issues that there are; and it names the Pythons that CI runs."""
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = [each for each in files.namelist() if each.endswith(".dist-info/METADATA")]
+        told = message_from_string(files.read(name).decode())
+    urls = dict(each.split(", ") for each in told.get_all("Project-URL", ()))
+    assert urls.keys() == {"Homepage", "Documentation", "Source", "Changelog", "Issues"}
+    for url in urls.values():
+        rest = url.removeprefix("https://github.com/rowkind/rowkind")
+        assert rest in ("", "/issues") or (ROOT / re.sub(r"^/(?:tree|blob)/main/", "", rest)).exists(), url
+    ran = re.findall(r'python: "(\d\.\d+)"', (ROOT / ".github" / "workflows" / "ci.yaml").read_text())
+    assert ran
+    assert {f"Programming Language :: Python :: {each}" for each in ran} <= {*told.get_all("Classifier", ())}
 
 
 def test_the_lock_file_has_all_that_the_wheel_asks_for(wheel: Path) -> None:

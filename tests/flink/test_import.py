@@ -51,6 +51,18 @@ def test_check_of_a_script_prints_the_job_file_too() -> None:
     assert results[0].stdout == results[1].stdout == script.with_suffix(".yaml").read_text()
 
 
+def test_a_job_file_is_written_over_only_if_that_is_said(tmp_path: Path) -> None:
+    """It may have been worked on since the import before."""
+    script = next(each for each in SCRIPTS if each.stem == "whole")
+    job = tmp_path / "job.yaml"
+    job.write_text("mine")
+    refused = CliRunner().invoke(main, ["import", str(script), "-o", str(job)])
+    assert (refused.exit_code, job.read_text()) == (2, "mine")
+    assert refused.stderr == f"rowkind: {job} is there already: choose another name, or say --overwrite\n"
+    assert CliRunner().invoke(main, ["import", str(script), "-o", str(job), "--overwrite"]).exit_code == 0
+    assert job.read_text() == script.with_suffix(".yaml").read_text()
+
+
 def test_an_imported_job_runs(tmp_path: Path) -> None:
     """The statement set, imported and tried: duplicates are left out, and divisions are whole, as in Flink."""
     script = next(each for each in SCRIPTS if each.stem == "statement_set")

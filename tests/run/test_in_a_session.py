@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,32 @@ except rowkind.RowkindError as error:
     print(error, flush=True)
 """
 
+STRANGE = """
+import sys
+from pyspark.sql import SparkSession
+import rowkind
+from rowkind.service.run import interpreter
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+job = rowkind.Job.load(sys.argv[1])
+try:
+    job.start(spark)
+except rowkind.RowkindError as error:
+    print(error, flush=True)
+
+interpreter.check = lambda program: None
+running = job.start(spark)
+while running.running:
+    try:
+        running.wait(1)
+    except Exception as error:
+        print("No module named 'rowkind'" in str(error))
+(query,) = running.status().queries
+print(query.state)
+print(query.reason)
+print(*(each.what for each in running.status().incidents))
+"""
+
 
 @pytest.fixture
 def somebody(broker: Broker, tmp_path: Path) -> Iterator[tuple[Shop, subprocess.Popen[str]]]:
@@ -127,3 +154,25 @@ def test_a_job_lives_in_somebodys_session(somebody: tuple[Shop, subprocess.Popen
     assert len(written()) == 2
     assert "Traceback" not in (tmp_path / "errors").read_text()
     assert process.wait(60) == 0
+
+
+def test_a_session_with_another_python_is_refused(broker: Broker, tmp_path: Path) -> None:
+    """In a notebook Spark takes the path's Python, which has no Rowkind: that is said, and why a query fails."""
+    shop = Shop(broker.bootstrap_servers, tmp_path, f"strange-{os.getpid()}-{tmp_path.name}")
+    job = shop.job({"counted": COUNTED})
+    venv.create(tmp_path / "venv", with_pip=False)
+    path = f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"} | {"PATH": path}
+    program = [sys.executable, "-c", STRANGE, str(job)]
+    ran = subprocess.run(
+        program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    refused, remedy, raised, state, reason, *rest = ran.stdout.splitlines()
+    assert "venv/bin/python3, which is not this process's Python: " in refused
+    assert "No module named 'rowkind'" in refused
+    assert 'os.environ["PYSPARK_PYTHON"] = sys.executable' in remedy
+    assert (raised, state) == ("True", "failed")
+    assert reason.startswith("query main failed: ModuleNotFoundError")
+    assert "No module named 'rowkind'" in reason
+    assert "No module named 'rowkind'" in rest[-1]

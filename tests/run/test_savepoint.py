@@ -12,7 +12,7 @@ from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
 from rowkind.service.run.checkpoint import Checkpoint
 from rowkind.service.run.contents import Contents
-from rowkind.service.run.errors import SavepointError
+from rowkind.service.run.errors import CheckpointFolderError, SavepointError
 from rowkind.service.run.savepoint import restore, saved
 from rowkind.service.run.work import Works
 
@@ -54,6 +54,17 @@ def test_a_savepoint_is_not_written_over(spark: SparkSession, job: Job, tmp_path
     with pytest.raises(SavepointError, match="is there already"):
         saved(spark, job, str(tmp_path / "saved"))
     assert not any((tmp_path / "saved" / "shop").iterdir())
+
+
+def test_a_folder_that_will_not_do_is_a_savepoints(spark: SparkSession, job: Job, tmp_path: Path) -> None:
+    """The message is about what was named for the savepoint, and not about the checkpoint of the job file."""
+    claimed(spark, tmp_path / "checkpoint")
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(CheckpointFolderError, match=rf"^the savepoint {file}/shop cannot be used: .*\nName a folder"):
+        saved(spark, job, str(file))
+    with pytest.raises(CheckpointFolderError, match=r"^the savepoint nosuch://save/shop cannot be used"):
+        restore(spark, job, "nosuch://save", Works())
 
 
 def test_a_savepoint_that_is_not_there_is_refused(spark: SparkSession, job: Job, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -45,11 +45,13 @@ _KEYS: Mapping[TableName, str] = {"orders": "order_id", "payments": "payment_id"
 class ResultTopic:
     """A retract or upsert topic, read with `read_committed` and folded into the rows it stands for.
 
-    `rows` is a multiset: how often each row is there. In a right result every count is positive.
+    `rows` is a multiset: how often each row is there. In a right result every count is positive. `columns` are the
+    names of what is in a row, once there is one.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, registry: FolderRegistry) -> None:
         self.topic = topic
+        self.columns: tuple[str, ...] = ()
         self.rows: Counter[RowValues] = Counter()
         self.kinds: Counter[str] = Counter()
         self.latest: dict[RowValues, None] = {}
@@ -118,6 +120,7 @@ class ResultTopic:
         if schema_id not in self._schemas:
             self._schemas[schema_id] = parse_schema(json.loads(self._registry.schema_by_id(schema_id).to_json()))
         row: Any = schemaless_reader(io.BytesIO(value[5:]), self._schemas[schema_id], None)
+        self.columns = tuple(row)
         return tuple(row.values())
 
 
@@ -135,6 +138,19 @@ def expected(events: list[Event], sql: str) -> Counter[RowValues]:
         for name, rows in tables.items():
             connection.register(name, pa.Table.from_pylist(list(rows.values()), _TYPES[name]))
         return Counter(tuple(row) for row in connection.execute(sql).fetchall())
+
+
+def picture(topics: Sequence[ResultTopic], most: int) -> list[str]:
+    """Lines that show the results: how many rows each has and after how many changes, and of the first the latest."""
+    if not any(topic.kinds for topic in topics):
+        return ["  no results yet: the first batch is at work"]
+    lines = []
+    for topic in topics:
+        kinds = "  ".join(f"{kind} {count:,}" for kind, count in sorted(topic.kinds.items()))
+        lines.append(f"  {topic.topic}: {topic.rows.total():,} rows now, after {kinds or 'nothing yet'}")
+    latest = [[cell(value) for value in row] for row in reversed(list(topics[0].latest)[-most:])]
+    table = [topics[0].columns, *latest] if latest else []
+    return [*lines, *("    " + "".join(f"{each:<14}" for each in row).rstrip() for row in table)]
 
 
 def cell(value: Any) -> str:

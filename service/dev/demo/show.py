@@ -23,7 +23,7 @@ from rowkind.avro.registry import FolderRegistry
 from rowkind.errors import RowkindError
 from rowkind.service.dev.broker import Broker
 from rowkind.service.dev.demo.data import order_book
-from rowkind.service.dev.demo.result import ResultTopic, RowValues, cell, expected
+from rowkind.service.dev.demo.result import ResultTopic, RowValues, expected, picture
 from rowkind.service.dev.demo.shop import Shop
 from rowkind.service.job.load import load
 from rowkind.service.job.model import Job
@@ -31,7 +31,7 @@ from rowkind.service.job.registry import open_registry
 
 CHANGES = 24_000
 SECONDS = 15.0
-"""How long the order book takes to change `CHANGES` times."""
+"""How long the order book takes to change `CHANGES` times, or once more: an update is two changes."""
 
 _SEED = 7
 _UNHURRIED = 200.0
@@ -60,7 +60,7 @@ def demo(path: Path) -> None:
         _say(f"the job runs; its status page is at http://localhost:{port}/, its metrics at /metrics")
         threading.Thread(target=shop.produce, args=(events, CHANGES / SECONDS), name="shop", daemon=True).start()
         right = [expected(events, sink.sql) for sink in job.sinks.values()]
-        _watch(topics, shop, right)
+        _watch(topics, shop, len(events), right)
         _verdict(job, topics, right)
 
 
@@ -112,31 +112,27 @@ def _reading(servers: str, topic: str, registry: FolderRegistry) -> Iterator[Res
         result.close()
 
 
-def _watch(topics: Sequence[ResultTopic], shop: Shop, right: Sequence[Counter[RowValues]]) -> None:
-    """Show the results as they change, until all are right or patience is at its end."""
+def _watch(topics: Sequence[ResultTopic], shop: Shop, changes: int, right: Sequence[Counter[RowValues]]) -> None:
+    """Show the results of so many changes as they come, until all are right or patience is at its end."""
     started = shown = time.monotonic()
     while (now := time.monotonic()) - started < _PATIENCE_SECONDS:
         came = sum(topic.poll() for topic in topics)
         if now - shown >= 3:
             shown = now
-            _show(now - started, topics, shop)
+            _show(now - started, topics, shop, changes)
         if (
             not came
             and shop.closed.is_set()
             and all(topic.rows == rows for topic, rows in zip(topics, right, strict=True))
         ):
             break
-    _show(time.monotonic() - started, topics, shop)
+    _show(time.monotonic() - started, topics, shop, changes)
 
 
-def _show(seconds: float, topics: Sequence[ResultTopic], shop: Shop) -> None:
-    _say(f"\n{seconds:5.1f} s   {shop.sent:,} of {CHANGES:,} changes produced")
-    for topic in topics:
-        kinds = "  ".join(f"{kind} {count:,}" for kind, count in sorted(topic.kinds.items()))
-        after = kinds or "nothing yet: the first batch is at work"
-        _say(f"  {topic.topic}: {topic.rows.total():,} rows now, after {after}")
-    for row in reversed(list(topics[0].latest)[-_SHOWN_ROWS:]):
-        _say("    " + "".join(f"{cell(value):<14}" for value in row))
+def _show(seconds: float, topics: Sequence[ResultTopic], shop: Shop, changes: int) -> None:
+    _say(f"\n{seconds:5.1f} s   {shop.sent:,} of {changes:,} changes produced")
+    for line in picture(topics, _SHOWN_ROWS):
+        _say(line)
 
 
 def _verdict(job: Job, topics: Sequence[ResultTopic], right: Sequence[Counter[RowValues]]) -> None:

@@ -23,7 +23,7 @@ def cast(sql: str, to: Type, *, strict: bool) -> str | None:
     text = f"trim({sql}, '{_AROUND}')"
     word = "CAST" if strict else "TRY_CAST"
     name = types.duckdb(to)
-    reason = f"'''' || {sql} || ''' is not a {to.sql}: TRY_CAST makes NULL of such text'"
+    reason = f"'''' || {sql} || ''' is no {to.sql}: TRY_CAST makes NULL of such text'"
     bad = types.failure(reason, "TIMESTAMP" if family(to) == "timestamp" else name) if strict else "NULL"
 
     def where(pattern: str, value: str) -> str:

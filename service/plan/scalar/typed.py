@@ -48,7 +48,7 @@ def constant(node: exp.Expr | None, text: str, to: Type) -> str:
     """A text written out in the query as a value of another type. Raises Refusal if it is none."""
     sql = casts.constant(text, to)
     if sql is None:
-        raise Refusal(f"{text!r} is not a {to.sql}", node)
+        raise Refusal(f"{text!r} is no {to.sql}", node)
     return sql
 
 

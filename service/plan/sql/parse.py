@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import re
 
@@ -27,6 +28,12 @@ _CLAUSES = {
 }
 # The parser warns of what it takes for a command; here it is refused anyway.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
+_UNEXPECTED = "Invalid expression / Unexpected token"
+_BEGINNINGS = ("SELECT", "WITH", "FROM", "VALUES")
+_KEYWORDS = (
+    *("FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "UNION", "INTERSECT", "EXCEPT"),
+    *("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "ON", "USING", "LATERAL"),
+)
 _SELECT = {
     *("expressions", "from_", "joins", "where", "hint", "with_", "kind", "group", "having", "distinct", "windows"),
     *("qualify", "order", "limit", "offset", "laterals"),
@@ -112,4 +119,21 @@ def _syntax(error: ParseError, sql: str, origin: str) -> tuple[str, SqlSpan]:
     begin = sum(len(each) + 1 for each in sql.split("\n")[: line - 1])
     last = min(begin + column - 1, max(len(sql) - 1, 0))
     span = SqlSpan(origin, max(last - len(highlight) + 1, begin), last)
+    if message == _UNEXPECTED:
+        return _unexpected(sql, span)
     return no_type(highlight) or f"this is not SQL: {message[:1].lower() + message[1:]}", span
+
+
+def _unexpected(sql: str, span: SqlSpan) -> tuple[str, SqlSpan]:
+    """What is wrong where the parser came upon a word that cannot be there: often it is the word before it."""
+    tokens = sqlglot.tokenize(sql, read=RowkindSql)
+    first = next((each for each in tokens if each.text != "("), tokens[0])
+    if first.text.upper() not in _BEGINNINGS and first.start < span.last:
+        text = f"this is not SQL: a query begins with SELECT or WITH, and not with {first.text}"
+        return text, SqlSpan(span.origin, first.start, first.end)
+    before = next((each for each in reversed(tokens) if each.end < span.first), first)
+    meant = difflib.get_close_matches(before.text.upper(), _KEYWORDS, n=1)
+    if meant and before.text.upper() not in _KEYWORDS:
+        text = f"this is not SQL: {before.text} cannot be here; did you mean {meant[0]}?"
+        return text, SqlSpan(span.origin, before.start, before.end)
+    return f"this is not SQL: {sql[span.first : span.last + 1]} cannot be here", span

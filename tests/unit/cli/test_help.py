@@ -56,9 +56,37 @@ def test_a_shell_gets_a_script_that_completes(shell: str, says: str) -> None:
     assert says in done.output
 
 
+def completed(line: str) -> list[str]:
+    """What the script is told for the last word of a line."""
+    asked = {"_ROWKIND_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+    done = CliRunner().invoke(main, env=asked, prog_name="rowkind")
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
 def test_commands_and_options_are_completed() -> None:
     """As the script asks for them."""
-    asked = {"_ROWKIND_COMPLETE": "bash_complete", "COMP_WORDS": "rowkind sav", "COMP_CWORD": "1"}
-    assert CliRunner().invoke(main, env=asked, prog_name="rowkind").output == "plain,savepoint\n"
-    asked = {"_ROWKIND_COMPLETE": "bash_complete", "COMP_WORDS": "rowkind run --l", "COMP_CWORD": "2"}
-    assert CliRunner().invoke(main, env=asked, prog_name="rowkind").output == "plain,--log\n"
+    assert completed("rowkind sav") == ["plain,savepoint"]
+    assert completed("rowkind run --l") == ["plain,--log"]
+
+
+def test_names_in_the_job_file_are_completed(tmp_path: Path) -> None:
+    """Of sinks and tables, also where the file's references stand for nothing here, or the job is not good yet."""
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "kafka: {bootstrap.servers: '${KAFKA}'}\ntables: {orders: {}, payments: {}}\nsinks: {paid: {}, open: {}}\n"
+    )
+    assert completed(f"rowkind explain {job} --sink p") == ["plain,paid"]
+    assert completed(f"rowkind try {job} --changes - --sink o") == ["plain,open"]
+    assert completed(f"rowkind consume {job} p") == ["plain,paid", "plain,payments"]
+    assert completed(f"rowkind produce {job} o") == ["plain,orders"]
+
+
+@pytest.mark.parametrize("text", ["", "[", "sinks: 1", "- sinks", None])
+def test_a_job_file_that_is_none_completes_nothing(tmp_path: Path, text: str | None) -> None:
+    """And says nothing where the line is being written."""
+    job = tmp_path / "job.yaml"
+    if text is not None:
+        job.write_text(text)
+    assert completed(f"rowkind consume {job} p") == []
+    assert completed("rowkind explain --sink p") == []

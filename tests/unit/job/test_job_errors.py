@@ -142,6 +142,14 @@ TYPES = (
             f"8: tables.orders.columns: column 'order_id': SQL type 'BIGNT': BIGNT is not known. {TYPES}",
         ),
         (
+            "DECIMAL(10,2)",
+            "DECIMAL(50,2)",
+            (
+                "8: tables.orders.columns: column 'amount': DECIMAL(50,2) is too wide: a decimal has up to 38 digits, "
+                "as DECIMAL(38,2)"
+            ),
+        ),
+        (
             "    primary_key: [order_id]",
             "    primry_key: [order_id]",
             "9: tables.orders.primry_key: there is no such setting; did you mean primary_key?",

@@ -6,9 +6,12 @@ import json
 import subprocess
 import sys
 from copy import copy
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -139,6 +142,54 @@ def test_a_change_that_is_none_is_refused_by_its_number() -> None:
         ORDERS.try_([CHANGES[0], {"table": "orders", "op": "+I", "row": ORDER | {"amount": "much"}}], "order_payments")
     with pytest.raises(InputError, match="expected"):
         ORDERS.try_([{"orders": ORDER}], "order_payments")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ([1], r"changes:1: expected \{\"table\""),
+        (1, r"1 is no file of changes, nor changes: expected"),
+        ("nope.jsonl", "the file of changes nope.jsonl cannot be read: No such file"),
+        (EXAMPLES, "cannot be read: Is a directory"),
+    ],
+)
+def test_what_are_no_changes_is_refused(changes: Any, problem: str) -> None:
+    """As every mistake, by a RowkindError."""
+    with pytest.raises(InputError, match=problem):
+        ORDERS.try_(changes, "order_payments")
+
+
+def test_a_float_is_the_decimal_that_a_person_wrote() -> None:
+    """As a number in JSON is; one that was computed is refused where it has more digits than the column."""
+
+    def amount(value: Any) -> Any:
+        table = ORDERS.try_([{"table": "orders", "op": "+I", "row": ORDER | {"amount": value}}], "order_payments")
+        return table.to_pylist()[0]["row"]["amount"]
+
+    assert amount(12.3) == amount(np.float64(12.3)) == Decimal("12.30")
+    assert amount(1e3) == Decimal("1000.00")
+    for value in (0.1 + 0.2, float("nan"), 1e30):
+        with pytest.raises(
+            InputError, match=r"is not DECIMAL\(10,2\): round it, or give it as text or decimal.Decimal"
+        ):
+            amount(value)
+    with pytest.raises(InputError, match=r"amount: 1\.234 is not DECIMAL\(10,2\)$"):
+        amount(Decimal("1.234"))
+
+
+def test_numpys_scalars_are_values(tmp_path: Path) -> None:
+    """As they come out of a data frame; a moment by what it is and not by its number."""
+    columns = {"id": "BIGINT NOT NULL", "ok": "BOOLEAN", "x": "DOUBLE", "s": "STRING", "at": "TIMESTAMP"}
+    file = tmp_path / "job.yaml"
+    table, sink = {"mode": "append", "columns": columns}, {"mode": "append", "sql": "SELECT * FROM t"}
+    file.write_text(json.dumps({"job": "j", "tables": {"t": table}, "sinks": {"s": sink}}))
+    job = rowkind.Job.load(file, {})
+    at = np.datetime64("2026-01-31T12:00:00.5", "ns")
+    row = {"id": np.int64(1), "ok": np.bool_(True), "x": np.float32(0.5), "s": np.str_("a"), "at": at}
+    (made,) = job.try_([{"table": "t", "op": "+I", "row": row}], fold=True).to_pylist()
+    assert made == {"id": 1, "ok": True, "x": 0.5, "s": "a", "at": datetime(2026, 1, 31, 12, 0, 0, 500_000, UTC)}
+    with pytest.raises(InputError, match=r"id: 1\.5 is not BIGINT"):
+        job.try_([{"table": "t", "op": "+I", "row": {"id": np.float64(1.5)}}])
 
 
 def test_the_sink_has_to_be_one_of_the_job() -> None:

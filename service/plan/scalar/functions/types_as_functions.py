@@ -30,7 +30,7 @@ def converted_to(value: Typed, to: Type, *, strict: bool = True) -> Typed:
         if (known := constant(value.literal, to)) is not None:
             return Typed(known, to)
         if strict and family(to) != "float":
-            raise Refusal(f"{value.literal!r} is not a {to.sql}")
+            raise Refusal(f"{value.literal!r} is no {to.sql}")
     sql = cast(value.sql, value.type, to, strict=strict)
     if sql is None:
         raise Refusal(f"CAST from {value.type.sql} to {to.sql} is not supported, as in Spark")
