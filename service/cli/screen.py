@@ -11,7 +11,6 @@ from rich.text import Text
 
 from rowkind.service.run.quantities import amount, duration, rate, size
 from rowkind.service.run.status import (
-    HOT,
     LONG_SECONDS,
     JobStatus,
     OperatorStatus,
@@ -106,7 +105,7 @@ def _of_operator(operator: OperatorStatus) -> Iterator[str]:
     for what, rows in (("failed", operator.failed), ("unmatched", operator.unmatched), ("late", operator.late)):
         if rows:
             yield f"{rows:,} {what}"
-    if (hot := operator.hottest) is not None and hot.times >= HOT:
+    if (hot := operator.hottest) is not None and hot.hot:
         yield f"shard {hot.number} is {hot.times:.1f} times the mean"
 
 

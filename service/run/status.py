@@ -14,6 +14,9 @@ from typing import Any, Literal, Self
 HOT = 2.0
 """How many times the mean the fullest shard keeps where it is worth a look."""
 
+HOT_ROWS = 1_000
+"""How many rows it keeps at least; of fewer the share is chance, and no load either."""
+
 LONG_SECONDS = 5.0
 """A lag that is read away in less than this needs no forecast."""
 
@@ -46,6 +49,16 @@ class Shard:
     number: int
     rows: int
     times: float
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are enough rows for the share to mean something."""
+        return self.rows >= HOT_ROWS
+
+    @property
+    def hot(self) -> bool:
+        """Whether it is worth a look."""
+        return self.tells and self.times >= HOT
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from rowkind.service.plan.explain.html import anchor, coloured, style, tree
 from rowkind.service.run.batch_chart import chart
 from rowkind.service.run.quantities import amount, duration, rate, size
 from rowkind.service.run.status import (
-    HOT,
     LONG_SECONDS,
     Incident,
     JobStatus,
@@ -118,7 +117,10 @@ def _query(query: QueryStatus, plan: QueryDescription, *, named: bool) -> str:
 
 
 def _tiles(query: QueryStatus) -> str:
-    behind = f"first of them {duration(query.lag_seconds)} old" if query.lag_seconds >= 1 else "up to date"
+    behind = "up to date"
+    if query.lag_rows:
+        old = duration(query.lag_seconds) if query.lag_seconds >= 1 else "less than a second"
+        behind = f"first of them {old} old"
     if query.left is not None and query.left > LONG_SECONDS:
         behind = f"{duration(query.left)} to go"
     kept = sum(each.state_rows for each in query.operators)
@@ -192,9 +194,9 @@ def _of_operator(operator: OperatorStatus) -> Iterator[_Number]:
     yield "out", rate(operator.emitted.rate), ""
     if operator.state_rows or operator.state_bytes:
         yield "keeps", f"{amount(operator.state_rows)} rows, {size(operator.state_bytes)}", ""
-    if (hot := operator.hottest) is not None:
+    if (hot := operator.hottest) is not None and hot.tells:
         share = f"{hot.number}: {amount(hot.rows)} rows, {hot.times:.1f} times the mean"
-        yield "hottest shard", share, "odd" if hot.times >= HOT else ""
+        yield "hottest shard", share, "odd" if hot.hot else ""
     for what, rows in (
         ("came too late", operator.late),
         ("unmatched", operator.unmatched),

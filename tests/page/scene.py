@@ -52,7 +52,7 @@ def lively(of: Job, batches: int = 40) -> Monitor:
             counted = Counted(_carried(plan, number, chance), _written(plan, chance))
             monitor.collect(plan.name, [Report(BatchPartition("c", number, 0), counted)])
         topics = {step.values["topic"] for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan"}
-        monitor.lags(plan.name, {(topic, 0): Lag(480_000, 95.0) for topic in sorted(topics)})
+        monitor.lags(plan.name, {(topic, 0): Lag(480_000, 95.0, 480_000) for topic in sorted(topics)})
     return monitor
 
 

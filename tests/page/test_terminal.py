@@ -56,6 +56,13 @@ def test_the_view_shows_long_work_and_why_a_query_failed(monitor: Monitor) -> No
     assert "→ Give the sink the mode retract or upsert" in text
 
 
+def test_the_view_lists_what_feeds_an_operator_above_it() -> None:
+    """From the tables down to the sinks, as rows flow."""
+    text = drawn(scene.lively(scene.job("reviews")), 110)
+    steps = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    assert steps.index("moods.normalize_1") < steps.index("moods.aggregate_1")
+
+
 @pytest.mark.parametrize("form", ["lines", "json"])
 def test_every_batch_is_a_line(monitor: Monitor, form: LogForm, capfd: pytest.CaptureFixture[str]) -> None:
     """Once each, with what it read and wrote, between what else is logged."""
