@@ -183,6 +183,9 @@ def test_the_steps_of_the_plan_have_what_was_counted_for_them() -> None:
     assert (orders.read.rows, orders.lag_rows, orders.lag_seconds) == (6, 9, 2.5)
     assert (join.kind, join.state_rows, join.hottest, join.late) == ("join", 9, Shard(1, 7, 7 / 3), 3)
     assert sink.written.rows == 3
+    (ratio,) = (each for each in samples(monitor) if each.name == "rowkind_state_hottest_shard_ratio")
+    assert ratio.value == 7 / 3
+    assert ratio.labels == {"name": "job", "sink": "s", "operator": "j"}
     assert [(batch.number, batch.rows_in, batch.rows_out) for batch in query.batches] == [(55, 6, 2)]
     assert query.left == pytest.approx(9 / query.read.rate)
 
