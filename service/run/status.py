@@ -22,6 +22,8 @@ LONG_SECONDS = 5.0
 
 QueryState = Literal["starting", "filling", "running", "idle", "waiting", "failed", "stopped"]
 
+_WORST_FIRST: tuple[QueryState, ...] = ("failed", "waiting", "starting", "filling", "stopped", "running", "idle")
+
 
 @dataclass(frozen=True)
 class Flow:
@@ -174,6 +176,12 @@ class JobStatus:
     warnings: tuple[str, ...]
     incidents: tuple[Incident, ...]
     work: tuple[Work, ...]
+
+    @property
+    def state(self) -> QueryState:
+        """That of the query which needs most looking after."""
+        states = {query.state for query in self.queries}
+        return next((state for state in _WORST_FIRST if state in states), "starting")
 
     def to_json(self) -> str:
         """One JSON document. Its keys are the names of the fields; new ones may come."""
