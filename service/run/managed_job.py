@@ -29,6 +29,7 @@ _WELL_SECONDS = 300.0
 _LINES = 200
 """How many of the last lines of a process are kept."""
 CHANGE_THE_FILE = "Change its file: the service sees it by itself."
+_AGAIN = "The service starts it again by itself."
 _SAYS = "rowkind: "
 """With what the command line begins its last words."""
 
@@ -44,7 +45,8 @@ class ManagedJob:
     - `port`: where the process serves its status, on this machine only.
     - `again`: when it is to be started again, by `time.monotonic`; None while it runs, or waits for its file.
     - `reason`: why it does not run; empty while it does.
-    - `restarts`: how often it was started again after it had failed; `lately` why it last had, until it has recovered.
+    - `restarts`: how often it was started again after it had failed, since its file was changed; `lately`: why it last
+      had, until it has recovered.
     - `endings`: why it has ended each time.
     - `news`: what its file wants and does not get; empty if nothing.
     - `leaves`: it ends, and is not started again.
@@ -99,7 +101,7 @@ class ManagedJob:
     def start(self) -> None:
         """Start its process."""
         # Who takes the port meanwhile makes the job start once more.
-        self.port, self.again, self.reason, self._began = free_port(), None, "", time.monotonic()
+        self.port, self.reason, self.again, self._began = free_port(), "", None, time.monotonic()
         upgrade = ["--upgrade"] if self.upgrades else []
         serve = ["--host", "127.0.0.1", "--port", str(self.port)]
         # Its file may have become one that is refused.
@@ -160,7 +162,7 @@ class ManagedJob:
             return
         self.lately = last or f"it ended with exit code {code}"
         what, _, remedy = self.lately.partition("\n")
-        self.endings.add(Incident(time.time(), "", what, remedy or "The service starts it again by itself."))
+        self.endings.add(Incident(time.time(), "", what, remedy or (CHANGE_THE_FILE if code == REFUSED else _AGAIN)))
         if code == REFUSED:
             self.reason = self.lately
             log.error("job %s is refused, and waits until its file is changed", self.job.name)

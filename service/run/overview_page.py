@@ -14,6 +14,7 @@ from rowkind.service.run.status import Incident
 
 _LINKS = {"metrics": "metrics", "status.json": "JSON", "healthz": "health", "readyz": "ready"}
 _OLD_SECONDS = 60.0
+_SOON = "It has a page of its own as soon as its process answers."
 
 
 def page(overview: Overview) -> str:
@@ -34,7 +35,7 @@ def page_of(job: JobOverview, seen: float, version: str, incidents: Sequence[Inc
     live = "\n".join(
         (
             about(pill(job.state), "", seen, version),
-            trouble(job.state, head, job.error, job.remedy) if job.error else trouble("", head, job.remedy, ""),
+            trouble(job.state, head, job.error or _SOON, job.remedy),
             errors(incidents, several=False),
         )
     )

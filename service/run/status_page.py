@@ -87,10 +87,12 @@ def _tiles(query: QueryStatus) -> str:
         behind = f"first of them {old} old"
     if query.left is not None and query.left > LONG_SECONDS:
         behind = f"{duration(query.left)} to go"
+    letters = sum(sum(each.dead_letters.values()) for each in query.tables)
+    none = f", {letters:,} dead letters" if letters else ""
     kept = sum(each.state_rows for each in query.operators)
     stored = sum(each.state_bytes for each in query.operators)
     tiles = (
-        ("read", rate(query.read.rate), f"{amount(query.read.rows)} rows so far"),
+        ("read", rate(query.read.rate), f"{amount(query.read.rows)} rows so far{none}"),
         ("written", rate(query.written.rate), f"{amount(query.written.rows)} changes so far"),
         ("still to read", amount(query.lag_rows), behind),
         ("kept", f"{amount(kept)} rows", size(stored)),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rowkind.service.ports import free_port
 from rowkind.service.run.http import Response
 from rowkind.service.run.managed_job import ManagedJob
 from rowkind.service.run.overview import JobOverview, Overview
@@ -75,6 +76,13 @@ def test_a_job_without_a_process_has_a_page(service: Several, name: str, says: s
         answer = ask(service, f"/jobs/{name}/{path}")
         assert (answer.code, answer.content_type) == (503, "text/plain; charset=utf-8")
         assert says in answer.body.decode()
+
+
+def test_a_job_that_starts_says_so(service: Several) -> None:
+    """Until its process answers."""
+    member(service, "first").port = free_port()
+    assert "as soon as its process answers" in ask(service, "/jobs/first/").body.decode()
+    assert ask(service, "/jobs/first/readyz").body.decode() == "it does not answer, maybe not yet\n"
 
 
 def test_the_page_of_a_job_leads_to_all_of_them(service: Several) -> None:

@@ -30,6 +30,13 @@ def test_rows_that_wait_are_never_up_to_date(lag: Lag, says: str) -> None:
     assert says in words(monitor)
 
 
+def test_dead_letters_are_seen_with_every_plan_folded() -> None:
+    """Of all tables of the query together."""
+    job = scene.job("shop")
+    text = words(scene.lively(job, calm=frozenset(job.sinks)))
+    assert "rows so far, 119 dead letters" in text
+
+
 def words(monitor: Monitor) -> str:
     """The text of the page."""
     page = status_page.page(monitor.status(), monitor.plans())
