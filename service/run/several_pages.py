@@ -36,6 +36,8 @@ from rowkind.service.run.status import JobStatus
 from rowkind.version import version
 
 _PATIENCE_SECONDS = 10.0
+_PAGE_SECONDS = 2.0
+"""People see the other jobs, if one stands still."""
 _PROBE_SECONDS = 0.5
 """Whoever looks whether the service lives does not wait for one of its jobs."""
 _UP = "rowkind_job_up"
@@ -178,7 +180,7 @@ def _refused(name: str, why: str) -> JobOverview:
     return JobOverview(name, "refused", error=why, remedy=CHANGE_THE_FILE)
 
 
-def _status(member: ManagedJob, patience: float = _PATIENCE_SECONDS) -> JobStatus | None:
+def _status(member: ManagedJob, patience: float = _PAGE_SECONDS) -> JobStatus | None:
     """What a job says of itself, if it runs and answers; it has recovered once a batch has succeeded."""
     answer = None if member.reason else _ask(member, "/status.json", patience)
     if answer is None or answer.code != 200:
