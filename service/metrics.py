@@ -10,7 +10,7 @@ docs/metrics.md is made of the list (`service.run.metrics_page`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -50,6 +50,7 @@ MetricName = Literal[
     "rowkind_state_rows",
     "rowkind_state_bytes",
     "rowkind_state_runs",
+    "rowkind_state_hottest_shard_ratio",
     "rowkind_state_merged_rows_total",
     "rowkind_state_expired_rows_total",
     "rowkind_late_rows_total",
@@ -74,8 +75,9 @@ class Metric:
 
     The label `query` is added in the end, and `name`, the job's, to all there is: what rides with blocks does without.
     An operator that several sinks share has the first one's label. `shards` says that samples carry the label `shard`
-    on their way, and what the exposition says of all shards. What a histogram observes has on its way the label
-    `made`, the time in ms since when it is, and how often it was.
+    on their way, and what the exposition says of all shards; they may be those of another metric, which this one is
+    `made_of`. What a histogram observes has on its way the label `made`, the time in ms since when it is, and how often
+    it was.
     """
 
     name: MetricName
@@ -83,7 +85,13 @@ class Metric:
     unit: Unit
     help: str
     labels: tuple[str, ...] = ()
-    shards: Callable[[Iterable[float]], float] | None = None
+    shards: Callable[[Collection[float]], float] | None = None
+    made_of: MetricName | None = None
+
+
+def hottest(rows: Collection[float]) -> float:
+    """How many times the mean of all shards the fullest keeps; 1 where nothing is kept."""
+    return max(rows) * len(rows) / sum(rows) if any(rows) else 1.0
 
 
 _QUERY, _TABLE, _OPERATOR, _PARTITION = (
@@ -285,6 +293,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("rowkind_state_rows", "gauge", "rows", "Rows kept by an operator.", _OPERATOR, shards=sum),
     Metric("rowkind_state_bytes", "gauge", "bytes", "What an operator keeps, as stored.", _OPERATOR, shards=sum),
     Metric("rowkind_state_runs", "gauge", "runs", "Sorted runs kept by an operator.", _OPERATOR, shards=sum),
+    Metric(
+        "rowkind_state_hottest_shard_ratio",
+        "gauge",
+        "1",
+        "Rows in the fullest of an operator's shards over their mean: 1 where all keep the same, the number of shards "
+        "where one keeps everything. Of few rows it means nothing.",
+        _OPERATOR,
+        shards=hottest,
+        made_of="rowkind_state_rows",
+    ),
     Metric("rowkind_state_merged_rows_total", "counter", "rows", "Rows read to be merged into longer runs.", _OPERATOR),
     Metric(
         "rowkind_state_expired_rows_total",

@@ -9,24 +9,24 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rowkind.service.run.overview import JobOverview, JobState, Overview
 from rowkind.service.run.quantities import amount, duration, rate, size
 from rowkind.service.run.status import (
-    HOT,
     LONG_SECONDS,
     JobStatus,
     OperatorStatus,
-    QueryState,
     QueryStatus,
     TableStatus,
 )
 
-_COLOURS: dict[QueryState, str] = {
+_COLOURS: dict[JobState, str] = {
     "starting": "blue",
     "filling": "yellow",
     "running": "green",
     "idle": "green",
     "waiting": "yellow",
     "failed": "red",
+    "refused": "red",
     "stopped": "dim",
 }
 _BARS = "▁▂▃▄▅▆▇█"
@@ -50,6 +50,36 @@ def screen(status: JobStatus) -> RenderableType:
         last = status.incidents[0]
         parts.append(Text.assemble((f"! {last.what}", "red"), f"\n  → {last.remedy}"))
     return Group(*parts)
+
+
+def screen_of_all(overview: Overview, url: str) -> RenderableType:
+    """The jobs of a service, a line each, and how to see more of one; `url` is where it was asked."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("job", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for name in ("in", "out", "to read", "last batch", "restarts"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for job in overview.jobs:
+        table.add_row(job.name, Text(job.state, _COLOURS[job.state]), *_numbers(job, overview.at))
+    parts: list[RenderableType] = [table]
+    for job in overview.jobs:
+        if job.error:
+            remedy = f"\n  → {job.remedy}" if job.remedy else ""
+            parts.append(Text.assemble((f"! {job.name}: {job.error}", "red"), remedy))
+    parts.append(Text(f"rowkind top {url}/jobs/NAME shows one of them", "dim"))
+    return Group(*parts)
+
+
+def _numbers(job: JobOverview, now: float) -> Iterator[str | Text]:
+    if job.state in ("failed", "refused"):
+        yield from ("", "", "")
+    else:
+        old = f", {duration(job.lag_seconds)} old" if job.lag_seconds >= 1 else ""
+        yield rate(job.read)
+        yield rate(job.written)
+        yield Text(f"{amount(job.lag_rows)}{old}", "yellow" if job.lag_seconds >= _OLD_SECONDS else "")
+    yield f"{duration(max(0.0, now - job.last_batch.ended))} ago" if job.last_batch is not None else ""
+    yield f"{job.restarts:,}" if job.restarts else ""
 
 
 def _lines(query: QueryStatus) -> Iterator[Text]:
@@ -106,7 +136,7 @@ def _of_operator(operator: OperatorStatus) -> Iterator[str]:
     for what, rows in (("failed", operator.failed), ("unmatched", operator.unmatched), ("late", operator.late)):
         if rows:
             yield f"{rows:,} {what}"
-    if (hot := operator.hottest) is not None and hot.times >= HOT:
+    if (hot := operator.hottest) is not None and hot.hot:
         yield f"shard {hot.number} is {hot.times:.1f} times the mean"
 
 

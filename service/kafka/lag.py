@@ -28,10 +28,19 @@ _ONE_RECORD = {"max.partition.fetch.bytes": 1024, "queued.min.messages": 1, "que
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What is left to be read of a partition: so many offsets, the first record of which is so many seconds old."""
+    """What is left to be read of a partition: so many offsets, the first record of which is so many seconds old.
+
+    They go up to `end`.
+    """
 
     rows: int
     seconds: float
+    end: int
+
+    def at(self, offset: int) -> Lag:
+        """What is left once all before an offset has been read: of what is left then nothing is older."""
+        rows = min(self.rows, max(0, self.end - offset))
+        return Lag(rows, self.seconds if rows else 0.0, self.end)
 
 
 class LagMeter:
@@ -44,6 +53,7 @@ class LagMeter:
         self._consumer = Consumer({**consumer_settings(spec.kafka), **_ONE_RECORD, "group.id": group})
         self._initial: Mapping[At, int] | None = None
         self._left: dict[At, int] = {}
+        self._ends: Mapping[At, int] = {}
         self._since: dict[At, tuple[int, float]] = {}
         self._answered = clock()
         self._told: Mapping[At, int] = {}
@@ -62,10 +72,14 @@ class LagMeter:
             self._ask(at, now)
         except ChangelogError:
             waiting = {each: min(since, self._answered) for each, (_, since) in self._since.items()}
-            return {each: Lag(rows, now - waiting.get(each, self._answered)) for each, rows in self._left.items()}
+            return {
+                each: Lag(rows, now - waiting.get(each, self._answered), self._ends[each])
+                for each, rows in self._left.items()
+            }
         self._answered = now
         return {
-            each: Lag(rows, max(0.0, now - self._since[each][1]) if rows else 0.0) for each, rows in self._left.items()
+            each: Lag(rows, max(0.0, now - self._since[each][1]) if rows else 0.0, self._ends[each])
+            for each, rows in self._left.items()
         }
 
     def tell(self, at: Mapping[At, int]) -> None:
@@ -86,7 +100,7 @@ class LagMeter:
         partitions = self._cluster.topics(self._spec.starts).partitions
         ends = self._cluster.ends(partitions)
         begin = {**self._cluster.earliest(each for each in partitions if each not in at), **at}
-        self._left = {each: max(0, ends[each] - begin[each]) for each in partitions}
+        self._left, self._ends = {each: max(0, ends[each] - begin[each]) for each in partitions}, ends
         known = {each: since for each, since in self._since.items() if since[0] == begin.get(each)}
         asked = {each: begin[each] for each, rows in self._left.items() if rows and each not in known}
         made = self._made(asked)

@@ -116,7 +116,7 @@ class Activity:
         lags: Mapping[At, Lag],
         now: float,
     ) -> QueryStatus:
-        """The query with all its steps, in the order of its plan."""
+        """The query with all its steps, each behind those that feed it."""
         read, lag_rows = self._flow("read", (), now), sum(lag.rows for lag in lags.values())
         return QueryStatus(
             plan.name,
@@ -192,8 +192,15 @@ def _topics(plan: QueryDescription) -> dict[str, str]:
 
 
 def _operators(plan: QueryDescription) -> Iterator[tuple[str, Step]]:
-    """The operators of a query, each once, under the sink that has it first."""
+    """The operators of a query, each once, under the sink that has it first, and behind those that feed it."""
     for sink in plan.sinks:
-        for step in sink.root.walk():
+        for step in _upwards(sink.root):
             if step.kind not in ("sink", "scan", "union") and step.same_as is None:
                 yield sink.root.name, step
+
+
+def _upwards(step: Step) -> Iterator[Step]:
+    """A step behind all below it."""
+    for each in step.inputs:
+        yield from _upwards(each)
+    yield step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -31,6 +32,10 @@ class Exposition:
         self._registry = CollectorRegistry()
         self._metrics = {metric.name: (metric, _instrument(metric, self._registry)) for metric in METRICS}
         self._shards: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
+        self._made_of = defaultdict[str, list[Metric]](list)
+        for metric in METRICS:
+            if metric.made_of is not None:
+                self._made_of[metric.made_of].append(metric)
 
     def set(self, name: MetricName, value: float, /, **labels: object) -> None:
         """Set a gauge, add to a counter."""
@@ -54,7 +59,9 @@ class Exposition:
                 shard = labels.pop("shard")
                 by_shard = self._shards.setdefault((name, tuple(labels[label] for label in metric.labels)), {})
                 by_shard[shard] = value
-                self.set(metric.name, metric.shards(by_shard.values()), **labels)
+                for each in (metric, *self._made_of[name]):
+                    assert each.shards is not None, f"{each.name} is of shards"
+                    self.set(each.name, each.shards(by_shard.values()), **labels)
             elif metric.kind == "histogram":
                 made = int(labels.pop("made")) / 1000
                 self.observe(metric.name, max(0.0, (ended or time.time()) - made), value, **labels)

@@ -139,6 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(answer.body)
 
+    def version_string(self) -> str:
+        """What answers; not of which version, which would tell an attacker what to try."""
+        return "Rowkind"
+
     def log_message(self, *_: object) -> None:
         """Requests are not logged: probes come every few seconds."""
 

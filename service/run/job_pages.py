@@ -19,7 +19,7 @@ from typing import Protocol
 
 from rowkind.service.plan.explain import html
 from rowkind.service.plan.explain.description import QueryDescription
-from rowkind.service.run import status_page
+from rowkind.service.run import live_page, status_page
 from rowkind.service.run.exposition import CONTENT_TYPE
 from rowkind.service.run.http import Response
 from rowkind.service.run.status import JobStatus
@@ -67,9 +67,9 @@ class JobPages:
             case "/readyz":
                 return self._verdict(self.status.healthy() and self.status.ready(), known=known)
             case "/":
-                return Response.page(status_page.page(self.status.status(), self.status.plans()), status_page.HEADERS)
+                return Response.page(status_page.page(self.status.status(), self.status.plans()), live_page.HEADERS)
             case "/explain":
-                return Response.page(html.page(self.status.status().job, self.views, self.status.plans()))
+                return Response.page(html.page(self.status.status().job, self.views, self.status.plans(), runs=True))
             case "/status.json":
                 return Response(200, "application/json", self.status.status().to_json().encode())
             case _:

@@ -19,6 +19,8 @@ from rowkind.service.job.errors import JobError
 from rowkind.service.job.load import loaded
 from rowkind.service.job.model import Job
 from rowkind.service.ports import free_port
+from rowkind.service.run.incidents import Incidents
+from rowkind.service.run.status import Incident
 
 _LONGEST_WAIT_SECONDS = 60.0
 _WELL_SECONDS = 300.0
@@ -26,6 +28,8 @@ _WELL_SECONDS = 300.0
 
 _LINES = 200
 """How many of the last lines of a process are kept."""
+CHANGE_THE_FILE = "Change its file: the service sees it by itself."
+_AGAIN = "The service starts it again by itself."
 _SAYS = "rowkind: "
 """With what the command line begins its last words."""
 
@@ -41,6 +45,9 @@ class ManagedJob:
     - `port`: where the process serves its status, on this machine only.
     - `again`: when it is to be started again, by `time.monotonic`; None while it runs, or waits for its file.
     - `reason`: why it does not run; empty while it does.
+    - `restarts`: how often it was started again after it had failed, since its file was changed; `lately`: why it last
+      had, until it has recovered.
+    - `endings`: why it has ended each time.
     - `news`: what its file wants and does not get; empty if nothing.
     - `leaves`: it ends, and is not started again.
     """
@@ -55,12 +62,15 @@ class ManagedJob:
     reason: str = ""
     news: str = ""
     leaves: bool = False
+    restarts: int = 0
+    lately: str = ""
+    endings: Incidents = field(default_factory=Incidents)
     text: str = field(init=False)
     _process: _Process | None = None
     _asks: _Process | None = None
     _next: tuple[Job, str] | None = None
     _began: float = 0.0
-    _restarts: int = 0
+    _in_a_row: int = 0
 
     def __post_init__(self) -> None:
         self.text = self.said
@@ -70,10 +80,28 @@ class ManagedJob:
         """Whether its process is there."""
         return self._process is not None
 
+    @property
+    def refused(self) -> bool:
+        """Whether it waits until its file is changed."""
+        return bool(self.reason) and self.again is None and not self.leaves
+
+    @property
+    def wrong(self) -> tuple[str, str]:
+        """What is wrong with it, and what will be done or is to be; empty texts for nothing."""
+        if self.refused:
+            return self.reason, CHANGE_THE_FILE
+        if self.reason and self.again is not None:
+            wait = max(0.0, self.again - time.monotonic())
+            return self.reason, f"It is started again in {wait:.0f} s, for the {_nth(self.restarts + 1)} time."
+        if self.reason:
+            return self.reason, ""
+        again = f"starting again, for the {_nth(self.restarts)} time; it last ended because: {self.lately}"
+        return "\n".join(filter(None, (again if self.lately else "", self.news))), ""
+
     def start(self) -> None:
         """Start its process."""
         # Who takes the port meanwhile makes the job start once more.
-        self.port, self.again, self.reason, self._began = free_port(), None, "", time.monotonic()
+        self.port, self.reason, self.again, self._began = free_port(), "", None, time.monotonic()
         upgrade = ["--upgrade"] if self.upgrades else []
         serve = ["--host", "127.0.0.1", "--port", str(self.port)]
         # Its file may have become one that is refused.
@@ -100,7 +128,7 @@ class ManagedJob:
         if job.name != self.job.name:
             self._refused(f"it is of job {job.name} now: give that a file of its own")
         elif not self.runs:
-            self.job, self.said, self._restarts = job, text, 0
+            self.job, self.said, self._in_a_row, self.restarts, self.lately = job, text, 0, 0, ""
             self.start()
         elif job.model_dump() == self.job.model_dump():
             self.said = text
@@ -117,6 +145,7 @@ class ManagedJob:
             said, self._asks = [self._asks.last] if code else list(self._asks.said), None
             self._answered(code, said)
         if self.again is not None and time.monotonic() >= self.again:
+            self.restarts += 1
             self.start()
 
     def _ask_no_more(self) -> None:
@@ -128,18 +157,23 @@ class ManagedJob:
         if self.leaves:
             return
         if self._next is not None and self._asks is None:
-            (self.job, self.said), self._next = self._next, None
+            (self.job, self.said), self._next, self.restarts, self.lately = self._next, None, 0, ""
             self.start()
             return
-        self.reason = last or f"it ended with exit code {code}"
+        self.lately = last or f"it ended with exit code {code}"
+        what, _, remedy = self.lately.partition("\n")
+        self.endings.add(Incident(time.time(), "", what, remedy or (CHANGE_THE_FILE if code == REFUSED else _AGAIN)))
         if code == REFUSED:
+            self.reason = self.lately
             log.error("job %s is refused, and waits until its file is changed", self.job.name)
             return
         if time.monotonic() - self._began > _WELL_SECONDS:
-            self._restarts = 0
-        wait = min(2.0**self._restarts, _LONGEST_WAIT_SECONDS)
-        self._restarts += 1
+            self._in_a_row = 0
+        wait = min(2.0**self._in_a_row, _LONGEST_WAIT_SECONDS)
+        self._in_a_row += 1
+        # Who sees a reason and no time takes the job for refused.
         self.again = time.monotonic() + wait
+        self.reason = self.lately
         log.warning("job %s ended with exit code %d; it is started again in %.0f s", self.job.name, code, wait)
 
     def _answered(self, code: int, said: Sequence[str]) -> None:
@@ -164,6 +198,11 @@ class ManagedJob:
     def _refused(self, why: str) -> None:
         self.news = f"its file was changed, and is refused: {why}"
         log.error("job %s goes on as it was: %s", self.job.name, self.news)
+
+
+def _nth(number: int) -> str:
+    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{last}"
 
 
 class _Process:

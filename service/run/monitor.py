@@ -137,11 +137,7 @@ class Monitor:
     def lags(self, name: str, lags: Mapping[At, Lag]) -> None:
         """Take in how far a query is behind."""
         with self._lock:
-            self._queries[name].lags = lags
-            for (topic, partition), lag in lags.items():
-                labels = {"query": name, "topic": topic, "partition": partition}
-                self._metrics.set("rowkind_lag_rows", lag.rows, **labels)
-                self._metrics.set("rowkind_lag_seconds", lag.seconds, **labels)
+            self._lags(self._queries[name], lags)
 
     def waits(self, name: str, reason: str, remedy: str = "") -> None:
         """A query has failed for this reason and will be started again."""
@@ -262,6 +258,16 @@ class Monitor:
                 self._metrics.set(
                     "rowkind_committed_offset", offset, query=query.name, topic=topic, partition=partition
                 )
+            self._lags(query, query.lags)
+
+    def _lags(self, query: _Query, lags: Mapping[At, Lag]) -> None:
+        """How far the query is behind; what has been read since somebody looked is not left."""
+        at = query.at or {}
+        query.lags = {each: lag.at(at[each]) if each in at else lag for each, lag in lags.items()}
+        for (topic, partition), lag in query.lags.items():
+            labels = {"query": query.name, "topic": topic, "partition": partition}
+            self._metrics.set("rowkind_lag_rows", lag.rows, **labels)
+            self._metrics.set("rowkind_lag_seconds", lag.seconds, **labels)
 
 
 def _stages(progress: Mapping[str, Any]) -> dict[str, float]:

@@ -1,10 +1,12 @@
 """What the port of a service with several jobs shows: all that each of their ports shows, and what they are together.
 
-- `/jobs/NAME/` and what is below it is the port of job NAME.
+- `/jobs/NAME/` and what is below it is the port of job NAME; while that has no process, why it has none.
 - `/metrics` has the metrics of all jobs, which say by the label `name` whose they are.
 - `/healthz` is 200 while the service looks after its jobs; what is wrong with one of them is no reason to end them all.
 - `/readyz` is 200 when every job is ready and no file is refused; else it is 503 and says which is not, and why.
-- `/` lists the jobs.
+- `/` shows how each of the jobs does, and `/status.json` says it for programs.
+
+A job that has failed and was started again shows why it had until a batch succeeds.
 """
 
 from __future__ import annotations
@@ -12,26 +14,34 @@ from __future__ import annotations
 import base64
 import http.client
 import ssl
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from html import escape
-from importlib import resources
-from string import Template
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from rowkind.service.run import overview_page
 from rowkind.service.run.exposition import CONTENT_TYPE
 from rowkind.service.run.http import Response
-from rowkind.service.run.managed_job import ManagedJob
+from rowkind.service.run.live_page import HEADERS, within
+from rowkind.service.run.managed_job import CHANGE_THE_FILE, ManagedJob
+from rowkind.service.run.overview import JobOverview, JobState, Overview
 from rowkind.service.run.several import Several
-from rowkind.service.run.status_page import STYLE
+from rowkind.service.run.status import JobStatus
+from rowkind.version import version
 
 _PATIENCE_SECONDS = 10.0
+_PAGE_SECONDS = 2.0
+"""People see the other jobs, if one stands still."""
+_PROBE_SECONDS = 0.5
+"""Whoever looks whether the service lives does not wait for one of its jobs."""
 _UP = "rowkind_job_up"
-_TEMPLATE = Template(resources.files("rowkind.service.run").joinpath("several.html").read_text("utf-8"))
+_SILENT = "it does not answer, maybe not yet"
 
 
 @dataclass(frozen=True)
@@ -50,21 +60,43 @@ class SeveralPages:
             case "/readyz":
                 return self._ready(known=known)
             case "/":
-                return Response.page(self._list())
+                return Response.page(overview_page.page(self._overview()), HEADERS)
+            case "/status.json":
+                return Response(200, "application/json", self._overview().to_json().encode())
             case _ if path.startswith("/jobs/"):
                 return self._of_job(path)
             case _:
-                return Response.text(404, "try /, /jobs/NAME/, /metrics, /healthz or /readyz")
+                return Response.text(404, "try /, /jobs/NAME/, /status.json, /metrics, /healthz or /readyz")
 
     def _of_job(self, path: str) -> Response:
         _, _, name, *rest = path.split("/", 3)
+        name = unquote(name)
         member = next((each for each in self.of.all() if each.job.name == name), None)
-        if member is None:
-            return Response.text(404, f"there is no job {name}; / lists those that are there")
+        refused = next((why for file, why in [*self.of.refused.items()] if file.stem == name), None)
+        if member is None and refused is None:
+            return Response.text(404, f"there is no job {name}; there are {', '.join(self._names())}")
         if not rest:
             # What is linked from the page of a job is below it.
-            return Response(308, "text/plain", b"", {"Location": f"/jobs/{name}/"})
-        return _ask(member, f"/{rest[0]}") or Response.text(503, member.reason or "it does not answer, maybe not yet")
+            return Response(308, "text/plain", b"", {"Location": f"{path}/"})
+        answer = None if member is None or member.reason else _ask(member, f"/{rest[0]}")
+        if answer is not None:
+            return replace(answer, body=within(answer.body)) if rest[0] == "" else answer
+        job = _refused(name, refused or "") if member is None else _overview(member, None)
+        if rest[0] in ("", "explain"):
+            incidents = () if member is None else member.endings.latest()
+            return Response.page(overview_page.page_of(job, time.time(), version(), incidents), HEADERS)
+        return Response.text(503, "\n".join(filter(None, (job.error, job.remedy))) or _SILENT)
+
+    def _names(self) -> list[str]:
+        return [*(member.job.name for member in self.of.all()), *(file.stem for file in [*self.of.refused])]
+
+    def _overview(self) -> Overview:
+        """All jobs, of which those that run are asked, all at once."""
+        members = self.of.all()
+        with ThreadPoolExecutor(max_workers=max(1, len(members))) as threads:
+            jobs = [*threads.map(lambda member: _overview(member, _status(member)), members)]
+        jobs += [_refused(file.stem, why) for file, why in [*self.of.refused.items()]]
+        return Overview(str(self.of.path), version(), time.time(), tuple(jobs))
 
     def _metrics(self) -> bytes:
         registry = CollectorRegistry()
@@ -72,10 +104,12 @@ class SeveralPages:
         return generate_latest(registry)
 
     def _wrong(self) -> Iterator[str]:
-        """What is wrong with jobs and their files, a line or more each."""
+        """What is wrong with jobs and their files, a line or more each. A job is asked if it may have recovered."""
         yield from self.of.refused.values()
         for member in self.of.all():
-            if trouble := member.reason or member.news:
+            if member.lately and not member.reason:
+                _status(member, _PROBE_SECONDS)
+            if trouble := member.wrong[0]:
                 yield f"job {member.job.name}: {trouble}"
 
     def _ready(self, *, known: bool) -> Response:
@@ -83,19 +117,14 @@ class SeveralPages:
         for member in self.of.all():
             answer = None if member.reason else _ask(member, "/readyz")
             if answer is None or answer.code != 200:
-                why = member.reason or (answer.body.decode().strip() if answer else "it has just been started")
+                said = answer.body.decode().strip() if answer else "it has just been started"
+                why = member.wrong[0] if member.reason or member.lately else said
                 reasons.append(f"job {member.job.name}: {why}")
+            else:
+                member.lately = ""
         if not known:
             return Response.text(503 if reasons else 200, "not ready" if reasons else "ok")
         return Response.text(503, "\n".join(reasons)) if reasons else Response.text(200, "ok")
-
-    def _list(self) -> str:
-        rows = [_row(member) for member in self.of.all()]
-        rows += [
-            f"<tr><td>{escape(file.name)}</td><td>{_pill('failed', 'refused')}</td><td>{escape(why)}</td></tr>"
-            for file, why in self.of.refused.items()
-        ]
-        return _TEMPLATE.substitute(style=STYLE, path=escape(str(self.of.path)), rows="\n".join(rows))
 
 
 class _Merged(Collector):
@@ -121,27 +150,56 @@ class _Merged(Collector):
         yield from families.values()
 
 
-def _row(member: ManagedJob) -> str:
-    answer = _ask(member, "/readyz")
-    state = "failed" if member.reason else "running" if answer is not None and answer.code == 200 else "starting"
-    name = escape(member.job.name)
-    trouble = "<br>".join(escape(member.reason or member.news).splitlines())
-    return f'<tr><td><a href="jobs/{name}/">{name}</a></td><td>{_pill(state, state)}</td><td>{trouble}</td></tr>'
+def _overview(member: ManagedJob, status: JobStatus | None) -> JobOverview:
+    """A job by what its process says, if that says something."""
+    error, remedy = member.wrong
+    if status is None:
+        state: JobState = "refused" if member.refused else "failed" if member.reason else "starting"
+        return JobOverview(member.job.name, state, restarts=member.restarts, error=error, remedy=remedy)
+    reasons = [
+        each.reason if each.state == "failed" else f"query {each.name} waits: {each.reason}"
+        for each in status.queries
+        if each.reason
+    ]
+    return JobOverview(
+        member.job.name,
+        status.state,
+        sum(each.lag_rows for each in status.queries),
+        max((each.lag_seconds for each in status.queries), default=0.0),
+        sum(each.read.rate for each in status.queries),
+        sum(each.written.rate for each in status.queries),
+        max((each.batches[-1] for each in status.queries if each.batches), key=lambda batch: batch.ended, default=None),
+        member.restarts,
+        "\n".join(filter(None, (error, *reasons, *status.warnings))),
+        remedy,
+    )
 
 
-def _pill(kind: str, text: str) -> str:
-    return f'<span class="pill {kind}">{text}</span>'
+def _refused(name: str, why: str) -> JobOverview:
+    """A file that says no job that can be run."""
+    return JobOverview(name, "refused", error=why, remedy=CHANGE_THE_FILE)
 
 
-def _ask(member: ManagedJob, path: str) -> Response | None:
+def _status(member: ManagedJob, patience: float = _PAGE_SECONDS) -> JobStatus | None:
+    """What a job says of itself, if it runs and answers; it has recovered once a batch has succeeded."""
+    answer = None if member.reason else _ask(member, "/status.json", patience)
+    if answer is None or answer.code != 200:
+        return None
+    status = JobStatus.from_json(answer.body)
+    if status.queries and all(each.batches or each.state == "idle" for each in status.queries):
+        member.lately = ""
+    return status
+
+
+def _ask(member: ManagedJob, path: str, patience: float = _PATIENCE_SECONDS) -> Response | None:
     """What the job's own port answers; None if it does not."""
     said = member.job.status or {}
     # It is this machine, and the certificate is for the name under which the service is known outside.
     context = ssl._create_unverified_context()  # noqa: S323, SLF001 - as said above
     connection = (
-        http.client.HTTPSConnection("127.0.0.1", member.port, timeout=_PATIENCE_SECONDS, context=context)
+        http.client.HTTPSConnection("127.0.0.1", member.port, timeout=patience, context=context)
         if "certificate" in said
-        else http.client.HTTPConnection("127.0.0.1", member.port, timeout=_PATIENCE_SECONDS)
+        else http.client.HTTPConnection("127.0.0.1", member.port, timeout=patience)
     )
     login = base64.b64encode(f"{said.get('user')}:{said.get('password')}".encode()).decode()
     try:

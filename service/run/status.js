@@ -8,23 +8,25 @@ pause.addEventListener("click", () => {
   pause.textContent = paused ? "go on" : "pause";
   pause.setAttribute("aria-pressed", String(paused));
 });
-function put(fresh) {
-  const old = document.getElementById("live");
+function put(page) {
+  const old = document.getElementById("live"), fresh = page.getElementById("live");
   for (const each of fresh.querySelectorAll("details[id]")) {
     const before = document.getElementById(each.id);
-    each.open = before !== null && before.open;
+    if (before !== null) each.open = before.open;
   }
   // Where nothing has changed nothing is touched, so that a screen reader hears of a state only once.
   const state = document.getElementById("state"), next = fresh.querySelector("#state");
-  if (state.innerHTML === next.innerHTML) next.replaceWith(state);
+  if (state && next && state.innerHTML === next.innerHTML) next.replaceWith(state);
+  const links = document.querySelector("nav"), others = page.querySelector("nav");
+  if (links.innerHTML !== others.innerHTML) links.replaceWith(others);
   const active = document.activeElement, owner = active && active.closest("details[id]");
   const inside = owner && [...owner.querySelectorAll("summary, a, [tabindex]")].indexOf(active);
+  const link = !owner && old.contains(active) && active.getAttribute("href");
   old.replaceWith(fresh);
-  if (owner) {
-    const again = document.getElementById(owner.id);
-    const target = again && again.querySelectorAll("summary, a, [tabindex]")[inside];
-    if (target) target.focus({ preventScroll: true });
-  }
+  const again = owner && document.getElementById(owner.id);
+  const target = again ? again.querySelectorAll("summary, a, [tabindex]")[inside]
+    : link && fresh.querySelector(`a[href="${CSS.escape(link)}"]`);
+  if (target) target.focus({ preventScroll: true });
 }
 async function look() {
   if (!paused && !document.hidden && !String(getSelection())) {
@@ -32,18 +34,26 @@ async function look() {
       const answer = await fetch("./", { cache: "no-store", signal: AbortSignal.timeout(10000) });
       if (!answer.ok) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      put(page.getElementById("live"));
+      put(page);
       document.title = page.title;
       missed = 0;
       lost.hidden = true;
     } catch {
       missed += 1;
       if (missed === 2) {
-        lost.textContent = "The job does not answer any more: it has ended, or the way to it is broken. What is below is the last that it said.";
+        lost.textContent = "It does not answer any more: it has ended, or the way to it is broken. What is below is the last that it said.";
         lost.hidden = false;
       }
     }
   }
   setTimeout(look, 2000);
 }
+// A link to a step leads into a plan that may be folded.
+function reveal() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const plan = target && target.closest("details");
+  if (plan && !plan.open) { plan.open = true; target.scrollIntoView(); }
+}
+addEventListener("hashchange", reveal);
+reveal();
 setTimeout(look, 2000);

@@ -14,10 +14,15 @@ from typing import Any, Literal, Self
 HOT = 2.0
 """How many times the mean the fullest shard keeps where it is worth a look."""
 
+HOT_ROWS = 1_000
+"""How many rows it keeps at least; of fewer the share is chance, and no load either."""
+
 LONG_SECONDS = 5.0
 """A lag that is read away in less than this needs no forecast."""
 
 QueryState = Literal["starting", "filling", "running", "idle", "waiting", "failed", "stopped"]
+
+_WORST_FIRST: tuple[QueryState, ...] = ("failed", "waiting", "starting", "filling", "stopped", "running", "idle")
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,16 @@ class Shard:
     number: int
     rows: int
     times: float
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are enough rows for the share to mean something."""
+        return self.rows >= HOT_ROWS
+
+    @property
+    def hot(self) -> bool:
+        """Whether it is worth a look."""
+        return self.tells and self.times >= HOT
 
 
 @dataclass(frozen=True)
@@ -161,6 +176,12 @@ class JobStatus:
     warnings: tuple[str, ...]
     incidents: tuple[Incident, ...]
     work: tuple[Work, ...]
+
+    @property
+    def state(self) -> QueryState:
+        """That of the query which needs most looking after."""
+        states = {query.state for query in self.queries}
+        return next((state for state in _WORST_FIRST if state in states), "starting")
 
     def to_json(self) -> str:
         """One JSON document. Its keys are the names of the fields; new ones may come."""

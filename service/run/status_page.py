@@ -1,82 +1,50 @@
-"""The status page: the drawing of `rowkind explain`, with what each step does at this moment.
-
-It is made here whole and needs nothing but itself. Its script only asks for it again every two seconds and puts the new
-one in the place of the old; without it the browser does so, less smoothly.
-"""
+"""The status page: the drawing of `rowkind explain`, with what each step does at this moment."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
-from importlib import resources
-from string import Template
 
 from rowkind.service.plan.explain.description import Description, QueryDescription, Step
-from rowkind.service.plan.explain.html import anchor, coloured, style, tree
+from rowkind.service.plan.explain.html import anchor, coloured, tree
 from rowkind.service.run.batch_chart import chart
+from rowkind.service.run.live_page import about, errors, framed, pill, trouble
 from rowkind.service.run.quantities import amount, duration, rate, size
-from rowkind.service.run.status import (
-    HOT,
-    LONG_SECONDS,
-    Incident,
-    JobStatus,
-    OperatorStatus,
-    QueryStatus,
-    TableStatus,
-    Work,
-)
+from rowkind.service.run.status import LONG_SECONDS, JobStatus, OperatorStatus, QueryStatus, TableStatus, Work
 
-_FILES = resources.files("rowkind.service.run")
-STYLE = style() + (_FILES / "status.css").read_text("utf-8")
-"""How the page and its like look."""
-_TEMPLATE = Template((_FILES / "status.html").read_text("utf-8"))
-_SCRIPT = (_FILES / "status.js").read_text("utf-8")
+_MANY_SINKS = 5
+"""So many plans, and more, are folded but for those with trouble."""
 
-HEADERS: Mapping[str, str] = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; script-src 'sha256-"
-    + base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
-    + "'",
-}
-"""What a browser is told with the page: to run its own script, and to fetch nothing from elsewhere."""
+_LINKS = {"explain": "explain", "metrics": "metrics", "status.json": "JSON", "healthz": "health", "readyz": "ready"}
 
 
 def page(status: JobStatus, plans: Sequence[QueryDescription]) -> str:
     """The page."""
     by_name = {plan.name: plan for plan in plans}
     several = len(status.queries) > 1
-    return _TEMPLATE.substitute(
-        job=escape(status.job),
-        state=_state(_worst(status)),
-        title=f"{_worst(status)}: {escape(status.job)}",
-        about=f"for {duration(status.at - status.since)} · seen {_moment(status.at)} · Rowkind {status.version}",
-        troubles="".join(_troubles(status)),
-        works="".join(_work(each, status.at) for each in status.work),
-        queries="\n".join(_query(query, by_name[query.name], named=several) for query in status.queries),
-        incidents=_incidents(status.incidents, several=several),
-        style=STYLE,
-        script=_SCRIPT,
+    sinks = [sink.root.name for query in status.queries for sink in by_name[query.name].sinks]
+    calm = "" if status.incidents else " · no errors"
+    parts = (
+        about(pill(status.state), f" for {duration(status.at - status.since)}{calm} ·", status.at, status.version),
+        *_troubles(status),
+        *(_work(each, status.at) for each in status.work),
+        errors(status.incidents, several=several),
+        _contents(sinks),
+        *(_query(each, by_name[each.name], named=several, folded=len(sinks) >= _MANY_SINKS) for each in status.queries),
     )
+    live = "\n".join(filter(None, parts))
+    return framed(f"{status.state}: {status.job}", escape(status.job), _LINKS, live)
 
 
-def _worst(status: JobStatus) -> str:
-    """The state of the job: that of the query which needs most looking after."""
-    states = {query.state for query in status.queries}
-    order = ("failed", "waiting", "starting", "filling", "stopped", "running", "idle")
-    return next((state for state in order if state in states), "starting")
+_Number = tuple[str, str, str]
+"""What it is, how much, and how it looks: `bad`, `odd`, or like the others."""
 
 
-def _state(state: str) -> str:
-    return f'<span class="pill {state}">{state}</span>'
-
-
-def _moment(at: float) -> str:
-    """A moment in Unix time, as people read it."""
-    moment = datetime.fromtimestamp(at, UTC)
-    return f'<time datetime="{moment.isoformat()}">{moment:%Y-%m-%d %H:%M:%S} UTC</time>'
+def _contents(sinks: Sequence[str]) -> str:
+    """Where on the page each sink is, if there are several."""
+    links = "".join(f'<a href="#{anchor(name)}">{escape(name)}</a>' for name in sinks)
+    return f'<nav class="contents" aria-label="Sinks">{links}</nav>' if len(sinks) > 1 else ""
 
 
 def _troubles(status: JobStatus) -> Iterator[str]:
@@ -85,14 +53,9 @@ def _troubles(status: JobStatus) -> Iterator[str]:
             what, _, rest = query.reason.partition("\n")
             told = [(each.what, each.remedy) for each in status.incidents if each.query == query.name]
             head = f"Query {escape(query.name)} {'has failed' if query.state == 'failed' else 'waits'}"
-            yield _trouble(query.state, head, *(told or [(what, rest)])[0])
+            yield trouble(query.state, head, *(told or [(what, rest)])[0])
     for warning in status.warnings:
-        yield _trouble("warning", "Warning", warning, "")
-
-
-def _trouble(kind: str, head: str, what: str, remedy: str) -> str:
-    todo = f'<p class="remedy">{escape(remedy)}</p>' if remedy else ""
-    return f'<div class="trouble {kind}"><h2>{head}</h2><p>{escape(what)}</p>{todo}</div>'
+        yield trouble("warning", "Warning", warning, "")
 
 
 def _work(work: Work, now: float) -> str:
@@ -108,9 +71,9 @@ def _work(work: Work, now: float) -> str:
     )
 
 
-def _query(query: QueryStatus, plan: QueryDescription, *, named: bool) -> str:
-    head = f"<h2>query {escape(query.name)} {_state(query.state)}</h2>" if named else ""
-    sinks = "\n".join(_sink(each, query) for each in plan.sinks)
+def _query(query: QueryStatus, plan: QueryDescription, *, named: bool, folded: bool) -> str:
+    head = f"<h2>query {escape(query.name)} {pill(query.state)}</h2>" if named else ""
+    sinks = "\n".join(_sink(each, query, folded=folded) for each in plan.sinks)
     return f"""<section class="query" id="query.{anchor(query.name)}">
 {head}<div class="overview">{_tiles(query)}{chart(query)}</div>
 {sinks}
@@ -118,13 +81,18 @@ def _query(query: QueryStatus, plan: QueryDescription, *, named: bool) -> str:
 
 
 def _tiles(query: QueryStatus) -> str:
-    behind = f"first of them {duration(query.lag_seconds)} old" if query.lag_seconds >= 1 else "up to date"
+    behind = "up to date"
+    if query.lag_rows:
+        old = duration(query.lag_seconds) if query.lag_seconds >= 1 else "less than a second"
+        behind = f"first of them {old} old"
     if query.left is not None and query.left > LONG_SECONDS:
         behind = f"{duration(query.left)} to go"
+    letters = sum(sum(each.dead_letters.values()) for each in query.tables)
+    none = f", {letters:,} dead letters" if letters else ""
     kept = sum(each.state_rows for each in query.operators)
     stored = sum(each.state_bytes for each in query.operators)
     tiles = (
-        ("read", rate(query.read.rate), f"{amount(query.read.rows)} rows so far"),
+        ("read", rate(query.read.rate), f"{amount(query.read.rows)} rows so far{none}"),
         ("written", rate(query.written.rate), f"{amount(query.written.rows)} changes so far"),
         ("still to read", amount(query.lag_rows), behind),
         ("kept", f"{amount(kept)} rows", size(stored)),
@@ -136,20 +104,41 @@ def _tiles(query: QueryStatus) -> str:
     return f'<dl class="tiles">{items}</dl>'
 
 
-def _sink(description: Description, query: QueryStatus) -> str:
+def _sink(description: Description, query: QueryStatus, *, folded: bool) -> str:
+    """The plan of a sink; where it may be folded, under a line that says whether it is worth a look."""
     root = description.root
+    name, plan = anchor(root.name), tree(description, _beside(query, root.name))
     sql = ""
     if description.sql:
         sql = (
-            f'<details class="sql" id="sql.{anchor(root.name)}"><summary>SQL</summary>{coloured(description.sql)}'
-            f'<p><a href="explain#{anchor(root.name)}">explain: how this is kept up to date, and advice</a></p>'
-            "</details>"
+            f'<details class="sql" id="sql.{name}"><summary>SQL</summary>{coloured(description.sql)}'
+            f'<p><a href="explain#{name}">explain: how this is kept up to date, and advice</a></p></details>\n'
         )
-    return f"""<section class="sink" id="{anchor(root.name)}">
-<h3>{escape(root.name)}</h3>
-{sql}
-{tree(description, _beside(query, root.name))}
-</section>"""
+    if not folded:
+        return f'<section class="sink" id="{name}">\n<h3>{escape(root.name)}</h3>\n{sql}{plan}\n</section>'
+    numbers = list(_of_sink(description, query))
+    shown = " open" if any(look for _, _, look in numbers) else ""
+    return f"""<details class="sink" id="sink.{name}"{shown}>
+<summary><h3>{escape(root.name)}</h3>{_numbers(numbers)}</summary>
+<div id="{name}">
+{sql}{plan}
+</div>
+</details>"""
+
+
+def _of_sink(description: Description, query: QueryStatus) -> Iterator[_Number]:
+    """What is to be known of a plan that is folded: what it writes and keeps, and all that is not as it should be."""
+    root = description.root
+    (written,) = (each.written for each in query.sinks if each.name == root.name)
+    own = [each for each in query.operators if each.sink == root.name]
+    yield "written", rate(written.rate), ""
+    yield "so far", amount(written.rows), ""
+    if kept := sum(each.state_rows for each in own):
+        yield "keeps", f"{amount(kept)} rows", ""
+    for operator in own:
+        for what, value, look in _of_operator(operator):
+            if look:
+                yield f"{operator.name}: {what}", value, look
 
 
 def _beside(query: QueryStatus, sink: str) -> Callable[[Step], str]:
@@ -170,10 +159,6 @@ def _beside(query: QueryStatus, sink: str) -> Callable[[Step], str]:
     return beside
 
 
-_Number = tuple[str, str, str]
-"""What it is, how much, and how it looks: `bad`, `odd`, or like the others."""
-
-
 def _of_table(table: TableStatus) -> Iterator[_Number]:
     yield "read", rate(table.read.rate), ""
     old = f", {duration(table.lag_seconds)} old" if table.lag_seconds >= 1 else ""
@@ -192,9 +177,9 @@ def _of_operator(operator: OperatorStatus) -> Iterator[_Number]:
     yield "out", rate(operator.emitted.rate), ""
     if operator.state_rows or operator.state_bytes:
         yield "keeps", f"{amount(operator.state_rows)} rows, {size(operator.state_bytes)}", ""
-    if (hot := operator.hottest) is not None:
+    if (hot := operator.hottest) is not None and hot.tells:
         share = f"{hot.number}: {amount(hot.rows)} rows, {hot.times:.1f} times the mean"
-        yield "hottest shard", share, "odd" if hot.times >= HOT else ""
+        yield "hottest shard", share, "odd" if hot.hot else ""
     for what, rows in (
         ("came too late", operator.late),
         ("unmatched", operator.unmatched),
@@ -209,15 +194,3 @@ def _numbers(numbers: Sequence[_Number] | Iterator[_Number]) -> str:
         f'<div class="{look}"><dt>{name}</dt><dd>{escape(value)}</dd></div>' for name, value, look in numbers
     )
     return f'<dl class="numbers">{items}</dl>'
-
-
-def _incidents(incidents: Sequence[Incident], *, several: bool) -> str:
-    if not incidents:
-        return '<p class="none">None since it was started.</p>'
-    items = "".join(
-        f"<li>{_moment(each.at)}{f' <b>{each.times} times</b>' if each.times > 1 else ''}"
-        f"{f' <span>query {escape(each.query)}</span>' if several and each.query else ''}"
-        f'<p>{escape(each.what)}</p><p class="remedy">{escape(each.remedy)}</p></li>'
-        for each in incidents
-    )
-    return f'<ol class="incidents">{items}</ol>'

@@ -52,21 +52,21 @@ def meter(wide: Topic, clock: Clock) -> Iterator[LagMeter]:
 
 def test_the_first_unread_record_says_since_when_a_partition_waits(wide: Topic, meter: LagMeter, clock: Clock) -> None:
     """Before the first batch all is unread; a record is asked for again only where the query has moved on."""
-    assert meter.look(None) == {(wide.name, 0): Lag(0, 0.0), (wide.name, 1): Lag(0, 0.0)}
+    assert meter.look(None) == {(wide.name, 0): Lag(0, 0.0, 0), (wide.name, 1): Lag(0, 0.0, 0)}
     send(wide, 0, NOW - 100, NOW - 60, NOW - 20)
-    assert meter.look(None) == {(wide.name, 0): Lag(3, 100.0), (wide.name, 1): Lag(0, 0.0)}
+    assert meter.look(None) == {(wide.name, 0): Lag(3, 100.0, 3), (wide.name, 1): Lag(0, 0.0, 0)}
     clock.now += 5
     send(wide, 1, NOW + 1)
-    assert meter.look(at(wide, 1, 0)) == {(wide.name, 0): Lag(2, 65.0), (wide.name, 1): Lag(1, 4.0)}
+    assert meter.look(at(wide, 1, 0)) == {(wide.name, 0): Lag(2, 65.0, 3), (wide.name, 1): Lag(1, 4.0, 1)}
     clock.now += 5
-    assert meter.look(at(wide, 1, 1)) == {(wide.name, 0): Lag(2, 70.0), (wide.name, 1): Lag(0, 0.0)}
+    assert meter.look(at(wide, 1, 1)) == {(wide.name, 0): Lag(2, 70.0, 3), (wide.name, 1): Lag(0, 0.0, 1)}
 
 
 def test_many_records_of_one_partition_do_not_hide_another(wide: Topic, meter: LagMeter) -> None:
     """A backlog in each partition: the age of each is known at the first look."""
     for partition, age in ((0, 500), (1, 300)):
         send(wide, partition, *(NOW - age + number / 1000 for number in range(5_000)))
-    assert meter.look(None) == {(wide.name, 0): Lag(5_000, 500.0), (wide.name, 1): Lag(5_000, 300.0)}
+    assert meter.look(None) == {(wide.name, 0): Lag(5_000, 500.0, 5_000), (wide.name, 1): Lag(5_000, 300.0, 5_000)}
 
 
 def test_a_query_that_begins_at_the_end_has_nothing_behind_it(wide: Topic, clock: Clock) -> None:
@@ -74,9 +74,9 @@ def test_a_query_that_begins_at_the_end_has_nothing_behind_it(wide: Topic, clock
     send(wide, 0, NOW - 100)
     spec = wide.spec(scan(wide.name, start=Start("latest")))
     with closing(LagMeter(spec, f"{wide.name}.main", clock)) as latest:
-        assert latest.look(None)[wide.name, 0] == Lag(0, 0.0)
+        assert latest.look(None)[wide.name, 0] == Lag(0, 0.0, 1)
         send(wide, 0, NOW - 50)
-        assert latest.look(None)[wide.name, 0] == Lag(1, 50.0)
+        assert latest.look(None)[wide.name, 0] == Lag(1, 50.0, 2)
 
 
 def test_the_group_shows_how_far_the_query_is(wide: Topic, meter: LagMeter) -> None:

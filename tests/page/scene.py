@@ -41,18 +41,21 @@ def plans(of: Job) -> list[QueryDescription]:
     return [describe(name, query.sinks, sqls) for name, query in planned(of).items()]
 
 
-def lively(of: Job, batches: int = 40) -> Monitor:
-    """The job's monitor after so many batches of each query, with a little of everything that can be seen."""
+def lively(of: Job, batches: int = 40, *, calm: frozenset[str] = frozenset()) -> Monitor:
+    """The job's monitor after so many batches of each query, with a little of everything that can be seen.
+
+    In the operators of `calm` sinks nothing is late, and no shard is hot.
+    """
     monitor = Monitor(of.name, "0.1.0", "4.3.0", "17.0.15")
     chance = random.Random(7)
     for plan in plans(of):
         monitor.add(plan.name, replace(plan), None)
         for number in range(batches):
             monitor.progress(plan.name, progress(number, chance.randint(180, 900)))
-            counted = Counted(_carried(plan, number, chance), _written(plan, chance))
+            counted = Counted(_carried(plan, number, chance, calm), _written(plan, chance))
             monitor.collect(plan.name, [Report(BatchPartition("c", number, 0), counted)])
         topics = {step.values["topic"] for sink in plan.sinks for step in sink.root.walk() if step.kind == "scan"}
-        monitor.lags(plan.name, {(topic, 0): Lag(480_000, 95.0) for topic in sorted(topics)})
+        monitor.lags(plan.name, {(topic, 0): Lag(480_000, 95.0, 480_000) for topic in sorted(topics)})
     return monitor
 
 
@@ -80,7 +83,7 @@ def progress(batch: int, milliseconds: int) -> dict[str, object]:
     return {"batchId": batch, "timestamp": began, "durationMs": durations, "stateOperators": [], "sources": sources}
 
 
-def _carried(plan: QueryDescription, batch: int, chance: random.Random) -> Mapping[str, float]:
+def _carried(plan: QueryDescription, batch: int, chance: random.Random, calm: frozenset[str]) -> Mapping[str, float]:
     counters: dict[str, float] = {}
     for sink in plan.sinks:
         for step in sink.root.walk():
@@ -95,9 +98,9 @@ def _carried(plan: QueryDescription, batch: int, chance: random.Random) -> Mappi
                 labels = {"sink": sink.root.name, "operator": step.name}
                 counters[sample("rowkind_operator_rows_in_total", **labels, kind="+I")] = 2 * ROWS
                 counters[sample("rowkind_operator_rows_out_total", **labels, kind="+U")] = ROWS
-                counters[sample("rowkind_late_rows_total", **labels)] = float(batch == 5)
+                counters[sample("rowkind_late_rows_total", **labels)] = float(batch == 5 and sink.root.name not in calm)
                 for shard in range(SHARDS):
-                    rows = ROWS * (batch + 1) * (5 if shard == HOT else 1)
+                    rows = ROWS * (batch + 1) * (5 if shard == HOT and sink.root.name not in calm else 1)
                     counters[sample("rowkind_state_rows", **labels, shard=shard)] = rows
                     counters[sample("rowkind_state_bytes", **labels, shard=shard)] = rows * 61
     return counters

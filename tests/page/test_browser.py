@@ -18,9 +18,9 @@ SHOTS = Path(__file__).parents[2] / ".rowkind" / "screenshots"
 WIDTHS = (360, 1400)
 LEAST_CONTRAST = 4.5
 
-SPILLS = """() => [...document.querySelectorAll("article *, .batches *, .trouble *, .incidents *")]
+SPILLS = """() => [...document.querySelectorAll("article *, .batches *, .trouble *, .incidents *, .jobs li *")]
   .filter((each) => each.getBoundingClientRect().right >
-                    each.closest("article, .batches, .trouble, .incidents").getBoundingClientRect().right)
+                    each.closest("article, .batches, .trouble, .incidents, .jobs li").getBoundingClientRect().right)
   .map((each) => `${each.tagName}.${each.className}: ${each.textContent.trim().slice(0, 40)}`)"""
 """What reaches beyond the card that it lies in."""
 
@@ -80,6 +80,7 @@ def test_it_fits_and_can_be_read(browser: Browser, port: int, width: int, scheme
     assert len(contrasts) > 100
     assert not {text: ratio for text, ratio in contrasts.items() if ratio < LEAST_CONTRAST}
     assert not complaints
+    assert page.evaluate("document.querySelector('link[rel=icon]').href").startswith("data:")
     page.close()
 
 
@@ -117,6 +118,32 @@ def test_it_says_when_the_job_is_gone(browser: Browser, monitor: Monitor) -> Non
     page.close()
 
 
+def test_a_large_plan_is_folded_but_for_what_is_wrong(browser: Browser) -> None:
+    """A list of sinks leads to each, errors stand above; what was unfolded stays so."""
+    job = scene.job("shop")
+    shop = scene.lively(job, calm=frozenset(job.sinks) - {"balances"})
+    shop.outage()
+    with StatusServer(JobPages(shop, {}), "127.0.0.1", 0, Guard()) as server:
+        page = opened(browser, server.port)
+        assert page.evaluate("document.documentElement.scrollHeight") < 3_000
+        assert [each.get_attribute("id") for each in page.locator("details.sink[open]").all()] == ["sink.balances"]
+        expect(page.locator("#sink\\.balances > summary")).to_contain_text("came too late")
+        places = [page.locator(each).bounding_box() for each in (".errors", "nav.contents", "details.sink >> nth=0")]
+        heights = [each["y"] for each in places if each is not None]
+        assert heights == sorted(heights)
+        assert len(heights) == 3
+        links = page.get_by_role("navigation", name="Sinks").get_by_role("link")
+        assert links.all_inner_texts() == list(job.sinks)
+        links.get_by_text("large_orders").press("Enter")
+        expect(page.locator("#sink\\.large_orders")).to_have_attribute("open", "")
+        page.locator("#sink\\.balances > summary").click()
+        shop.progress("main", scene.progress(79, 300))
+        expect(page.locator("figcaption").first).to_contain_text("batch 79", timeout=20_000)
+        expect(page.locator("#sink\\.large_orders")).to_have_attribute("open", "")
+        expect(page.locator("#sink\\.balances")).not_to_have_attribute("open", "")
+        page.close()
+
+
 def test_a_screen_reader_has_words_for_all_of_it(browser: Browser, port: int) -> None:
     """Headings, the state, the batches as a table, links and buttons by their names."""
     page = opened(browser, port)
@@ -129,6 +156,9 @@ def test_a_screen_reader_has_words_for_all_of_it(browser: Browser, port: int) ->
     page.get_by_role("link", name="explain: how this").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("how it is kept up to date")
     assert page.url.endswith("/explain#order_payments")
+    expect(page.get_by_role("main")).to_be_visible()
+    page.get_by_role("link", name="what it does now").click()
+    expect(page.get_by_role("status")).to_have_text("failed")
     page.close()
 
 

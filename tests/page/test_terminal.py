@@ -11,7 +11,11 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
+from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +27,8 @@ from rowkind.service.cli.telling import LogForm, telling, usual
 from rowkind.service.run.http import Guard, StatusServer
 from rowkind.service.run.job_pages import JobPages
 from rowkind.service.run.monitor import Monitor
-from tests.page import scene
+from rowkind.service.run.several_pages import SeveralPages
+from tests.page import jobs, scene
 
 
 @pytest.fixture
@@ -54,6 +59,13 @@ def test_the_view_shows_long_work_and_why_a_query_failed(monitor: Monitor) -> No
     text = drawn(scene.troubled(scene.job()), 110)
     assert "a row was to be taken back from topic order-payments" in text
     assert "→ Give the sink the mode retract or upsert" in text
+
+
+def test_the_view_lists_what_feeds_an_operator_above_it() -> None:
+    """From the tables down to the sinks, as rows flow."""
+    text = drawn(scene.lively(scene.job("reviews")), 110)
+    steps = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    assert steps.index("moods.normalize_1") < steps.index("moods.aggregate_1")
 
 
 @pytest.mark.parametrize("form", ["lines", "json"])
@@ -113,6 +125,53 @@ def test_top_shows_a_job_from_afar(monitor: Monitor) -> None:
     assert refused.exit_code == 3
     assert "wants a login" in refused.output
     assert "falsch" not in refused.output
+
+
+def test_top_shows_all_jobs_of_a_service(monitor: Monitor) -> None:
+    """Each in a line, with what is wrong and how to see one of them; a login is not repeated."""
+    with jobs.several(works=monitor, first=jobs.new()) as made:
+        jobs.failing(made.members[Path("jobs/first.yaml")], 3)
+        with StatusServer(SeveralPages(made), "127.0.0.1", 0, Guard(login="ops:geheim")) as server:
+            url = f"http://ops:geheim@127.0.0.1:{server.port}"
+            everything = CliRunner(env={"COLUMNS": "110"}).invoke(main, ["top", f"{url}/"])
+            one = CliRunner().invoke(main, ["top", f"{url}/jobs/works"])
+            ended = CliRunner().invoke(main, ["top", f"{url}/jobs/first"])
+            mistyped = CliRunner().invoke(main, ["top", f"{url}/jobs/wroks"])
+    assert everything.exit_code == 0, everything.output
+    lines = everything.output.splitlines()
+    assert lines[1].split()[:2] == ["works", "running"]
+    assert "960,000, 1 min 35 s old" in lines[1].replace("\N{NO-BREAK SPACE}", " ")
+    assert lines[2].split() == ["first", "failed", "2"]
+    assert "! first: While connecting: no answer from Kafka" in everything.output
+    assert "! broken: " in everything.output
+    assert f"rowkind top http://127.0.0.1:{server.port}/jobs/NAME" in everything.output
+    assert "query main running" in one.output
+    assert (ended.exit_code, mistyped.exit_code) == (3, 2)
+    assert "job first does not run: While connecting" in ended.output
+    assert "there is no job wroks" in mistyped.output
+    assert "works, first, broken" in mistyped.output
+    assert "geheim" not in everything.output + ended.output + mistyped.output
+
+
+def test_top_says_that_there_is_one_job_alone(monitor: Monitor) -> None:
+    """Where a job of several is asked for."""
+    with StatusServer(JobPages(monitor, {}), "127.0.0.1", 0, Guard()) as server:
+        done = CliRunner().invoke(main, ["top", f"http://127.0.0.1:{server.port}/jobs/shop"])
+    assert done.exit_code == 2
+    assert "one job alone, orders-payments" in done.output
+
+
+@pytest.mark.parametrize("path", ["/jobs/shop", "", "/file"])
+def test_top_says_what_is_no_rowkind(path: str, tmp_path: Path) -> None:
+    """Something else answers, with a page or with none."""
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "status.json").write_text('["no status"]')
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        done = CliRunner().invoke(main, ["top", f"http://127.0.0.1:{server.server_port}{path}"])
+        server.shutdown()
+    assert done.exit_code == 3
+    assert "no status page of Rowkind" in done.output
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_the_status_page_has_the_plan_of_every_sink(story: Story) -> None:
         assert name in text
     assert story.shop.name in text
     assert "payment_id" in text
-    assert "hottest shard" in text
+    assert "keeps" in text
 
 
 def test_the_port_is_for_this_machine_only(story: Story) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rowkind.service.dev.broker import Broker
+from rowkind.service.run.overview import Overview
 from tests.run.process import Rowkind, get, until
 from tests.run.results import Results
 from tests.run.shop import Shop
@@ -157,3 +158,31 @@ def test_a_folder_without_any_job_is_refused(tmp_path: Path) -> None:
         ended = service.ended()
     assert ended.code == 2
     assert "no job file" in ended.error
+
+
+def test_a_job_that_keeps_ending_says_why_while_it_is_started_again(tmp_path: Path) -> None:
+    """On its page and on that of all jobs, as JSON and by both probes; one that is refused does so, too."""
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    tables = {"orders": {"format": "json", "mode": "append", "columns": {"id": "BIGINT"}}}
+    sinks = {"out": {"format": "json", "mode": "append", "sql": "SELECT id FROM orders"}}
+    job = {"kafka": {"bootstrap.servers": "127.0.0.1:1"}, "checkpoint": str(tmp_path), "tables": tables, "sinks": sinks}
+    (jobs / "first.yaml").write_text(json.dumps({"job": "first", **job}))
+    (jobs / "broken.yaml").write_text("job: broken")
+    with Rowkind(tmp_path / "output", "run", str(jobs), "--port", "0") as service:
+
+        def says(path: str, what: str) -> None:
+            until(lambda: what in get(service.port, path)[1], f"{what} at {path}", lambda: service.error)
+
+        says("/jobs/first/", "It is started again in")
+        says("/jobs/first/", "no answer from Kafka at 127.0.0.1:1")
+        says("/readyz", "job first: starting again, for the 2nd time; it last ended because: While connecting")
+        for path in ("/", "/healthz", "/status.json"):
+            says(path, "it last ended because: While connecting")
+        assert "<h2>Recent errors</h2>" in get(service.port, "/jobs/first/")[1]
+        assert "It is refused" in get(service.port, "/jobs/broken/")[1]
+        overview = Overview.from_json(get(service.port, "/status.json")[1])
+    assert [(each.name, each.state, each.restarts) for each in overview.jobs] == [
+        ("first", "starting", 2),
+        ("broken", "refused", 0),
+    ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 from string import Template
+from urllib.parse import quote
 
 from rowkind.service.plan.explain.description import Advice, Description, Fact, QueryDescription, Step, StepState
 from rowkind.service.plan.explain.facts import TIED
@@ -47,6 +48,12 @@ _SQL = re.compile(
 )
 
 
+ICON = "data:image/svg+xml," + quote(
+    "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'><rect width='16' height='16' rx='3' fill='#2459c4'/>"
+    "<path d='M2 6h5M4.5 3.5v5M9 10.5h5' stroke='#fff' stroke-width='2'/></svg>"
+)
+"""Of every page, in the page itself: what comes and what goes."""
+
 Beside = Callable[[Step], str]
 """What a page shows of a step beside its plan, as HTML."""
 
@@ -56,8 +63,8 @@ def style() -> str:
     return (resources.files("rowkind.service.plan.explain") / "plan.css").read_text()
 
 
-def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]) -> str:
-    """The page."""
+def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription], *, runs: bool = False) -> str:
+    """The page, of a job that `runs` with the way back to what it does."""
     descriptions = [each for query in queries for each in query.sinks]
     template = Template((resources.files("rowkind.service.plan.explain") / "page.html").read_text())
     names = [each.root.name for each in descriptions]
@@ -65,7 +72,10 @@ def page(job: str, views: Mapping[str, str], queries: Sequence[QueryDescription]
     plans = "\n".join(
         part for query in queries for part in (_query(query, len(descriptions)), *map(_plan, query.sinks))
     )
-    return template.substitute(job=escape(job), links=links, plans=plans, views=_views(views), style=style())
+    back = '<a href="./">what it does now</a>' if runs else ""
+    return template.substitute(
+        job=escape(job), links=back + links, plans=plans, views=_views(views), icon=ICON, style=style()
+    )
 
 
 def anchor(*names: str) -> str:

@@ -91,6 +91,14 @@ def test_head_is_get_without_the_body(server: StatusServer, authority: trustme.C
     assert not text
 
 
+def test_answers_do_not_tell_what_they_are_made_with(server: StatusServer, authority: trustme.CA) -> None:
+    """No version of Python, also where it refuses."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with urllib.request.urlopen(f"https://127.0.0.1:{server.port}/healthz", timeout=20, context=context) as answer:
+        assert answer.headers["Server"] == "Rowkind"
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nothing_can_be_changed(server: StatusServer, authority: trustme.CA, method: str) -> None:
     """Only GET and HEAD are answered."""

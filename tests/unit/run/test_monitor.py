@@ -119,7 +119,7 @@ def test_lag_is_told_of_every_partition_and_for_people() -> None:
     """Also before the first batch; people see the sum, and since when the oldest row waits."""
     monitor = watched()
     assert monitor.position("main") is None
-    monitor.lags("main", {("orders", 0): Lag(3, 12.4), ("orders", 1): Lag(2, 70.0)})
+    monitor.lags("main", {("orders", 0): Lag(3, 12.4, 3), ("orders", 1): Lag(2, 70.0, 2)})
     found = {(each.name, each.labels["partition"]): each.value for each in samples(monitor) if "_lag_" in each.name}
     assert found == {
         ("rowkind_lag_rows", "0"): 3,
@@ -129,6 +129,29 @@ def test_lag_is_told_of_every_partition_and_for_people() -> None:
     }
     (shown,) = monitor.status().queries
     assert (shown.lag_rows, shown.lag_seconds) == (5, 70)
+
+
+def test_what_a_batch_has_read_is_not_left_to_be_read() -> None:
+    """Lag was looked at before the batch ended, or meanwhile: by its end is known what is left of it."""
+    monitor = watched()
+    before = {("orders", 0): Lag(3, 415.4, 10), ("orders", 1): Lag(4, 70.0, 4)}
+    monitor.lags("main", before)
+    end = {"orders": {"id": "x", "at": {"0": 10, "1": 1}}}
+    monitor.progress("main", PROGRESS | {"sources": [{"endOffset": json.dumps(end)}]})
+    (shown,) = monitor.status().queries
+    assert (shown.lag_rows, shown.lag_seconds) == (3, 70)
+    monitor.lags("main", before)
+    (shown,) = monitor.status().queries
+    assert (shown.lag_rows, shown.lag_seconds) == (3, 70)
+    assert {each.value for each in samples(monitor) if each.name == "rowkind_lag_rows"} == {0, 3}
+
+
+def test_a_shard_is_hot_only_where_it_keeps_something() -> None:
+    """Twice the mean of seven rows is chance; of thousands it is a load."""
+    assert not Shard(0, 2, 2.0).hot
+    assert not Shard(0, 2, 2.0).tells
+    assert Shard(0, 2_000, 2.0).hot
+    assert not Shard(0, 2_000, 1.9).hot
 
 
 def test_a_query_that_begins_anew_counts_anew() -> None:
@@ -154,12 +177,15 @@ def test_the_steps_of_the_plan_have_what_was_counted_for_them() -> None:
     }
     late = {'rowkind_late_rows_total{sink="s",operator="j"}': 3}
     monitor.collect("main", [report(0, {READ: 6} | kept | late, {WRITTEN: 2}), report(0, {READ: 1}, {WRITTEN: 1}, 56)])
-    monitor.lags("main", {("orders-topic", 0): Lag(5, 2.5), ("orders-topic", 1): Lag(4, 1.5)})
+    monitor.lags("main", {("orders-topic", 0): Lag(5, 2.5, 5), ("orders-topic", 1): Lag(4, 1.5, 4)})
     (query,) = monitor.status().queries
     (orders,), (join,), (sink,) = query.tables, query.operators, query.sinks
     assert (orders.read.rows, orders.lag_rows, orders.lag_seconds) == (6, 9, 2.5)
     assert (join.kind, join.state_rows, join.hottest, join.late) == ("join", 9, Shard(1, 7, 7 / 3), 3)
     assert sink.written.rows == 3
+    (ratio,) = (each for each in samples(monitor) if each.name == "rowkind_state_hottest_shard_ratio")
+    assert ratio.value == 7 / 3
+    assert ratio.labels == {"name": "job", "sink": "s", "operator": "j"}
     assert [(batch.number, batch.rows_in, batch.rows_out) for batch in query.batches] == [(55, 6, 2)]
     assert query.left == pytest.approx(9 / query.read.rate)
 

@@ -1,0 +1,122 @@
+"""The pages of a service with several jobs in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from rowkind.service.run.http import Guard, StatusServer
+from rowkind.service.run.several import Several
+from rowkind.service.run.several_pages import SeveralPages
+from tests.page import jobs, scene
+from tests.page.test_browser import CONTRASTS, LEAST_CONTRAST, SHOTS, SPILLS, WIDTHS
+
+CARET = """() => {
+  const wrong = document.querySelector(".trouble.refused .lines").firstChild, range = document.createRange();
+  const left = (from) => {
+    range.setStart(wrong, from);
+    range.setEnd(wrong, from + 1);
+    return range.getBoundingClientRect().left;
+  };
+  return left(wrong.data.indexOf("^")) - left(wrong.data.lastIndexOf("amuont"));
+}"""
+"""How far the caret stands from the word below which it belongs."""
+
+
+@pytest.fixture
+def service() -> Iterator[Several]:
+    """A job that works, one that has ended, one that starts once more, one that has failed, and a file that is none."""
+    job = scene.job()
+    monitors = {"works": scene.lively(job), "first": jobs.new(), "again": jobs.new(), "troubled": scene.troubled(job)}
+    with jobs.several(**monitors) as made:
+        for name in ("first", "again"):
+            jobs.failing(made.members[Path(f"jobs/{name}.yaml")], 3)
+        jobs.starting(made.members[Path("jobs/again.yaml")])
+        yield made
+
+
+@pytest.fixture
+def port(service: Several) -> Iterator[int]:
+    """Where its pages are."""
+    with StatusServer(SeveralPages(service), "127.0.0.1", 0, Guard()) as server:
+        yield server.port
+
+
+@pytest.mark.parametrize("path", ["", "jobs/first/", "jobs/broken/"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_they_fit_and_can_be_read(
+    browser: Browser, port: int, width: int, scheme: Literal["light", "dark"], path: str
+) -> None:
+    """Nothing is wider than the window, and every text stands out; a picture is kept."""
+    page = browser.new_page(viewport={"width": width, "height": 600}, color_scheme=scheme)
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text))
+    page.goto(f"http://127.0.0.1:{port}/{path}")
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"jobs-{path.replace('/', '')}-{width}-{scheme}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert not page.evaluate(SPILLS)
+    contrasts: dict[str, float] = page.evaluate(CONTRASTS)
+    assert not {text: ratio for text, ratio in contrasts.items() if ratio < LEAST_CONTRAST}
+    assert not complaints
+    page.close()
+
+
+def test_the_overview_compares_the_jobs_and_leads_to_each(browser: Browser, port: int) -> None:
+    """By the same numbers, with what is wrong below them; and each leads back."""
+    page = opened(browser, port)
+    expect(page.get_by_role("heading", level=1)).to_have_text("All jobs in the folder jobs")
+    works = page.locator(".jobs li").first
+    for number in ("read", "written", "still to read", "last batch", "restarts"):
+        expect(works.get_by_text(number, exact=True)).to_be_visible()
+    expect(page.locator(".jobs li").nth(2)).to_contain_text("starting again, for the 3rd time; it last ended because")
+    assert page.evaluate(CARET) == pytest.approx(0, abs=1)
+    for name, says in (("works", "order_payments"), ("first", "no answer from Kafka"), ("broken", "amuont")):
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(name if name != "works" else "orders-payments")
+        expect(page.get_by_role("main")).to_contain_text(says)
+        page.get_by_role("link", name="all jobs").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("All jobs")
+    page.close()
+
+
+def test_the_overview_follows_the_jobs_and_stands_still_if_told_to(
+    browser: Browser, port: int, service: Several
+) -> None:
+    """As the page of a job does."""
+    page = opened(browser, port)
+    del service.members[Path("jobs/troubled.yaml")]
+    expect(page.locator(".jobs li")).to_have_count(4, timeout=20_000)
+    page.get_by_role("button", name="pause").press("Space")
+    service.refused.clear()
+    with pytest.raises(AssertionError):
+        expect(page.locator(".jobs li")).to_have_count(3, timeout=3_000)
+    page.get_by_role("button", name="go on").press("Space")
+    expect(page.locator(".jobs li")).to_have_count(3, timeout=20_000)
+    page.close()
+
+
+def test_the_page_of_a_job_follows_its_end_and_its_return(browser: Browser, port: int, service: Several) -> None:
+    """It says why it does not run, without what only a running one has, and goes on as it was."""
+    page = opened(browser, port, "jobs/works/")
+    expect(page.get_by_role("link", name="explain", exact=True)).to_be_visible()
+    jobs.failing(service.members[Path("jobs/works.yaml")], 1)
+    expect(page.get_by_role("status")).to_have_text("failed", timeout=20_000)
+    expect(page.get_by_role("main")).to_contain_text("It is started again in")
+    expect(page.get_by_role("link", name="explain", exact=True)).to_have_count(0)
+    jobs.starting(service.members[Path("jobs/works.yaml")])
+    expect(page.get_by_role("status")).to_have_text("running", timeout=20_000)
+    expect(page.get_by_role("link", name="explain", exact=True)).to_be_visible()
+    page.close()
+
+
+def opened(browser: Browser, port: int, path: str = "") -> Page:
+    """A page, as most people have it."""
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(f"http://127.0.0.1:{port}/{path}")
+    return page

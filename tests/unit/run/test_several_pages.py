@@ -1,0 +1,129 @@
+"""What a service of several jobs says of them, by code, as text and as JSON."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rowkind.service.ports import free_port
+from rowkind.service.run.http import Response
+from rowkind.service.run.managed_job import ManagedJob
+from rowkind.service.run.overview import JobOverview, Overview
+from rowkind.service.run.several import Several
+from rowkind.service.run.several_pages import SeveralPages
+from tests.page import jobs, scene
+
+
+@pytest.fixture
+def service() -> Iterator[Several]:
+    """One job that works, one that has just been started, and a file that is refused."""
+    with jobs.several(works=scene.lively(scene.job()), first=jobs.new()) as made:
+        yield made
+
+
+def test_the_overview_has_every_job_in_a_few_numbers(service: Several) -> None:
+    """State, lag, rates, the last batch, restarts and what is wrong; it survives JSON."""
+    answer = ask(service, "/status.json")
+    assert answer.content_type == "application/json"
+    found = overview(service)
+    assert Overview.from_json(found.to_json()) == found
+    works, first, broken = found.jobs
+    assert (works.name, works.state, works.lag_rows, works.lag_seconds) == ("works", "running", 960_000, 95.0)
+    assert works.read > 0 < works.written
+    assert works.last_batch is not None
+    assert works.last_batch.number == 39
+    assert (works.restarts, works.error) == (0, "")
+    assert first == JobOverview("first", "starting")
+    assert (broken.name, broken.state, broken.error) == ("broken", "refused", jobs.WRONG_SQL)
+    assert broken.remedy.startswith("Change its file")
+
+
+def test_why_a_job_was_started_again_is_told_until_a_batch_succeeds(service: Several) -> None:
+    """On the page, as JSON and by both probes."""
+    first, again = member(service, "first"), "starting again, for the 6th time; it last ended because: While connecting"
+    jobs.failing(first, 6)
+    assert overview(service).jobs[1].state == "failed"
+    assert overview(service).jobs[1].remedy.endswith("s, for the 6th time.")
+    jobs.starting(first)
+    for path in ("/", "/status.json", "/readyz", "/healthz"):
+        assert again in ask(service, path).body.decode(), path
+    assert (overview(service).jobs[1].state, overview(service).jobs[1].restarts) == ("starting", 6)
+    first.port = member(service, "works").port
+    assert "last ended" not in ask(service, "/healthz").body.decode()
+    assert overview(service).jobs[1].error == ""
+    assert overview(service).jobs[1].restarts == 6
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd")])
+def test_times_are_counted_as_people_do(service: Several, number: int, said: str) -> None:
+    """The first, the second and so on."""
+    jobs.failing(member(service, "first"), number)
+    assert f"for the {said} time" in overview(service).jobs[1].remedy
+
+
+@pytest.mark.parametrize(("name", "says"), [("first", "no answer from Kafka"), ("broken", "amuont")])
+def test_a_job_without_a_process_has_a_page(service: Several, name: str, says: str) -> None:
+    """For people; for probes, Prometheus and programs it is text, with the code of what is not there."""
+    jobs.failing(member(service, "first"), 2)
+    for path in ("", "explain"):
+        answer = ask(service, f"/jobs/{name}/{path}")
+        assert (answer.code, answer.content_type) == (200, "text/html; charset=utf-8")
+        assert says in answer.body.decode()
+        assert 'href="../../"' in answer.body.decode()
+    for path in ("healthz", "readyz", "metrics", "status.json"):
+        answer = ask(service, f"/jobs/{name}/{path}")
+        assert (answer.code, answer.content_type) == (503, "text/plain; charset=utf-8")
+        assert says in answer.body.decode()
+
+
+def test_a_job_that_starts_says_so(service: Several) -> None:
+    """Until its process answers."""
+    member(service, "first").port = free_port()
+    assert "as soon as its process answers" in ask(service, "/jobs/first/").body.decode()
+    assert ask(service, "/jobs/first/readyz").body.decode() == "it does not answer, maybe not yet\n"
+
+
+def test_a_job_that_stands_still_holds_up_no_page(service: Several) -> None:
+    """Of all jobs, and a probe even less."""
+    first = member(service, "first")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        first.port = silent.getsockname()[1]
+        jobs.starting(first)
+        first.lately = jobs.WHY
+        began = time.monotonic()
+        assert "last ended because" in ask(service, "/healthz").body.decode()
+        assert time.monotonic() - began < 2
+        assert [job.state for job in overview(service).jobs] == ["running", "starting", "refused"]
+        assert time.monotonic() - began < 8
+
+
+def test_the_page_of_a_job_leads_to_all_of_them(service: Several) -> None:
+    """Where it is one of several."""
+    assert '<a href="../../">all jobs</a>' in ask(service, "/jobs/works/").body.decode()
+    assert ask(service, "/jobs/works").headers["Location"] == "/jobs/works/"
+
+
+def test_a_mistyped_name_is_told_those_there_are(service: Several) -> None:
+    """With those of refused files."""
+    answer = ask(service, "/jobs/wroks/")
+    assert answer.code == 404
+    assert answer.body.decode() == "there is no job wroks; there are works, first, broken\n"
+
+
+def ask(service: Several, path: str) -> Response:
+    """What is at a path."""
+    return SeveralPages(service).answer(path, known=True)
+
+
+def overview(service: Several) -> Overview:
+    """All jobs."""
+    return Overview.from_json(ask(service, "/status.json").body)
+
+
+def member(service: Several, name: str) -> ManagedJob:
+    """One of them."""
+    return service.members[Path(f"jobs/{name}.yaml")]
