@@ -15,9 +15,10 @@ import base64
 import http.client
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 from urllib.parse import unquote
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -36,11 +37,12 @@ from rowkind.service.run.status import JobStatus
 from rowkind.version import version
 
 _PATIENCE_SECONDS = 10.0
-_PAGE_SECONDS = 2.0
-"""People see the other jobs, if one stands still."""
+_TOGETHER_SECONDS = 4.0
+"""People, probes and Prometheus see the other jobs, if one stands still: probes wait for five, Prometheus for ten."""
 _PROBE_SECONDS = 0.5
 """Whoever looks whether the service lives does not wait for one of its jobs."""
 _UP = "rowkind_job_up"
+_T = TypeVar("_T")
 _SILENT = "it does not answer, maybe not yet"
 
 
@@ -78,7 +80,7 @@ class SeveralPages:
         if not rest:
             # What is linked from the page of a job is below it.
             return Response(308, "text/plain", b"", {"Location": f"{path}/"})
-        answer = None if member is None or member.reason else _ask(member, f"/{rest[0]}")
+        answer = None if member is None or member.reason else _ask(member, f"/{rest[0]}", _PATIENCE_SECONDS)
         if answer is not None:
             return replace(answer, body=within(answer.body)) if rest[0] == "" else answer
         job = _refused(name, refused or "") if member is None else _overview(member, None)
@@ -93,8 +95,7 @@ class SeveralPages:
     def _overview(self) -> Overview:
         """All jobs, of which those that run are asked, all at once."""
         members = self.of.all()
-        with ThreadPoolExecutor(max_workers=max(1, len(members))) as threads:
-            jobs = [*threads.map(lambda member: _overview(member, _status(member)), members)]
+        jobs = _of_all(lambda member: _overview(member, _status(member)), members)
         jobs += [_refused(file.stem, why) for file, why in [*self.of.refused.items()]]
         return Overview(str(self.of.path), version(), time.time(), tuple(jobs))
 
@@ -114,8 +115,9 @@ class SeveralPages:
 
     def _ready(self, *, known: bool) -> Response:
         reasons = list(self.of.refused.values())
-        for member in self.of.all():
-            answer = None if member.reason else _ask(member, "/readyz")
+        members = self.of.all()
+        answers = _of_all(lambda member: None if member.reason else _ask(member, "/readyz"), members)
+        for member, answer in zip(members, answers, strict=True):
             if answer is None or answer.code != 200:
                 said = answer.body.decode().strip() if answer else "it has just been started"
                 why = member.wrong[0] if member.reason or member.lately else said
@@ -137,8 +139,9 @@ class _Merged(Collector):
         """Each family once, with the samples of all jobs."""
         families: dict[str, Metric] = {}
         silent: list[str] = []
-        for member in self._of.all():
-            answer = _ask(member, "/metrics")
+        members = self._of.all()
+        answers = _of_all(lambda member: _ask(member, "/metrics"), members)
+        for member, answer in zip(members, answers, strict=True):
             for family in text_string_to_metric_families(answer.body.decode()) if answer else ():
                 merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 merged.samples += family.samples
@@ -148,6 +151,12 @@ class _Merged(Collector):
         for name in (*silent, *(file.stem for file in [*self._of.refused])):
             up.add_sample(_UP, {"name": name}, 0)
         yield from families.values()
+
+
+def _of_all(ask: Callable[[ManagedJob], _T], members: Sequence[ManagedJob]) -> list[_T]:
+    """What is said of each of these jobs, all of them asked at once."""
+    with ThreadPoolExecutor(max_workers=max(1, len(members))) as threads:
+        return [*threads.map(ask, members)]
 
 
 def _overview(member: ManagedJob, status: JobStatus | None) -> JobOverview:
@@ -180,7 +189,7 @@ def _refused(name: str, why: str) -> JobOverview:
     return JobOverview(name, "refused", error=why, remedy=CHANGE_THE_FILE)
 
 
-def _status(member: ManagedJob, patience: float = _PAGE_SECONDS) -> JobStatus | None:
+def _status(member: ManagedJob, patience: float = _TOGETHER_SECONDS) -> JobStatus | None:
     """What a job says of itself, if it runs and answers; it has recovered once a batch has succeeded."""
     answer = None if member.reason else _ask(member, "/status.json", patience)
     if answer is None or answer.code != 200:
@@ -191,7 +200,7 @@ def _status(member: ManagedJob, patience: float = _PAGE_SECONDS) -> JobStatus | 
     return status
 
 
-def _ask(member: ManagedJob, path: str, patience: float = _PATIENCE_SECONDS) -> Response | None:
+def _ask(member: ManagedJob, path: str, patience: float = _TOGETHER_SECONDS) -> Response | None:
     """What the job's own port answers; None if it does not."""
     said = member.job.status or {}
     # It is this machine, and the certificate is for the name under which the service is known outside.
