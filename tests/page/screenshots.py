@@ -1,4 +1,4 @@
-"""`python -m tests.page.screenshots`: the pictures in the docs, of the demo's job as it runs."""
+"""`python -m tests.page.screenshots`: pictures for the docs, of the demo as it runs and of a made up service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from playwright.sync_api import Browser
 from rich.console import Console
 
 from rowkind.service.cli.screen import screen
+from rowkind.service.run.http import Guard, StatusServer
+from rowkind.service.run.several_pages import SeveralPages
 from rowkind.service.run.status import JobStatus
+from tests.page import jobs, scene
 from tests.page.chromium import chromium
 from tests.run.process import ROOT, Rowkind, until
 
@@ -32,6 +35,7 @@ def main() -> None:
         with chromium() as browser:
             page(browser, url, 1400, DOCS / "status.png")
             page(browser, url, 360, DOCS / "status-narrow.png")
+            all_jobs(browser, DOCS / "jobs.png")
 
 
 def _batches(url: str) -> int:
@@ -52,10 +56,18 @@ def terminal(status: JobStatus, file: Path) -> None:
     file.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL), "utf-8")
 
 
-def page(browser: Browser, url: str, width: int, file: Path) -> None:
+def all_jobs(browser: Browser, file: Path) -> None:
+    """The page of a service: a job that works, one that keeps ending, and one that is refused."""
+    monitors = {"shop": scene.lively(scene.job()), "stock": jobs.new()}
+    with jobs.several(**monitors) as service, StatusServer(SeveralPages(service), "127.0.0.1", 0, Guard()) as server:
+        jobs.failing(service.members[Path("jobs/stock.yaml")], 3)
+        page(browser, f"http://127.0.0.1:{server.port}/", 1400, file, height=580)
+
+
+def page(browser: Browser, url: str, width: int, file: Path, height: int = 1000) -> None:
     """The status page in a window of so many pixels: wide in light, narrow in dark."""
     shown = browser.new_page(
-        viewport={"width": width, "height": 1000}, color_scheme="light" if width > 1000 else "dark"
+        viewport={"width": width, "height": height}, color_scheme="light" if width > 1000 else "dark"
     )
     shown.goto(url)
     shown.screenshot(path=file)
