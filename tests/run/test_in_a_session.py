@@ -91,11 +91,10 @@ except rowkind.RowkindError as error:
 
 interpreter.check = lambda program: None
 running = job.start(spark)
-while running.running:
-    try:
-        running.wait(1)
-    except Exception as error:
-        print("No module named 'rowkind'" in str(error))
+try:
+    running.wait()
+except Exception as error:
+    print("No module named 'rowkind'" in str(error))
 (query,) = running.status().queries
 print(query.state)
 print(query.reason)
