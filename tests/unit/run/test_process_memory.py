@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
+HELD = 50_000_000
+# A process of its own, below which nothing else is.
+PROGRAM = f"""
+import json, subprocess, sys
 from rowkind.service.run.process_memory import memory
 
-HELD = 50_000_000
+alone = memory()
+child = "import os, sys; held = os.urandom({HELD}); os.fork() or print(flush=True); sys.stdin.read()"
+with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as below:
+    below.stdout.readline()
+    together = memory()
+    below.communicate()
+print(json.dumps([alone, together]))
+"""
 
 
 def test_what_a_process_below_this_one_takes_is_counted_once() -> None:
     """Its own child has the same pages, which do not count again."""
-    before = memory()
-    script = f"import os, sys; held = os.urandom({HELD}); os.fork() or print(flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        grown = memory()["python"] - before["python"]
-        child.communicate()
-    assert HELD < grown < 2 * HELD
-    assert memory()["java"] == before["java"] == 0
-    assert before["command"] > HELD
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    alone, together = json.loads(ran.stdout)
+    assert alone["python"] == alone["java"] == together["java"] == 0
+    assert HELD < together["python"] < 2 * HELD
+    assert 1_000_000 < alone["command"] < HELD
