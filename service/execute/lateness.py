@@ -10,6 +10,7 @@ import pyarrow as pa
 from rowkind.operators.columns.changes import Changes, Int64s, Mask
 from rowkind.operators.partial_aggregate import packed_groups
 from rowkind.operators.rowtime import BEGINNING, END
+from rowkind.service.calc import Calc
 from rowkind.service.execute.aggregation import spec_of
 from rowkind.service.execute.column_times import TimeOf
 from rowkind.service.physical import PhysicalAggregate, PhysicalLookup, PhysicalOperator
@@ -40,22 +41,32 @@ class Lateness:
             return self._of_groups(self.node, changes)
         found = np.full(len(changes), END)
         for side, (closing, below) in enumerate(zip(closings(self.node), inputs(self.node), strict=False)):
-            at = np.flatnonzero((changes.side == side) & ~self._without_time(changes))
-            if closing is not None and len(at):
+            if closing is None:
+                continue
+            of_side: Mask = changes.side == side
+            if self._of_versions(side) or _by_key(below.calc, closing.late.column):
+                of_side &= changes.weight > 0
+            at = np.flatnonzero(of_side)
+            if len(at):
                 times = TimeOf(below.calc.output, closing.late)
                 found[at] = times(changes.payload.take(pa.array(at)))
         return found
 
-    def _without_time(self, changes: Changes) -> Mask:
-        """Which changes have no time of their own: deletions of versions, which are so from the watermark on."""
+    def _of_versions(self, side: int) -> bool:
+        """Whether it is of versions, which are deleted from the watermark on."""
         node = self.node
-        if not (isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions):
-            return np.zeros(len(changes), np.bool_)
-        ends: Mask = (changes.side == 1) & (changes.weight < 0)
-        return ends
+        return side == 1 and isinstance(node, PhysicalLookup) and node.match is not None and node.match.versions
 
     def _of_groups(self, node: PhysicalAggregate, changes: Changes) -> Int64s:
         aggregation = node.aggregation
         assert aggregation.closing is not None, "only who lets go of rows is asked"
         times = TimeOf(aggregation.output.select(aggregation.group), aggregation.closing.late)
         return times(packed_groups(spec_of(aggregation), changes))
+
+
+def _by_key(calc: Calc, time: str) -> bool:
+    """Whether deletes may bring a key alone, without this column of the output: they take back what is still there."""
+    bring = {
+        name for name, each in zip(calc.output.names, calc.columns, strict=True) if each.column in calc.replaced_by
+    }
+    return bool(calc.replaced_by) and time not in bring
