@@ -13,7 +13,6 @@ import logging
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rowkind.cache import cache
+from rowkind.cache import cache, installed
 from rowkind.errors import RowkindError
 
 Module = tuple[str, str, str]
@@ -67,8 +66,8 @@ def fetched(
     it is about so many `megabytes`, by which the log says how long that takes.
     """
     name = product.lower().replace(" ", "-")
-    installed, folder = Path(sys.prefix, "share", "rowkind", name), cache() / name
-    for there in (installed, folder):
+    ready, folder = installed() / name, cache() / name
+    for there in (ready, folder):
         if there.is_dir():
             return there
     with _lock(folder.with_suffix(".lock")):

@@ -13,6 +13,7 @@ from rowkind.service.run.overview import JobOverview, JobState, Overview
 from rowkind.service.run.quantities import amount, duration, rate, size
 from rowkind.service.run.status import (
     LONG_SECONDS,
+    OLD_SECONDS,
     JobStatus,
     OperatorStatus,
     QueryStatus,
@@ -30,7 +31,6 @@ _COLOURS: dict[JobState, str] = {
     "stopped": "dim",
 }
 _BARS = "▁▂▃▄▅▆▇█"
-_OLD_SECONDS = 60.0
 _BAR_WIDTH = 30
 _STEP_WIDTH = 23
 _NUMBER_WIDTH = 8
@@ -77,7 +77,7 @@ def _numbers(job: JobOverview, now: float) -> Iterator[str | Text]:
         old = f", {duration(job.lag_seconds)} old" if job.lag_seconds >= 1 else ""
         yield rate(job.read)
         yield rate(job.written)
-        yield Text(f"{amount(job.lag_rows)}{old}", "yellow" if job.lag_seconds >= _OLD_SECONDS else "")
+        yield Text(f"{amount(job.lag_rows)}{old}", "yellow" if job.lag_seconds >= OLD_SECONDS else "")
     yield f"{duration(max(0.0, now - job.last_batch.ended))} ago" if job.last_batch is not None else ""
     yield f"{job.restarts:,}" if job.restarts else ""
 
@@ -95,7 +95,7 @@ def _lines(query: QueryStatus) -> Iterator[Text]:
     if query.lag_rows:
         old = f", the first {duration(query.lag_seconds)} old" if query.lag_seconds >= 1 else ""
         behind = f"{amount(query.lag_rows)} rows to read{old}"
-    yield Text(f"  {behind}", "yellow" if query.lag_seconds >= _OLD_SECONDS else "")
+    yield Text(f"  {behind}", "yellow" if query.lag_seconds >= OLD_SECONDS else "")
     if query.batches:
         most = max(batch.seconds for batch in query.batches) or 1.0
         bars = "".join(_BARS[int((len(_BARS) - 1) * batch.seconds / most)] for batch in query.batches[-20:])

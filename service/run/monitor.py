@@ -24,7 +24,7 @@ from rowkind.service.run.activity import Activity
 from rowkind.service.run.exposition import Exposition
 from rowkind.service.run.incidents import Incidents
 from rowkind.service.run.process_memory import memory
-from rowkind.service.run.status import Incident, JobStatus, QueryState, QueryStatus
+from rowkind.service.run.status import Incident, JobStatus, QueryState, QueryStatus, trouble_of
 from rowkind.service.run.work import Works
 from rowkind.service.run.writer import Report
 
@@ -212,11 +212,7 @@ class Monitor:
         """Why it is not ready."""
         with self._lock:
             queries = self._queries.values()
-            reasons = [
-                each.reason if each.state == "failed" else f"query {each.name} waits: {each.reason}"
-                for each in queries
-                if each.reason
-            ]
+            reasons = [trouble_of(each.name, each.state, each.reason) for each in queries if each.reason]
             reasons += [f"query {each.name} fills its state before it writes" for each in queries if each.filling]
             return "\n".join(reasons) or "not yet"
 

@@ -10,10 +10,9 @@ from urllib.parse import quote
 from rowkind.service.run.live_page import about, errors, framed, pill, trouble
 from rowkind.service.run.overview import JobOverview, Overview
 from rowkind.service.run.quantities import amount, duration, rate
-from rowkind.service.run.status import Incident
+from rowkind.service.run.status import OLD_SECONDS, Incident
 
 _LINKS = {"metrics": "metrics", "status.json": "JSON", "healthz": "health", "readyz": "ready"}
-_OLD_SECONDS = 60.0
 _SOON = "It has a page of its own as soon as its process answers."
 
 
@@ -66,6 +65,6 @@ def _numbers(job: JobOverview, now: float) -> Iterator[tuple[str, str, str]]:
         last = f"{duration(max(0.0, now - job.last_batch.ended))} ago"
     yield "read", read, ""
     yield "written", written, ""
-    yield "still to read", left, "odd" if job.lag_seconds >= _OLD_SECONDS and left != "-" else ""
+    yield "still to read", left, "odd" if job.lag_seconds >= OLD_SECONDS and left != "-" else ""
     yield "last batch", last, ""
     yield "restarts", f"{job.restarts:,}", "odd" if job.restarts else ""

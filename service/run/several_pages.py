@@ -33,7 +33,7 @@ from rowkind.service.run.live_page import HEADERS, within
 from rowkind.service.run.managed_job import CHANGE_THE_FILE, ManagedJob
 from rowkind.service.run.overview import JobOverview, JobState, Overview
 from rowkind.service.run.several import Several
-from rowkind.service.run.status import JobStatus
+from rowkind.service.run.status import JobStatus, trouble_of
 from rowkind.version import version
 
 _PATIENCE_SECONDS = 10.0
@@ -165,11 +165,7 @@ def _overview(member: ManagedJob, status: JobStatus | None) -> JobOverview:
     if status is None:
         state: JobState = "refused" if member.refused else "failed" if member.reason else "starting"
         return JobOverview(member.job.name, state, restarts=member.restarts, error=error, remedy=remedy)
-    reasons = [
-        each.reason if each.state == "failed" else f"query {each.name} waits: {each.reason}"
-        for each in status.queries
-        if each.reason
-    ]
+    reasons = [trouble_of(each.name, each.state, each.reason) for each in status.queries if each.reason]
     return JobOverview(
         member.job.name,
         status.state,

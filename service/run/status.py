@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal, Self
 
+OLD_SECONDS = 60.0
+"""The age of what is still to be read from which on it is worth a look."""
+
 HOT = 2.0
 """How many times the mean the fullest shard keeps where it is worth a look."""
 
@@ -23,6 +26,11 @@ LONG_SECONDS = 5.0
 QueryState = Literal["starting", "filling", "running", "idle", "waiting", "failed", "stopped"]
 
 _WORST_FIRST: tuple[QueryState, ...] = ("failed", "waiting", "starting", "filling", "stopped", "running", "idle")
+
+
+def trouble_of(name: str, state: QueryState, reason: str) -> str:
+    """Why a query does not run, with its name where the reason has none."""
+    return reason if state == "failed" else f"query {name} waits: {reason}"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from uuid import uuid4
 import pyspark
 from pyspark import SparkContext
 
-from rowkind.cache import cache
+from rowkind.cache import cache, installed
 from rowkind.service.spark.errors import SparkStartError
 
 _MAIN = "org.apache.spark.api.python.PythonGatewayServer"
@@ -341,7 +341,7 @@ def _unpack(archive: Path) -> None:
 
 
 def _packed(archive: Path) -> Path:
-    return Path(sys.prefix, "share", "rowkind", f"{archive.name}.zst")
+    return installed() / f"{archive.name}.zst"
 
 
 def _identity(program: str, jars: Path, options: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from rowkind.service.run.http import Guard, StatusServer
 from rowkind.service.run.several import Several
 from rowkind.service.run.several_pages import SeveralPages
 from tests.page import jobs, scene
-from tests.page.test_browser import CONTRASTS, LEAST_CONTRAST, SHOTS, SPILLS, WIDTHS
+from tests.page.test_browser import SHOTS, WIDTHS, texts_that_fit_and_stand_out
 
 CARET = """() => {
   const wrong = document.querySelector(".trouble.refused .lines").firstChild, range = document.createRange();
@@ -59,10 +59,7 @@ def test_they_fit_and_can_be_read(
     page.goto(f"http://127.0.0.1:{port}/{path}")
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / f"jobs-{path.replace('/', '')}-{width}-{scheme}.png", full_page=True)
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert not page.evaluate(SPILLS)
-    contrasts: dict[str, float] = page.evaluate(CONTRASTS)
-    assert not {text: ratio for text, ratio in contrasts.items() if ratio < LEAST_CONTRAST}
+    assert texts_that_fit_and_stand_out(page, width)
     assert not complaints
     page.close()
 
