@@ -1,9 +1,12 @@
-"""Jobs that once gave a wrong answer, or none: each file is one, with its changes and what is left in the end.
+"""Jobs that once gave a wrong answer, or none. Each file is one job, with its changes and the expected result.
 
-`tables` and `sink` are those of a job file, where a topic is called like its table; `ttl` and `on_expire` are the
-job's. `changes` are taken in batches of `batch_rows`, at the times of `clock`, in ms, one a batch, or else now.
-`expected` are the rows of the result as `rowkind try --fold` prints them, in any order; `expected_exit` is its exit
-code where it refuses the job.
+`tables` and `sink` are those of a job file, where the topic has the table's name. `ttl` and `on_expire` are the job's,
+`job` has its other settings, and `code` the Python files beside it, by name. A case runs in batches of 1 change, of 2
+changes, of all changes, and of `batch_rows` changes. With `clock`, the logged time of each batch in ms, it runs in
+batches of `batch_rows` alone; a change `{"clock": …}` sets the time of the changes after it at every size.
+
+`expected` has the rows that `rowkind try --fold` prints, in any order. `expected_exit` is the exit code where the job
+is refused (2) or stopped by one of its rows (1).
 """
 
 from __future__ import annotations
@@ -17,41 +20,47 @@ from typing import Any
 
 import pytest
 
+from rowkind.errors import RowkindError
 from rowkind.operators.columns.changes import Changes
-from rowkind.service.job.errors import JobError
 from rowkind.service.job.model import Job
 from rowkind.service.physical import PhysicalSink
-from rowkind.service.plan.errors import PlanError
 from rowkind.service.run.memory import MemoryEngine
 from rowkind.service.run.trial import TrialBatch
 from tests.trying import folded
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
-REFUSED = 2
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_job_gives_what_its_file_says(file: Path, tmp_path: Path) -> None:
-    """The folded result is the expected one, or the job is refused."""
+    """The folded result is the expected one at every batch size, or the job ends with the expected exit code."""
     case = json.loads(file.read_text())
-    run = partial(
-        folded,
-        tmp_path,
-        case["sql"],
-        case["tables"],
-        case["changes"],
-        sink=case["sink"],
-        batch_rows=case.get("batch_rows", 1),
-        engine=partial(_clocked, case["clock"]) if "clock" in case else None,
-        **{name: case[name] for name in ("ttl", "on_expire") if name in case},
-    )
+    for name, text in case.get("code", {}).items():
+        (tmp_path / name).write_text(text)
+    for rows in _batch_rows(case):
+        run = partial(
+            folded,
+            tmp_path,
+            case["sql"],
+            case["tables"],
+            case["changes"],
+            sink=case["sink"],
+            batch_rows=rows,
+            engine=partial(_clocked, case["clock"]) if "clock" in case else None,
+            **{name: case[name] for name in ("ttl", "on_expire") if name in case},
+            **case.get("job", {}),
+        )
+        if "expected_exit" in case:
+            with pytest.raises(RowkindError) as caught:
+                run()
+            assert caught.value.exit_code == case["expected_exit"], f"batches of {rows}"
+        else:
+            assert _bag(run()) == _bag(case["expected"]), f"batches of {rows}"
 
-    if "expected_exit" in case:
-        assert case["expected_exit"] == REFUSED, "a case has a result or is refused"
-        with pytest.raises((PlanError, JobError)):
-            run()
-    else:
-        assert _bag(run()) == _bag(case["expected"])
+
+def _batch_rows(case: dict[str, Any]) -> list[int]:
+    own = case.get("batch_rows", 1)
+    return [own] if "clock" in case else sorted({1, 2, len(case["changes"]), own})
 
 
 def _clocked(clock: Sequence[int], _: Job, sink: PhysicalSink, batches: Sequence[TrialBatch]) -> Iterator[Changes]:
